@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Everything that differs between kernels, in one place. Each entry names
+ * the change that caused it; Kbuild finds out which side this kernel is on.
+ */
+#ifndef SLUICE_COMPAT_H
+#define SLUICE_COMPAT_H
+
+#include <linux/ftrace.h>
+#include <linux/hrtimer.h>
+#include <linux/ptrace.h>
+
+/*
+ * d19ad0775dcd ("ftrace: Have the callbacks receive a struct ftrace_regs
+ * instead of pt_regs", 5.11) changed the callback's last argument, and the
+ * arguments of the traced function became readable without saving all
+ * registers where the architecture offers it (94d095ffa0e1, 6.2).
+ */
+#ifdef SLUICE_HAS_FTRACE_REGS
+#define sluice_regs ftrace_regs
+#else
+#define sluice_regs pt_regs
+#endif
+
+#if defined(SLUICE_HAS_FTRACE_ARGS) && \
+	defined(CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS)
+#define SLUICE_FTRACE_REGS_FLAG		0
+#else
+#define SLUICE_FTRACE_REGS_FLAG		FTRACE_OPS_FL_SAVE_REGS
+#endif
+
+static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
+					       unsigned int n)
+{
+#if defined(SLUICE_HAS_FTRACE_ARGS) && \
+	defined(CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS)
+	return (void *)ftrace_regs_get_argument(regs, n);
+#elif defined(SLUICE_HAS_FTRACE_REGS)
+	return (void *)regs_get_kernel_argument(ftrace_get_regs(regs), n);
+#else
+	return (void *)regs_get_kernel_argument(regs, n);
+#endif
+}
+
+/*
+ * a25d045ad75e ("ftrace: Reverse what the RECURSION flag means in the
+ * ftrace_ops", 5.11). Our callbacks never reach the function they hook.
+ */
+#ifdef SLUICE_HAS_RECURSION_SAFE
+#define SLUICE_FTRACE_RECURSION_FLAG	FTRACE_OPS_FL_RECURSION_SAFE
+#else
+#define SLUICE_FTRACE_RECURSION_FLAG	0
+#endif
+
+#define SLUICE_FTRACE_FLAGS \
+	(SLUICE_FTRACE_REGS_FLAG | SLUICE_FTRACE_RECURSION_FLAG | \
+	 FTRACE_OPS_FL_PERMANENT)
+
+/* 908a1d775422 ("hrtimers: Introduce hrtimer_setup()", 6.13). */
+#ifndef SLUICE_HAS_HRTIMER_SETUP
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
+#endif
+
+#endif

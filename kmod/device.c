@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Which devices are served, from the moment they appear to their last.
+ *
+ * The kernel's notifier chain replays the present for a module that
+ * registers and the reverse for one that leaves, so devices that were there
+ * before us, module unload and namespace exit need no code of their own.
+ * Whatever happens to a device, settle() decides anew what we do for it.
+ */
+#include <linux/hashtable.h>
+#include <linux/if_tun.h>
+#include <linux/rtnetlink.h>
+#include <linux/slab.h>
+
+#include "sluice.h"
+
+#ifndef IFF_BACKPRESSURE
+#define IFF_BACKPRESSURE 0x0080		/* tun: qdisc backpressure, 7.3 */
+#endif
+
+static DEFINE_HASHTABLE(devices, 10);
+static bool leaving;
+
+/**
+ * sluice_device_find() - our side of a device
+ * @dev: any device
+ *
+ * Context: RCU read side (BH off suffices) or RTNL.
+ * Return: our struct, or NULL.
+ */
+struct sluice_device *sluice_device_find(const struct net_device *dev)
+{
+	struct sluice_device *device;
+
+	hash_for_each_possible_rcu_notrace(devices, device, node,
+					   (unsigned long)dev)
+		if (device->dev == dev)
+			return device;
+	return NULL;
+}
+
+static bool is_tun(const struct net_device *dev)
+{
+	return dev->rtnl_link_ops && !strcmp(dev->rtnl_link_ops->kind, "tun");
+}
+
+/* The flags as the driver's own sysfs file tun_flags shows them. */
+static unsigned long read_tun_flags(struct net_device *dev)
+{
+	const struct attribute_group *group = dev->sysfs_groups[0];
+	struct device_attribute *file;
+	struct attribute **attr;
+	unsigned long flags = 0;
+	char *text;
+
+	if (!group || !group->attrs)
+		return 0;
+	for (attr = group->attrs; *attr; attr++)
+		if (!strcmp((*attr)->name, "tun_flags"))
+			break;
+	text = *attr ? (char *)get_zeroed_page(GFP_KERNEL) : NULL;
+	if (!text)
+		return 0;
+	file = container_of(*attr, struct device_attribute, attr);
+	if (file->show(&dev->dev, file, text) <= 0 ||
+	    kstrtoul(strim(text), 0, &flags))
+		flags = 0;
+	free_page((unsigned long)text);
+	return flags;
+}
+
+/* The layout is verified once per device; each new ring again, by queue.c. */
+static bool device_verified(struct sluice_device *device)
+{
+	unsigned int id;
+	const char *why = "";
+
+	if (device->verified)
+		return true;
+	for (id = 0; id < device->dev->real_num_tx_queues && why && !*why; id++)
+		why = sluice_layout_check(device->dev, id);
+	if (!why)
+		why = sluice_hook_place(device->dev);
+	device->verified = !why;
+	device->reason = why && *why ? why : NULL;
+	return device->verified;
+}
+
+static enum sluice_device_state device_state(struct sluice_device *device)
+{
+	if (!device_verified(device))
+		return device->reason ? SLUICE_DEVICE_REFUSED :
+					SLUICE_DEVICE_UNREAD;
+	if (read_tun_flags(device->dev) & IFF_BACKPRESSURE)
+		return SLUICE_DEVICE_UPSTREAM;
+	if (!device->on)
+		return SLUICE_DEVICE_OFF;
+	return netif_running(device->dev) ? SLUICE_DEVICE_SERVED :
+					    SLUICE_DEVICE_DOWN;
+}
+
+static void device_enter(struct sluice_device *device,
+			 enum sluice_device_state state)
+{
+	bool served = state == SLUICE_DEVICE_SERVED;
+	unsigned int id;
+
+	if (state == SLUICE_DEVICE_REFUSED && device->state != state)
+		netdev_warn(device->dev, "sluice: %s; stock behaviour remains\n",
+			    device->reason);
+	device->state = state;
+	WRITE_ONCE(device->served, served);
+	for (id = 0; id < device->dev->num_tx_queues; id++)
+		if (served)
+			sluice_queue_opened(&device->queue[id]);
+		else
+			sluice_queue_closed(&device->queue[id]);
+}
+
+/**
+ * sluice_device_settle() - decide anew what is done for a device
+ * @device: something about it changed
+ *
+ * Context: process, RTNL.
+ */
+void sluice_device_settle(struct sluice_device *device)
+{
+	ASSERT_RTNL();
+	device_enter(device, device_state(device));
+}
+
+static void device_appeared(struct net_device *dev)
+{
+	unsigned int queues = dev->num_tx_queues;
+	struct sluice_device *device;
+	unsigned int id;
+
+	device = kvzalloc(struct_size(device, queue, queues), GFP_KERNEL);
+	if (!device)	/* the allocator complained; stock behaviour remains */
+		return;
+	device->dev = dev;
+	device->on = READ_ONCE(sluice_default_on);
+	device->state = SLUICE_DEVICE_DOWN;
+	device->stall_ms = clamp_t(u32, READ_ONCE(sluice_default_stall_ms), 1,
+				   SLUICE_STALL_MS_MAX);
+	device->low_percent = min_t(u32, READ_ONCE(sluice_default_low_percent),
+				    SLUICE_LOW_PERCENT_MAX);
+	for (id = 0; id < queues; id++)
+		sluice_queue_init(&device->queue[id], device,
+				  netdev_get_tx_queue(dev, id));
+	hash_add_rcu(devices, &device->node, (unsigned long)dev);
+	sluice_device_settle(device);
+}
+
+static void device_vanished(struct sluice_device *device)
+{
+	device_enter(device, SLUICE_DEVICE_DOWN);
+	hash_del_rcu(&device->node);
+	kvfree_rcu(device, rcu);
+}
+
+static int device_changed(struct notifier_block *block, unsigned long event,
+			  void *info)
+{
+	struct net_device *dev = netdev_notifier_info_to_dev(info);
+	struct sluice_device *device;
+
+	if (!is_tun(dev))
+		return NOTIFY_DONE;
+
+	device = sluice_device_find(dev);
+	switch (event) {
+	case NETDEV_REGISTER:		/* also: arrived in another netns */
+		if (!device)
+			device_appeared(dev);
+		break;
+	case NETDEV_GOING_DOWN:
+		if (device)
+			device_enter(device, SLUICE_DEVICE_DOWN);
+		break;
+	case NETDEV_UNREGISTER:		/* also: leaves for another netns */
+		if (device && (leaving || dev->reg_state != NETREG_REGISTERED))
+			device_vanished(device);
+		break;
+	case NETDEV_UP:
+	case NETDEV_CHANGE:		/* a reader came or went */
+	case NETDEV_CHANGE_TX_QUEUE_LEN:
+		if (device)
+			sluice_device_settle(device);
+		break;
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block notifier = {
+	.notifier_call = device_changed,
+};
+
+/**
+ * sluice_devices_start() - serve the devices there are and those to come
+ *
+ * Context: process, module load.
+ * Return: 0 or a negative errno.
+ */
+int sluice_devices_start(void)
+{
+	return register_netdevice_notifier(&notifier);
+}
+
+/**
+ * sluice_devices_stop() - the stock driver is alone again when this returns
+ *
+ * Context: process, module unload, or a failed load.
+ */
+void sluice_devices_stop(void)
+{
+	sluice_hook_remove();
+	leaving = true;
+	unregister_netdevice_notifier(&notifier);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How sluice gets to see a packet before the driver does: an ftrace callback
+ * at the entry of the driver's transmit function, and nowhere else. The
+ * callback only reports the event; queue.c decides.
+ */
+#include <linux/ftrace.h>
+#include <linux/rtnetlink.h>
+#include <linux/skbuff.h>
+
+#include "compat.h"
+#include "sluice.h"
+
+/*
+ * Context: whoever transmits, with BH off (and so inside an RCU read side);
+ * the packet is not yet the driver's.
+ */
+static void notrace transmit_entered(unsigned long ip, unsigned long parent,
+				     struct ftrace_ops *ops,
+				     struct sluice_regs *regs)
+{
+	const struct sk_buff *skb = sluice_traced_arg(regs, 0);
+	const struct net_device *dev = sluice_traced_arg(regs, 1);
+	struct sluice_device *device = sluice_device_find(dev);
+	unsigned int id = skb_get_queue_mapping(skb);
+
+	if (device && READ_ONCE(device->served) && id < dev->num_tx_queues)
+		sluice_queue_entered(&device->queue[id]);
+}
+
+static struct ftrace_ops transmit_hook = {
+	.func = transmit_entered,
+	.flags = SLUICE_FTRACE_FLAGS,
+};
+
+static unsigned long hooked;
+
+/**
+ * sluice_hook_place() - hook the transmit function of a device
+ * @dev: a device whose layout is verified
+ *
+ * The first device places the hook; all others share its driver, and so its
+ * transmit function.
+ *
+ * Context: process, RTNL.
+ * Return: NULL, or the reason why @dev cannot be served.
+ */
+const char *sluice_hook_place(const struct net_device *dev)
+{
+	unsigned long transmit = (unsigned long)dev->netdev_ops->ndo_start_xmit;
+	int err;
+
+	ASSERT_RTNL();
+	if (hooked)
+		return hooked == transmit ? NULL :
+		       "another transmit function is hooked already";
+
+	err = ftrace_set_filter_ip(&transmit_hook, transmit, 0, 0);
+	if (err) {
+		pr_err("tun: %ps cannot be traced (%d)\n", (void *)transmit, err);
+		return "transmit function cannot be traced";
+	}
+	err = register_ftrace_function(&transmit_hook);
+	if (err) {
+		ftrace_set_filter_ip(&transmit_hook, transmit, 1, 0);
+		pr_err("ftrace refuses the hook (%d); is kernel.ftrace_enabled 0?\n",
+		       err);
+		return "ftrace refuses the hook";
+	}
+	hooked = transmit;
+	return NULL;
+}
+
+/**
+ * sluice_hook_remove() - no sender is in our code once this returns
+ *
+ * Context: process, module unload only, without RTNL.
+ */
+void sluice_hook_remove(void)
+{
+	if (hooked)
+		unregister_ftrace_function(&transmit_hook);
+	hooked = 0;
+}

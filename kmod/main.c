@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * sluice - lossless TUN/TAP and vhost-net on top of the stock drivers.
+ *
+ * Load and unload. Unload runs in the reverse order: when it returns no
+ * queue is stopped by us and the stock driver is alone again.
+ */
+#include <linux/module.h>
+
+#include "sluice.h"
+
+bool sluice_default_on = true;
+module_param_named(default_on, sluice_default_on, bool, 0644);
+MODULE_PARM_DESC(default_on, "serve devices that appear from now on (1)");
+
+uint sluice_default_stall_ms = 250;
+module_param_named(stall_ms, sluice_default_stall_ms, uint, 0644);
+MODULE_PARM_DESC(stall_ms, "ms without a read before tail drop (250)");
+
+uint sluice_default_low_percent = 50;
+module_param_named(low_percent, sluice_default_low_percent, uint, 0644);
+MODULE_PARM_DESC(low_percent, "low watermark in % of the limit (50)");
+
+static int __init sluice_start(void)
+{
+	int err;
+
+	if (IS_ENABLED(CONFIG_PREEMPT_RT)) {
+		pr_err("PREEMPT_RT: the headroom cannot be bounded; stock behaviour remains\n");
+		return -EOPNOTSUPP;
+	}
+	err = sluice_layout_learn();
+	if (err)
+		return err;
+	err = sluice_devices_start();
+	if (err)
+		return err;
+	err = sluice_netlink_start();
+	if (err)
+		sluice_devices_stop();
+	return err;
+}
+
+static void __exit sluice_end(void)
+{
+	sluice_netlink_stop();
+	sluice_devices_stop();
+}
+
+module_init(sluice_start);
+module_exit(sluice_end);
+MODULE_DESCRIPTION("lossless TUN/TAP and vhost-net on the stock drivers");
+MODULE_AUTHOR("The sluice developers");
+MODULE_VERSION("0.1.0");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The generic netlink family "sluice": see docs/sluice.yaml.
+ *
+ * A socket sees and sets the devices of its own network namespace. Context:
+ * process; the devices are walked under RTNL.
+ */
+#include <linux/rtnetlink.h>
+#include <net/genetlink.h>
+#include <net/sock.h>
+
+#include "sluice.h"
+
+static struct genl_family family;
+
+static const struct nla_policy device_policy[__SLUICE_A_DEVICE_END] = {
+	[SLUICE_A_DEVICE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
+	[SLUICE_A_DEVICE_ON] = NLA_POLICY_MAX(NLA_U8, 1),
+	[SLUICE_A_DEVICE_STALL_MS] = NLA_POLICY_RANGE(NLA_U32, 1,
+						      SLUICE_STALL_MS_MAX),
+	[SLUICE_A_DEVICE_LOW_PERCENT] = NLA_POLICY_MAX(NLA_U32,
+						       SLUICE_LOW_PERCENT_MAX),
+	[SLUICE_A_DEVICE_LIMIT] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy queue_policy[__SLUICE_A_QUEUE_END] = {
+	[SLUICE_A_QUEUE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
+};
+
+static u64 read_tx_dropped(struct net_device *dev)
+{
+	struct rtnl_link_stats64 stats;
+
+	return dev_get_stats(dev, &stats)->tx_dropped;
+}
+
+static int put_device_attrs(struct sk_buff *msg,
+			    const struct sluice_device *d)
+{
+	return nla_put_u32(msg, SLUICE_A_DEVICE_IFINDEX, d->dev->ifindex) ||
+	       nla_put_string(msg, SLUICE_A_DEVICE_IFNAME, d->dev->name) ||
+	       nla_put_u8(msg, SLUICE_A_DEVICE_ON, d->on) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_STATE, d->state) ||
+	       (d->state == SLUICE_DEVICE_REFUSED &&
+		nla_put_string(msg, SLUICE_A_DEVICE_REASON, d->reason)) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_QUEUES,
+			   d->dev->real_num_tx_queues) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_STALL_MS, d->stall_ms) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_LOW_PERCENT, d->low_percent) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_LIMIT, d->limit) ||
+	       nla_put_u64_64bit(msg, SLUICE_A_DEVICE_TX_DROPPED,
+				 read_tx_dropped(d->dev), SLUICE_A_DEVICE_PAD);
+}
+
+static int put_count(struct sk_buff *msg, int attr, u64 count)
+{
+	return nla_put_u64_64bit(msg, attr, count, SLUICE_A_QUEUE_PAD);
+}
+
+static int put_queue_attrs(struct sk_buff *msg, struct sluice_device *d,
+			   unsigned int id)
+{
+	struct sluice_queue_view v;
+
+	sluice_queue_read(&d->queue[id], &v);
+	return nla_put_u32(msg, SLUICE_A_QUEUE_IFINDEX, d->dev->ifindex) ||
+	       nla_put_u32(msg, SLUICE_A_QUEUE_ID, id) ||
+	       nla_put_u32(msg, SLUICE_A_QUEUE_STATE, v.state) ||
+	       nla_put_u32(msg, SLUICE_A_QUEUE_RING, v.size) ||
+	       nla_put_u32(msg, SLUICE_A_QUEUE_FILL, v.fill) ||
+	       nla_put_u32(msg, SLUICE_A_QUEUE_LIMIT, v.limit) ||
+	       nla_put_u32(msg, SLUICE_A_QUEUE_LOW, v.low) ||
+	       nla_put_u32(msg, SLUICE_A_QUEUE_READER_NS, v.reader_ns) ||
+	       put_count(msg, SLUICE_A_QUEUE_STOPS, v.stops) ||
+	       put_count(msg, SLUICE_A_QUEUE_WAKES_TIMER,
+			 v.wakes[SLUICE_WAKE_TIMER]) ||
+	       put_count(msg, SLUICE_A_QUEUE_WAKES_READER,
+			 v.wakes[SLUICE_WAKE_READER]) ||
+	       put_count(msg, SLUICE_A_QUEUE_WAKES_OTHER,
+			 v.wakes[SLUICE_WAKE_OTHER]) ||
+	       put_count(msg, SLUICE_A_QUEUE_STALLS, v.stalls) ||
+	       put_count(msg, SLUICE_A_QUEUE_LONGEST_STOP_NS,
+			 v.longest_stop_ns) ||
+	       put_count(msg, SLUICE_A_QUEUE_DROPS, v.drops);
+}
+
+/* One message of a dump or a reply; @id only for queues. */
+static int fill_message(struct sk_buff *msg, u32 portid, u32 seq, int flags,
+			u8 cmd, struct sluice_device *d, unsigned int id)
+{
+	void *header = genlmsg_put(msg, portid, seq, &family, flags, cmd);
+
+	if (!header)
+		return -EMSGSIZE;
+	if (cmd == SLUICE_CMD_QUEUE_GET ? put_queue_attrs(msg, d, id) :
+					  put_device_attrs(msg, d)) {
+		genlmsg_cancel(msg, header);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(msg, header);
+	return 0;
+}
+
+/* The device a request names, in the namespace of its socket. Under RTNL. */
+static struct sluice_device *find_requested(struct genl_info *info)
+{
+	struct nlattr *attr = info->attrs[SLUICE_A_DEVICE_IFINDEX];
+	struct sluice_device *d = NULL;
+	struct net_device *dev;
+
+	if (!attr) {
+		GENL_SET_ERR_MSG(info, "ifindex is missing");
+		return ERR_PTR(-EINVAL);
+	}
+	dev = __dev_get_by_index(genl_info_net(info), nla_get_u32(attr));
+	if (dev)
+		d = sluice_device_find(dev);
+	if (!d) {
+		GENL_SET_ERR_MSG(info, "no tun or tap device with this ifindex");
+		return ERR_PTR(-ENODEV);
+	}
+	return d;
+}
+
+static int device_get(struct sk_buff *skb, struct genl_info *info)
+{
+	struct sluice_device *d;
+	struct sk_buff *msg;
+	int err;
+
+	msg = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	if (!msg)
+		return -ENOMEM;
+	rtnl_lock();
+	d = find_requested(info);
+	err = IS_ERR(d) ? PTR_ERR(d) :
+	      fill_message(msg, info->snd_portid, info->snd_seq, 0,
+			   SLUICE_CMD_DEVICE_GET, d, 0);
+	rtnl_unlock();
+	if (err) {
+		nlmsg_free(msg);
+		return err;
+	}
+	return genlmsg_reply(msg, info);
+}
+
+static void set_u32(u32 *value, const struct nlattr *attr)
+{
+	if (attr)
+		WRITE_ONCE(*value, nla_get_u32(attr));
+}
+
+static int device_set(struct sk_buff *skb, struct genl_info *info)
+{
+	struct nlattr **attrs = info->attrs;
+	struct sluice_device *d;
+
+	rtnl_lock();
+	d = find_requested(info);
+	if (!IS_ERR(d)) {
+		set_u32(&d->stall_ms, attrs[SLUICE_A_DEVICE_STALL_MS]);
+		set_u32(&d->low_percent, attrs[SLUICE_A_DEVICE_LOW_PERCENT]);
+		set_u32(&d->limit, attrs[SLUICE_A_DEVICE_LIMIT]);
+		if (attrs[SLUICE_A_DEVICE_ON])
+			d->on = nla_get_u8(attrs[SLUICE_A_DEVICE_ON]);
+		sluice_device_settle(d);
+	}
+	rtnl_unlock();
+	return PTR_ERR_OR_ZERO(d);
+}
+
+/* args[0]: devices done; args[1]: queues done of the next. */
+static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
+{
+	struct net *net = sock_net(skb->sk);
+	struct sluice_device *d;
+	struct net_device *dev;
+	unsigned int last, id;
+	long at = 0;
+
+	rtnl_lock();
+	for_each_netdev(net, dev) {
+		d = sluice_device_find(dev);
+		if (!d || at++ < cb->args[0])
+			continue;
+		last = cmd == SLUICE_CMD_QUEUE_GET ? dev->real_num_tx_queues : 1;
+		for (id = cb->args[1]; id < last; id++) {
+			if (fill_message(skb, NETLINK_CB(cb->skb).portid,
+					 cb->nlh->nlmsg_seq, NLM_F_MULTI, cmd,
+					 d, id)) {
+				cb->args[1] = id;
+				goto full;
+			}
+		}
+		cb->args[0]++;
+		cb->args[1] = 0;
+	}
+full:
+	rtnl_unlock();
+	return skb->len;
+}
+
+static int device_dump(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	return dump(skb, cb, SLUICE_CMD_DEVICE_GET);
+}
+
+static int queue_dump(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	return dump(skb, cb, SLUICE_CMD_QUEUE_GET);
+}
+
+static const struct genl_ops ops[] = {
+	{
+		.cmd = SLUICE_CMD_DEVICE_GET,
+		.policy = device_policy,
+		.maxattr = __SLUICE_A_DEVICE_END - 1,
+		.doit = device_get,
+		.dumpit = device_dump,
+	},
+	{
+		.cmd = SLUICE_CMD_DEVICE_SET,
+		.policy = device_policy,
+		.maxattr = __SLUICE_A_DEVICE_END - 1,
+		.flags = GENL_UNS_ADMIN_PERM,
+		.doit = device_set,
+	},
+	{
+		.cmd = SLUICE_CMD_QUEUE_GET,
+		.policy = queue_policy,
+		.maxattr = __SLUICE_A_QUEUE_END - 1,
+		.dumpit = queue_dump,
+	},
+};
+
+static struct genl_family family __ro_after_init = {
+	.name = SLUICE_GENL_NAME,
+	.version = SLUICE_GENL_VERSION,
+	.netnsok = true,
+	.module = THIS_MODULE,
+	.ops = ops,
+	.n_ops = ARRAY_SIZE(ops),
+#ifdef SLUICE_HAS_RESV_START_OP
+	.resv_start_op = __SLUICE_CMD_END,
+#endif
+};
+
+/**
+ * sluice_netlink_start() - the operator can see and set
+ *
+ * Context: process, module load.
+ * Return: 0 or a negative errno.
+ */
+int __init sluice_netlink_start(void)
+{
+	return genl_register_family(&family);
+}
+
+/**
+ * sluice_netlink_stop() - no request is under way once this returns
+ *
+ * Context: process, module unload.
+ */
+void sluice_netlink_stop(void)
+{
+	genl_unregister_family(&family);
+}

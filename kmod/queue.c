@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/**
+ * DOC: when a queue stops, wakes and stalls
+ *
+ * A queue is in one of four states::
+ *
+ *   closed   device down, off, or not ours to serve: we touch nothing
+ *   open     packets flow; a sender looks at the ring now and then
+ *   stopped  we set __QUEUE_STATE_DRV_XOFF; the timer is armed
+ *   stalled  the reader is dead; packets flow, the driver drops them
+ *
+ * Assumes:
+ *   - a sender is in the driver with BH off, so each CPU holds at most one
+ *     packet between the core's test of the stopped bit and the ring;
+ *   - the driver frees a ring's struct a grace period after unpublishing it;
+ *   - the reader moves consumer_head with each packet and consumer_tail, the
+ *     first slot that is not yet free, at least once per ring->batch packets.
+ *
+ * Guarantees, while the qdisc has a queue and the reader lives:
+ *   - the ring never overflows, with any number of senders, as long as half
+ *     the ring is more than headroom_for() asks;
+ *   - a queue we stopped has an armed timer: both change only under q->lock,
+ *     and so a wake-up cannot be lost;
+ *   - we clear the stopped bit only if we set it, and never after the device
+ *     was announced to go down;
+ *   - a sender waits at most stall_ms for a reader that shows no life.
+ *
+ * Does not guarantee:
+ *   - room for what is put into the ring without passing the transmit
+ *     function (XDP_REDIRECT);
+ *   - anything on a device whose qdisc has no queue: that is stock.
+ *
+ * Headroom. Let n be the CPUs. When a sender finds the limit reached, others
+ * may have found it not reached and not yet put their packet into the ring
+ * (n - 1), and once they did each CPU may be past the stopped test again
+ * (n): 2n - 1 packets after the last look that passed. The reader frees slots
+ * in batches, from the last to the first, and tells so without a barrier: one
+ * batch more. See docs/design.md and proofs/.
+ *
+ * Looks. Reading the reader's indices costs a cache miss, so a sender does it
+ * only when the ring could have reached its limit since the last look:
+ * q->look_at is the producer index at which that can be. It is a hint,
+ * written without lock; being old it is too early, never too late, because
+ * the reader only makes room.
+ */
+#include <linux/math64.h>
+#include <net/sch_generic.h>
+
+#include "compat.h"
+#include "sluice.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+/*
+ * A review comes no sooner than a softirq can do something useful, and no
+ * later than an unannounced change (a new qdisc, a vanished reader) may keep
+ * a queue stopped.
+ */
+#define REVIEW_MIN_NS		(20 * NSEC_PER_USEC)
+#define REVIEW_MAX_NS		(2 * NSEC_PER_MSEC)
+#define READER_NS_AT_FIRST	(5 * NSEC_PER_USEC)
+
+static unsigned int queue_id(const struct sluice_queue *q)
+{
+	return q - q->device->queue;
+}
+
+static struct ptr_ring *queue_ring(const struct sluice_queue *q)
+{
+	return sluice_layout_ring(q->device->dev, queue_id(q));
+}
+
+static bool qdisc_has_queue(const struct netdev_queue *txq)
+{
+	return READ_ONCE(rcu_access_pointer(txq->qdisc)->enqueue);
+}
+
+/* Slots from @from forward to @to. */
+static int slots_between(int from, int to, int size)
+{
+	int slots = to - from;
+
+	return slots < 0 ? slots + size : slots;
+}
+
+/*
+ * Packets in the ring, free slots not yet handed back counted as packets.
+ * Reads the tail first: a packet read meanwhile makes the answer too high,
+ * never too low. A full ring looks empty; see ring_fill_exact().
+ */
+static int ring_fill(const struct ptr_ring *ring, int size)
+{
+	int tail = READ_ONCE(ring->consumer_tail);
+
+	smp_rmb(); /* the producer is never behind the tail we saw */
+	return slots_between(tail, READ_ONCE(ring->producer), size);
+}
+
+/* Context: BH off, no lock of ours: takes the producer's lock if in doubt. */
+static int ring_fill_exact(struct ptr_ring *ring, int size)
+{
+	int fill = ring_fill(ring, size);
+
+	return fill || !ptr_ring_full(ring) ? fill : size;
+}
+
+/* Slots kept free for senders that are past the stopped test. */
+static int headroom_for(const struct ptr_ring *ring, int size)
+{
+	return min_t(int, 2 * num_online_cpus() + READ_ONCE(ring->batch),
+		     size / 2);
+}
+
+/* Fill at which the queue stops; at least one packet always fits. */
+static int limit_for(const struct sluice_queue *q, const struct ptr_ring *ring,
+		     int size)
+{
+	int limit = size - headroom_for(ring, size);
+	u32 wanted = READ_ONCE(q->device->limit);
+
+	if (wanted && wanted < limit)
+		limit = wanted;
+	return max(limit, 1);
+}
+
+/* Fill at which the queue wakes; below the limit. */
+static int low_for(const struct sluice_queue *q, int limit)
+{
+	return limit * READ_ONCE(q->device->low_percent) / 100;
+}
+
+static u64 stall_ns(const struct sluice_queue *q)
+{
+	return (u64)READ_ONCE(q->device->stall_ms) * NSEC_PER_MSEC;
+}
+
+static void __queue_arm(struct sluice_queue *q, u64 ns)
+{
+	lockdep_assert_held(&q->lock);
+	hrtimer_start(&q->timer, ns_to_ktime(ns), HRTIMER_MODE_REL_PINNED_HARD);
+}
+
+/* The moment a reader at its learned pace has read @packets. */
+static void __queue_arm_after(struct sluice_queue *q, int packets)
+{
+	u64 ns = (u64)q->reader_ns * packets;
+
+	__queue_arm(q, clamp_t(u64, ns, REVIEW_MIN_NS, REVIEW_MAX_NS));
+}
+
+static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
+			 int fill, int limit)
+{
+	lockdep_assert_held(&q->lock);
+
+	/* Somebody else stopped it: theirs to wake. If somebody else woke
+	 * our stop, our timer is still armed and it is ours again.
+	 */
+	if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||
+	    q->stopped)
+		return;
+
+	q->stopped = true;
+	q->stops++;
+	q->stopped_at = ktime_get_ns();
+	q->alive_at = q->stopped_at;
+	q->learned_at = q->stopped_at;
+	q->head = READ_ONCE(ring->consumer_head);
+	q->learned_head = q->head;
+	__queue_arm_after(q, fill - low_for(q, limit));
+	trace_queue_stop(q, fill, 0);
+}
+
+static void __queue_wake(struct sluice_queue *q, int fill,
+			 enum sluice_wake_cause cause)
+{
+	u64 stopped_ns = ktime_get_ns() - q->stopped_at;
+
+	lockdep_assert_held(&q->lock);
+
+	q->stopped = false;
+	q->wakes[cause]++;
+	if (stopped_ns > q->longest_stop_ns)
+		q->longest_stop_ns = stopped_ns;
+	trace_queue_wake(q, fill, stopped_ns);
+	netif_tx_wake_queue(q->txq);
+}
+
+/* The reader moved: remember the sign of life, and learn its pace. */
+static void __queue_learn(struct sluice_queue *q, int head, u64 now)
+{
+	int packets = slots_between(q->learned_head, head, q->size);
+	u64 ns;
+
+	q->head = head;
+	q->alive_at = now;
+	if (packets < 8)	/* too few to tell a pace from noise */
+		return;
+
+	ns = min_t(u64, div_u64(now - q->learned_at, packets), NSEC_PER_SEC);
+	q->reader_ns = (3ULL * q->reader_ns + ns) / 4;
+	q->learned_head = head;
+	q->learned_at = now;
+}
+
+/*
+ * A stopped queue is looked at: wake it, call its reader dead, or come back.
+ * Context: q->lock, hard irq on the CPU of the sender.
+ */
+static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
+{
+	struct ptr_ring *ring = queue_ring(q);
+	u64 now = ktime_get_ns();
+	int fill, head, low;
+
+	lockdep_assert_held(&q->lock);
+
+	if (!ring || ring != q->ring || READ_ONCE(ring->size) != q->size ||
+	    !qdisc_has_queue(q->txq)) {
+		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
+		return;
+	}
+
+	fill = ring_fill(ring, q->size);
+	head = READ_ONCE(ring->consumer_head);
+	low = low_for(q, limit_for(q, ring, q->size));
+	if (head != q->head)
+		__queue_learn(q, head, now);
+	else if (!fill)		/* nothing was read: it is full, not empty */
+		fill = q->size;
+
+	if (fill <= low) {
+		__queue_wake(q, fill, cause);
+	} else if (now - q->alive_at >= stall_ns(q)) {
+		q->stalled = true;
+		q->stalls++;
+		trace_queue_stall(q, fill, now - q->stopped_at);
+		__queue_wake(q, fill, SLUICE_WAKE_OTHER);
+	} else {
+		__queue_arm_after(q, fill - low);
+	}
+}
+
+static enum hrtimer_restart timer_expired(struct hrtimer *timer)
+{
+	struct sluice_queue *q = container_of(timer, struct sluice_queue, timer);
+	unsigned long flags;
+
+	spin_lock_irqsave(&q->lock, flags);
+	if (q->stopped)
+		__queue_review(q, SLUICE_WAKE_TIMER);
+	spin_unlock_irqrestore(&q->lock, flags);
+	return HRTIMER_NORESTART;
+}
+
+/* A sender found the limit reached. */
+static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
+			 int fill, int limit)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&q->lock, flags);
+	if (fill >= q->size)
+		q->drops++;
+	if (q->stalled && READ_ONCE(ring->consumer_head) != q->head)
+		q->stalled = false;
+	if (q->open && !q->stalled)
+		__queue_stop(q, ring, fill, limit);
+	spin_unlock_irqrestore(&q->lock, flags);
+}
+
+/* A ring we have not seen behind this queue, or not at this size. */
+static bool queue_adopted(struct sluice_queue *q, struct ptr_ring *ring,
+			  int size)
+{
+	unsigned long flags;
+
+	if (sluice_layout_check(q->device->dev, queue_id(q)))
+		return false;
+
+	spin_lock_irqsave(&q->lock, flags);
+	q->size = size;
+	q->stalled = false;
+	WRITE_ONCE(q->ring, ring);
+	spin_unlock_irqrestore(&q->lock, flags);
+	return true;
+}
+
+static void queue_look(struct sluice_queue *q, struct ptr_ring *ring, int size)
+{
+	int producer = READ_ONCE(ring->producer);
+	int limit, fill, room, next;
+
+	if ((ring != q->ring || size != q->size) &&
+	    !queue_adopted(q, ring, size))
+		return;
+
+	limit = limit_for(q, ring, size);
+	fill = ring_fill_exact(ring, size);
+	room = limit - 1 - fill;
+	if (room <= 0) {
+		queue_filled(q, ring, fill, limit);
+		return;
+	}
+	if (unlikely(READ_ONCE(q->stalled)))
+		WRITE_ONCE(q->stalled, false);
+	next = producer + min(room, size / 2 - 1);
+	WRITE_ONCE(q->look_at, next < size ? next : next - size);
+}
+
+/* Did the producer reach look_at? Half a ring tells before from behind. */
+static bool look_is_due(const struct sluice_queue *q,
+			const struct ptr_ring *ring, int size)
+{
+	unsigned int ahead = slots_between(READ_ONCE(q->look_at),
+					   READ_ONCE(ring->producer), size);
+
+	return ahead < size / 2 || ahead >= size;
+}
+
+/**
+ * sluice_queue_entered() - a packet is about to enter the driver
+ * @q: the queue it is for, of a device that is served
+ *
+ * Context: BH off.
+ */
+void sluice_queue_entered(struct sluice_queue *q)
+{
+	struct ptr_ring *ring;
+	int size;
+
+	if (!qdisc_has_queue(q->txq)) {
+		if (READ_ONCE(q->ring))	/* look again when a qdisc is back */
+			WRITE_ONCE(q->ring, NULL);
+		return;
+	}
+	ring = queue_ring(q);
+	if (!ring)
+		return;
+	size = READ_ONCE(ring->size);
+	if (ring != READ_ONCE(q->ring) || size != READ_ONCE(q->size) ||
+	    look_is_due(q, ring, size))
+		queue_look(q, ring, size);
+}
+
+/**
+ * sluice_queue_opened() - from now on the queue may be stopped
+ * @q: the queue
+ *
+ * Also called when something about its reader changed: forget the ring, so
+ * that the next sender looks.
+ *
+ * Context: process, RTNL.
+ */
+void sluice_queue_opened(struct sluice_queue *q)
+{
+	spin_lock_irq(&q->lock);
+	q->open = true;
+	WRITE_ONCE(q->ring, NULL);
+	spin_unlock_irq(&q->lock);
+}
+
+/**
+ * sluice_queue_closed() - our stop, if any, is undone, and none follows
+ * @q: the queue
+ *
+ * Context: process, RTNL; may sleep until the timer's handler is done.
+ */
+void sluice_queue_closed(struct sluice_queue *q)
+{
+	spin_lock_irq(&q->lock);
+	q->open = false;
+	q->stalled = false;
+	if (q->stopped)
+		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
+	spin_unlock_irq(&q->lock);
+	hrtimer_cancel(&q->timer);
+}
+
+static enum sluice_queue_state __queue_state(const struct sluice_queue *q,
+					     const struct ptr_ring *ring)
+{
+	lockdep_assert_held(&q->lock);
+
+	if (!q->open)
+		return SLUICE_QUEUE_IDLE;
+	if (q->stopped)
+		return SLUICE_QUEUE_STOPPED;
+	if (!ring)
+		return SLUICE_QUEUE_UNREAD;
+	if (!qdisc_has_queue(q->txq))
+		return SLUICE_QUEUE_NOQUEUE;
+	return q->stalled ? SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
+}
+
+/**
+ * sluice_queue_read() - what the operator sees of a queue
+ * @q: the queue
+ * @view: filled in
+ *
+ * Context: process, RTNL.
+ */
+void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
+{
+	struct ptr_ring *ring;
+
+	memset(view, 0, sizeof(*view));
+	rcu_read_lock_bh();
+	ring = q->device->verified ? queue_ring(q) : NULL;
+	if (ring && READ_ONCE(ring->size) > 0) {
+		view->size = READ_ONCE(ring->size);
+		view->fill = ring_fill_exact(ring, view->size);
+		view->limit = limit_for(q, ring, view->size);
+		view->low = low_for(q, view->limit);
+	}
+	spin_lock_irq(&q->lock);
+	view->state = __queue_state(q, ring);
+	view->reader_ns = q->reader_ns;
+	view->stops = q->stops;
+	memcpy(view->wakes, q->wakes, sizeof(view->wakes));
+	view->stalls = q->stalls;
+	view->longest_stop_ns = q->longest_stop_ns;
+	view->drops = q->drops;
+	spin_unlock_irq(&q->lock);
+	rcu_read_unlock_bh();
+}
+
+/**
+ * sluice_queue_init() - a queue of a device that appeared
+ * @q: zeroed memory
+ * @device: its device
+ * @txq: the queue the qdisc feeds
+ *
+ * Context: process, RTNL.
+ */
+void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
+		       struct netdev_queue *txq)
+{
+	q->device = device;
+	q->txq = txq;
+	q->reader_ns = READER_NS_AT_FIRST;
+	spin_lock_init(&q->lock);
+	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,
+		      HRTIMER_MODE_REL_PINNED_HARD);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * sluice: the whole module at a glance.
+ *
+ *   layout.c   where the stock driver keeps a queue's ring, verified
+ *   hook.c     how we get to see a packet before the driver does
+ *   queue.c    the policy: when a queue stops, wakes, stalls
+ *   device.c   which devices are served, through their whole life
+ *   netlink.c  what the operator sees and sets
+ *
+ * The contract is the DOC block of queue.c and docs/design.md.
+ */
+#ifndef SLUICE_H
+#define SLUICE_H
+
+#include <linux/hrtimer.h>
+#include <linux/netdevice.h>
+#include <linux/ptr_ring.h>
+#include <linux/spinlock.h>
+
+#include "uapi.h"
+
+#undef pr_fmt
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#define SLUICE_STALL_MS_MAX	60000
+#define SLUICE_LOW_PERCENT_MAX	95
+
+enum sluice_wake_cause {
+	SLUICE_WAKE_TIMER,	/* the sender's timer saw room */
+	SLUICE_WAKE_READER,	/* a read saw room */
+	SLUICE_WAKE_OTHER,	/* off, down, moved, no qdisc, no reader */
+	SLUICE_WAKE_CAUSES,
+};
+
+/**
+ * struct sluice_queue - one TX queue of a served device
+ * @device: the device it belongs to
+ * @txq: the queue the qdisc feeds
+ * @ring: the ring last seen behind @txq, NULL before the first look
+ * @size: slots of @ring at the last look
+ * @look_at: producer index at which a sender looks at @ring again
+ * @lock: protects all below; taken with interrupts off, nests outside the
+ *	  timer base's lock and the softirq machinery, inside nothing of ours
+ * @open: the device is up and served
+ * @stopped: we stopped @txq. Invariant: @stopped implies @timer is armed, or
+ *	     its handler waits for @lock
+ * @stalled: the reader is dead, tail drop until its head moves
+ * @head: the reader's head at the last sign of life
+ * @learned_head: the reader's head when its pace was last learned
+ * @timer: reviews a stopped queue, on the CPU of the sender that stopped it
+ * @stopped_at: start of this stop
+ * @alive_at: last sign of life of the reader while stopped
+ * @learned_at: when the reader's pace was last learned
+ * @reader_ns: the reader's pace, nanoseconds per packet
+ */
+struct sluice_queue {
+	struct sluice_device *device;
+	struct netdev_queue *txq;
+	struct ptr_ring *ring;
+	int size;
+	int look_at;
+
+	spinlock_t lock ____cacheline_aligned_in_smp;
+	bool open;
+	bool stopped;
+	bool stalled;
+	int head;
+	int learned_head;
+	u32 reader_ns;
+	u64 stopped_at;
+	u64 alive_at;
+	u64 learned_at;
+	struct hrtimer timer;
+
+	u64 stops;
+	u64 wakes[SLUICE_WAKE_CAUSES];
+	u64 stalls;
+	u64 longest_stop_ns;
+	u64 drops;
+};
+
+/**
+ * struct sluice_device - one tun or tap device
+ * @node: in the table of devices, keyed by @dev
+ * @rcu: delays the free until no sender looks at it
+ * @dev: the device; valid while we are in the table
+ * @served: fast copy of @state == SLUICE_DEVICE_SERVED for senders
+ * @verified: a queue of it was seen with the layout we know
+ * @on: the operator's switch
+ * @state: what we do for it, and why
+ * @reason: why it is refused
+ * @stall_ms: how long a stopped queue's reader may sleep
+ * @low_percent: low watermark in per cent of the limit
+ * @limit: the operator's limit in packets, 0 for none
+ * @queue: one per TX queue
+ *
+ * Everything but @queue is written under RTNL.
+ */
+struct sluice_device {
+	struct hlist_node node;
+	struct rcu_head rcu;
+	struct net_device *dev;
+	bool served;
+	bool verified;
+	bool on;
+	enum sluice_device_state state;
+	const char *reason;
+	u32 stall_ms;
+	u32 low_percent;
+	u32 limit;
+	struct sluice_queue queue[];
+};
+
+/* layout.c */
+int sluice_layout_learn(void);
+const char *sluice_layout_check(const struct net_device *dev,
+				unsigned int id);
+struct ptr_ring *sluice_layout_ring(const struct net_device *dev,
+				    unsigned int id);
+
+/* hook.c */
+const char *sluice_hook_place(const struct net_device *dev);
+void sluice_hook_remove(void);
+
+/* queue.c */
+struct sluice_queue_view {
+	enum sluice_queue_state state;
+	u32 size, fill, limit, low, reader_ns;
+	u64 stops, wakes[SLUICE_WAKE_CAUSES], stalls, longest_stop_ns, drops;
+};
+
+void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
+		       struct netdev_queue *txq);
+void sluice_queue_entered(struct sluice_queue *q);
+void sluice_queue_opened(struct sluice_queue *q);
+void sluice_queue_closed(struct sluice_queue *q);
+void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view);
+
+/* device.c */
+int sluice_devices_start(void);
+void sluice_devices_stop(void);
+struct sluice_device *sluice_device_find(const struct net_device *dev);
+void sluice_device_settle(struct sluice_device *device);
+
+/* netlink.c */
+int sluice_netlink_start(void);
+void sluice_netlink_stop(void);
+
+/* main.c: defaults for new devices */
+extern bool sluice_default_on;
+extern uint sluice_default_stall_ms;
+extern uint sluice_default_low_percent;
+
+#endif

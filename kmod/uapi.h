@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The generic netlink family "sluice": the numbers of docs/sluice.yaml.
+ */
+#ifndef SLUICE_UAPI_H
+#define SLUICE_UAPI_H
+
+#define SLUICE_GENL_NAME	"sluice"
+#define SLUICE_GENL_VERSION	1
+
+enum sluice_cmd {
+	SLUICE_CMD_DEVICE_GET = 1,
+	SLUICE_CMD_DEVICE_SET,
+	SLUICE_CMD_QUEUE_GET,
+	__SLUICE_CMD_END,
+};
+
+/* What sluice does for a device, and why. */
+enum sluice_device_state {
+	SLUICE_DEVICE_SERVED = 0,	/* its queues are stopped and woken */
+	SLUICE_DEVICE_OFF,		/* switched off by the operator */
+	SLUICE_DEVICE_DOWN,		/* on, but the link is down */
+	SLUICE_DEVICE_UPSTREAM,		/* its application set IFF_BACKPRESSURE */
+	SLUICE_DEVICE_UNREAD,		/* no queue has had a reader yet */
+	SLUICE_DEVICE_REFUSED,		/* driver not recognised, see the reason */
+};
+
+enum sluice_queue_state {
+	SLUICE_QUEUE_OPEN = 0,		/* packets flow into the ring */
+	SLUICE_QUEUE_STOPPED,		/* stopped by sluice, timer armed */
+	SLUICE_QUEUE_STALLED,		/* reader dead: stock tail drop */
+	SLUICE_QUEUE_NOQUEUE,		/* no qdisc queue: stock tail drop */
+	SLUICE_QUEUE_UNREAD,		/* no reader attached */
+	SLUICE_QUEUE_IDLE,		/* the device is not served */
+};
+
+enum sluice_device_attr {
+	SLUICE_A_DEVICE_IFINDEX = 1,	/* u32 */
+	SLUICE_A_DEVICE_IFNAME,		/* string */
+	SLUICE_A_DEVICE_ON,		/* u8, 0 or 1 */
+	SLUICE_A_DEVICE_STATE,		/* u32, enum sluice_device_state */
+	SLUICE_A_DEVICE_REASON,		/* string, only when refused */
+	SLUICE_A_DEVICE_QUEUES,		/* u32 */
+	SLUICE_A_DEVICE_STALL_MS,	/* u32, 1 ... 60000 */
+	SLUICE_A_DEVICE_LOW_PERCENT,	/* u32, 0 ... 95, of the limit */
+	SLUICE_A_DEVICE_LIMIT,		/* u32, packets, 0: ring - headroom */
+	SLUICE_A_DEVICE_TX_DROPPED,	/* u64, the driver's own counter */
+	SLUICE_A_DEVICE_PAD,
+	__SLUICE_A_DEVICE_END,
+};
+
+enum sluice_queue_attr {
+	SLUICE_A_QUEUE_IFINDEX = 1,	/* u32 */
+	SLUICE_A_QUEUE_ID,		/* u32 */
+	SLUICE_A_QUEUE_STATE,		/* u32, enum sluice_queue_state */
+	SLUICE_A_QUEUE_RING,		/* u32, slots */
+	SLUICE_A_QUEUE_FILL,		/* u32, packets */
+	SLUICE_A_QUEUE_LIMIT,		/* u32, packets */
+	SLUICE_A_QUEUE_LOW,		/* u32, packets */
+	SLUICE_A_QUEUE_STOPS,		/* u64 */
+	SLUICE_A_QUEUE_WAKES_TIMER,	/* u64 */
+	SLUICE_A_QUEUE_WAKES_READER,	/* u64 */
+	SLUICE_A_QUEUE_WAKES_OTHER,	/* u64 */
+	SLUICE_A_QUEUE_STALLS,		/* u64 */
+	SLUICE_A_QUEUE_LONGEST_STOP_NS,	/* u64 */
+	SLUICE_A_QUEUE_DROPS,		/* u64 */
+	SLUICE_A_QUEUE_READER_NS,	/* u32, learned ns per packet */
+	SLUICE_A_QUEUE_PAD,
+	__SLUICE_A_QUEUE_END,
+};
+
+#endif
