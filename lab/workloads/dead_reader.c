@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * dead_reader: does a reader that never reads freeze the traffic to others?
+ *
+ *   dead_reader DEAD_ADDRESS LIVING_ADDRESS PORT SECONDS
+ *
+ * A child sends in turn to the dead and to the living peer from one blocking
+ * UDP socket. Its counts are in shared memory: the parent, which is the living
+ * peer as well when LIVING_ADDRESS is local, reports them at the deadline even
+ * if the child never comes back from sendto(). It then kills the child with
+ * SIGKILL and prints {"living", "dead", "received", "hung"}: packets sent to
+ * each peer, packets the living one received, and whether the child was stuck.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAYLOAD_BYTES 200
+#define GRACE_SECONDS 0.5	/* a child that is merely slow may finish */
+
+struct counts {
+	atomic_ullong living, dead;
+};
+
+static void fail(int status, const char *object, const char *reason)
+{
+	fprintf(stderr, "dead_reader: %s: %s\n", object, reason);
+	exit(status);
+}
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static struct sockaddr_in parse_address(const char *address, const char *port)
+{
+	struct sockaddr_in peer = { .sin_family = AF_INET,
+				    .sin_port = htons(atoi(port)) };
+
+	if (inet_pton(AF_INET, address, &peer.sin_addr) != 1)
+		fail(2, address, "not an IPv4 address");
+	return peer;
+}
+
+static int open_socket(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	if (fd < 0)
+		fail(1, "socket", strerror(errno));
+	return fd;
+}
+
+static void send_to(int fd, const struct sockaddr_in *peer,
+		    atomic_ullong *count)
+{
+	static const char payload[PAYLOAD_BYTES];
+
+	if (sendto(fd, payload, sizeof(payload), 0, (struct sockaddr *)peer,
+		   sizeof(*peer)) > 0)
+		(*count)++;
+}
+
+static void send_in_turn(struct counts *counts, struct sockaddr_in dead,
+			 struct sockaddr_in living, double seconds)
+{
+	double stop = now() + seconds;
+	int fd = open_socket();
+
+	while (now() < stop) {
+		send_to(fd, &dead, &counts->dead);
+		send_to(fd, &living, &counts->living);
+	}
+	_exit(0);
+}
+
+/* Reads with short waits, so that the deadline is seen. */
+static int open_living_peer(struct sockaddr_in self)
+{
+	struct timeval wait = { .tv_usec = 20000 };
+	int fd = open_socket();
+
+	if (bind(fd, (struct sockaddr *)&self, sizeof(self)))
+		fail(1, "living peer", strerror(errno));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	return fd;
+}
+
+static bool receive_until(int fd, pid_t child, double deadline,
+			  unsigned long long *received)
+{
+	char payload[2048];
+
+	while (now() < deadline) {
+		if (recv(fd, payload, sizeof(payload), 0) > 0)
+			(*received)++;
+		else if (waitpid(child, NULL, WNOHANG) == child)
+			return true;
+	}
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in dead, living;
+	unsigned long long received = 0;
+	struct counts *counts;
+	double seconds;
+	bool hung;
+	pid_t child;
+	int fd;
+
+	if (argc != 5)
+		fail(2, "usage",
+		     "dead_reader DEAD_ADDRESS LIVING_ADDRESS PORT SECONDS");
+	dead = parse_address(argv[1], argv[3]);
+	living = parse_address(argv[2], argv[3]);
+	seconds = atof(argv[4]);
+	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (counts == MAP_FAILED)
+		fail(1, "mmap", strerror(errno));
+	fd = open_living_peer(living);
+	child = fork();
+	if (child < 0)
+		fail(1, "fork", strerror(errno));
+	if (!child)
+		send_in_turn(counts, dead, living, seconds);
+	hung = !receive_until(fd, child, now() + seconds + GRACE_SECONDS,
+			      &received);
+	if (hung) {
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+	}
+	printf("{\"living\": %llu, \"dead\": %llu, \"received\": %llu, "
+	       "\"hung\": %s}\n", counts->living, counts->dead, received,
+	       hung ? "true" : "false");
+	return 0;
+}

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The tun/tap devices of a workload: made, connected, counted, removed.
+
+A device lives as long as the reader that made it. Neighbours are static and
+IPv6 is off, so that nothing but the workload sends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import struct
+import subprocess
+import time
+from dataclasses import dataclass, fields
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+from lab.workloads.row import WorkloadError
+
+TUNGETFEATURES = 0x800454CF
+IFF_BACKPRESSURE = 0x0080
+DRAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Device:
+    name: str
+    address: str
+    mac: str
+    netns: Optional[str] = None  # None: the guest's first
+
+    @property
+    def spec(self) -> str:
+        return f"{self.name}@{self.netns}" if self.netns else self.name
+
+    def command(self, *argv: str) -> List[str]:
+        """A command that sees this device."""
+        if self.netns is None:
+            return list(argv)
+        return ["ip", "netns", "exec", self.netns, *argv]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Of one device, since it was made. Packets; a GSO packet counts each."""
+
+    read: int  # tx_packets: the driver counts when the reader reads
+    lost_at_ring: int  # tx_dropped
+    passed_by_qdisc: int
+    qdisc_drops: int
+    requeues: int
+    held: int  # in the qdisc
+
+    def __add__(self, other: Counters) -> Counters:
+        return Counters(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
+        )
+
+    def __sub__(self, other: Counters) -> Counters:
+        return Counters(
+            *(getattr(self, f.name) - getattr(other, f.name) for f in fields(self))
+        )
+
+    @property
+    def offered(self) -> int:
+        """Given to the qdisc."""
+        return self.passed_by_qdisc + self.qdisc_drops + self.held
+
+
+def parse_link(text: str) -> Dict[str, int]:
+    """tx_packets and tx_dropped from `ip -j -s link show dev NAME`."""
+    transmitted = json.loads(text)[0]["stats64"]["tx"]
+    return {"packets": transmitted["packets"], "dropped": transmitted["dropped"]}
+
+
+def parse_qdisc(text: str) -> Dict[str, int]:
+    """The root qdisc's counts from `tc -j -s qdisc show dev NAME`.
+
+    noqueue has no root entry with counts: all are 0 then.
+    """
+    names = ("packets", "drops", "requeues", "qlen")
+    for qdisc in json.loads(text or "[]"):
+        if qdisc.get("root"):
+            return {name: int(qdisc.get(name, 0)) for name in names}
+    return dict.fromkeys(names, 0)
+
+
+def run_tool(argv: Sequence[str], stdin: str = "") -> str:
+    done = subprocess.run(
+        argv,
+        input=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip() or "no message"
+        raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {said}")
+    return done.stdout
+
+
+def read_has_backpressure() -> bool:
+    """Whether this kernel's tun knows IFF_BACKPRESSURE."""
+    with open("/dev/net/tun", "rb", buffering=0) as tun:
+        answer = fcntl.ioctl(tun, TUNGETFEATURES, struct.pack("I", 0))
+    return bool(struct.unpack("I", answer)[0] & IFF_BACKPRESSURE)
+
+
+def read_counters(device: Device) -> Counters:
+    namespace = ["-n", device.netns] if device.netns else []
+    link = parse_link(
+        run_tool(["ip", *namespace, "-j", "-s", "link", "show", "dev", device.name])
+    )
+    qdisc = parse_qdisc(
+        run_tool(["tc", *namespace, "-j", "-s", "qdisc", "show", "dev", device.name])
+    )
+    return Counters(
+        read=link["packets"],
+        lost_at_ring=link["dropped"],
+        passed_by_qdisc=qdisc["packets"],
+        qdisc_drops=qdisc["drops"],
+        requeues=qdisc["requeues"],
+        held=qdisc["qlen"],
+    )
+
+
+def read_all_counters(devices: Sequence[Device]) -> Counters:
+    total = read_counters(devices[0])
+    for device in devices[1:]:
+        total = total + read_counters(device)
+    return total
+
+
+def wait_drained(devices: Sequence[Device], direct: int = 0) -> Counters:
+    """Waits until the reader has read all that was sent, or a deadline.
+
+    `direct` counts packets given to the driver around the qdisc. At the
+    deadline the counts are returned as they are: conservation shows the rest.
+    """
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while True:
+        now = read_all_counters(devices)
+        missing = direct + now.passed_by_qdisc - now.read - now.lost_at_ring
+        if (missing <= 0 and now.held == 0) or time.monotonic() > deadline:
+            return now
+        time.sleep(0.05)
+
+
+SILENCE_IPV6 = (
+    "test ! -e /proc/sys/net/ipv6/conf/default/disable_ipv6 ||"
+    " echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6"
+)
+
+
+@contextlib.contextmanager
+def netns(name: str) -> Iterator[str]:
+    """A network namespace with lo up and IPv6 off."""
+    if os.path.exists(f"/run/netns/{name}"):
+        run_tool(["ip", "netns", "del", name])
+    run_tool(["ip", "netns", "add", name])
+    try:
+        run_tool(["ip", "netns", "exec", name, "sh", "-c", SILENCE_IPV6])
+        run_tool(["ip", "-n", name, "link", "set", "lo", "up"])
+        yield name
+    finally:
+        run_tool(["ip", "netns", "del", name])
+
+
+def attach(
+    device: Device,
+    peer: Device,
+    qdisc: str = "fq_codel",
+    ring: Optional[int] = None,
+) -> None:
+    """Qdisc, address, and the peer as a static neighbour; then up."""
+    namespace = ["-n", device.netns] if device.netns else []
+    if ring is not None:
+        run_tool(["ip", *namespace, "link", "set", device.name, "txqueuelen", str(ring)])
+    # "replace" makes the kind we ask for even where it is the default.
+    run_tool(["tc", *namespace, "qdisc", "replace", "dev", device.name, "root", qdisc])
+    lines = [
+        f"link set dev {device.name} address {device.mac}",
+        f"link set dev {device.name} up",
+        f"address add {device.address}/24 dev {device.name}",
+        f"neighbour replace {peer.address} lladdr {peer.mac}"
+        f" dev {device.name} nud permanent",
+    ]
+    run_tool(["ip", *namespace, "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+
+def parse_reader_line(text: str, state: str) -> List[Dict[str, Any]]:
+    """The counts of each device from a line of the reader helper."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        line = {}
+    if line.get("state") != state:
+        raise WorkloadError(
+            f"reader: said {text.strip()!r} instead of {state!r}; see its message"
+        )
+    return line["devices"]
+
+
+class Reader:
+    """The process that made the devices and reads their rings."""
+
+    def __init__(self, argv: Sequence[str], state: str) -> None:
+        self._process = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, universal_newlines=True
+        )
+        self.counts = self._wait_for(state)
+
+    def _wait_for(self, state: str) -> List[Dict[str, Any]]:
+        assert self._process.stdout is not None
+        return parse_reader_line(self._process.stdout.readline(), state)
+
+    def _change(self, number: int, state: str) -> List[Dict[str, Any]]:
+        self._process.send_signal(number)
+        self.counts = self._wait_for(state)
+        return self.counts
+
+    def pause(self) -> List[Dict[str, Any]]:
+        return self._change(signal.SIGUSR1, "paused")
+
+    def resume(self) -> List[Dict[str, Any]]:
+        return self._change(signal.SIGUSR2, "reading")
+
+    def end(self) -> List[Dict[str, Any]]:
+        """Ends it, which removes its devices; returns its last counts."""
+        self._change(signal.SIGTERM, "ended")
+        self._process.wait(timeout=10)
+        return self.counts
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def reader(
+    helper: str,
+    mode: str,
+    devices: Sequence[Device],
+    variant: str,
+    burn_us: int = 0,
+    paused: bool = False,
+) -> Iterator[Reader]:
+    """A running reader; under "upstream" it asks for IFF_BACKPRESSURE."""
+    argv = [helper, mode]
+    for device in devices:
+        argv += ["--tap", device.spec]
+    if variant == "upstream":
+        argv.append("--backpressure")
+    if burn_us:
+        argv += ["--burn-us", str(burn_us)]
+    if paused:
+        argv.append("--paused")
+    process = Reader(argv, "paused" if paused else "reading")
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def silence_first_netns() -> None:
+    run_tool(["sh", "-c", SILENCE_IPV6])
+
+
+# Two ends of a forwarder, each in a namespace of its own.
+NEAR = Device("near0", "10.91.0.1", "02:00:00:00:91:01", netns="near")
+FAR = Device("far0", "10.91.0.2", "02:00:00:00:91:02", netns="far")
+# A device in the guest's first namespace, and the peer its reader stands for.
+HERE = Device("here0", "10.92.0.1", "02:00:00:00:92:01")
+THERE = Device("(reader)", "10.92.0.2", "02:00:00:00:92:02")
+
+
+@contextlib.contextmanager
+def forwarder(helper: str, variant: str, burn_us: int) -> Iterator[Reader]:
+    """NEAR and FAR, connected by a userspace forwarder."""
+    with netns(str(NEAR.netns)), netns(str(FAR.netns)):
+        with reader(helper, "forward", (NEAR, FAR), variant, burn_us) as process:
+            attach(NEAR, FAR)
+            attach(FAR, NEAR)
+            yield process
+
+
+@contextlib.contextmanager
+def sink(
+    helper: str,
+    variant: str,
+    ring: Optional[int] = None,
+    paused: bool = False,
+) -> Iterator[Reader]:
+    """HERE, read by a sink that answers pings to THERE."""
+    silence_first_netns()
+    with reader(helper, "sink", (HERE,), variant, paused=paused) as process:
+        attach(HERE, THERE, ring=ring)
+        yield process

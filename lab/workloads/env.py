@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The guest a workload runs in: its helpers, and the variant under test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, Optional
+
+from lab.workloads.devices import read_has_backpressure, run_tool
+from lab.workloads.row import VARIANTS, Skipped, WorkloadError
+
+
+@dataclass(frozen=True)
+class GuestEnv:
+    helpers: Path  # the folder of the built C helpers
+    module: Optional[Path] = None  # sluice.ko
+
+    def helper(self, name: str) -> str:
+        path = self.helpers / name
+        if not os.access(path, os.X_OK):
+            raise WorkloadError(f"{path}: not there; build it with lab build")
+        return str(path)
+
+    @contextlib.contextmanager
+    def variant(self, name: str) -> Iterator[None]:
+        """Loads what the variant needs before any device exists."""
+        if name not in VARIANTS:
+            raise WorkloadError(f"variant {name}: use one of {VARIANTS}")
+        run_tool(["modprobe", "tun"])
+        if name == "upstream" and not read_has_backpressure():
+            raise Skipped("this kernel has no IFF_BACKPRESSURE")
+        if name != "sluice":
+            yield
+            return
+        if self.module is None:
+            raise Skipped("sluice.ko was not built")
+        run_tool(["insmod", str(self.module)])
+        try:
+            yield
+        finally:
+            run_tool(["rmmod", "sluice"])

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Senders in the kernel: how much of what pktgen sends does a reader get?
+
+pktgen's default mode calls the driver directly, around the qdisc; it respects
+a stopped queue but spins on it. queue_xmit goes through the qdisc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, List, Sequence
+
+from lab.workloads import latency
+from lab.workloads.devices import HERE, THERE, run_tool, sink, wait_drained
+from lab.workloads.env import GuestEnv
+from lab.workloads.row import Row, Sample, WorkloadError
+
+PROC = Path("/proc/net/pktgen")
+PACKET_BYTES = 60
+START_SECONDS = 5.0
+
+
+def _row(senders: int, demo: bool) -> Row:
+    plural = "sender" if senders == 1 else "senders"
+    return Row(
+        name=f"pktgen_{senders}",
+        title=f"pktgen, {senders} direct {plural}",
+        unit="packets/s",
+        demo=demo,
+        floor=1.0,
+    )
+
+
+ROWS = [
+    _row(1, demo=True),
+    _row(2, demo=True),
+    _row(4, demo=False),
+    Row(
+        name="pktgen_queue_xmit",
+        title="pktgen through the qdisc",
+        unit="packets/s",
+        floor=1.0,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one pktgen sender did."""
+
+    seconds: float
+    packets: int  # accepted by the driver or the qdisc
+    errors: int  # refused: dropped, and counted where it was
+
+    @property
+    def attempts(self) -> int:
+        return self.packets + self.errors
+
+
+def parse_pktgen(text: str) -> Sent:
+    """The result in /proc/net/pktgen/DEVICE@THREAD."""
+    result = re.search(r"Result: OK: (\d+)\(.*usec, (\d+) \(", text)
+    errors = re.search(r"errors: (\d+)\s*$", text.strip())
+    if result is None or errors is None:
+        raise WorkloadError("pktgen: gave no result; it did not run")
+    return Sent(
+        seconds=int(result[1]) / 1e6,
+        packets=int(result[2]),
+        errors=int(errors[1]),
+    )
+
+
+def write_control(name: str, *lines: str) -> None:
+    for line in lines:
+        try:
+            (PROC / name).write_text(line + "\n")
+        except OSError as error:
+            raise WorkloadError(f"pktgen: {name}: {line!r}: {error}") from error
+
+
+def read_results(names: Sequence[str]) -> List[Sent]:
+    return [parse_pktgen((PROC / name).read_text()) for name in names]
+
+
+@contextlib.contextmanager
+def senders(
+    count: int, mode: str = "start_xmit", packets: int = 0
+) -> Iterator[List[str]]:
+    """`count` configured senders, from the last CPU downwards."""
+    run_tool(["modprobe", "pktgen"])
+    cpus = os.cpu_count() or 1
+    names = []
+    try:
+        for index in range(count):
+            thread = (cpus - 1 - index) % cpus
+            name = f"{HERE.name}@{index}"
+            write_control(f"kpktgend_{thread}", f"add_device {name}")
+            names.append(name)
+            write_control(
+                name,
+                f"xmit_mode {mode}",
+                f"count {packets}",
+                "clone_skb 0",
+                "delay 0",
+                f"pkt_size {PACKET_BYTES}",
+                f"dst {THERE.address}",
+                f"dst_mac {THERE.mac}",
+                f"udp_src_min {9 + index}",
+                f"udp_src_max {9 + index}",
+            )
+        yield names
+    finally:
+        write_control("pgctrl", "stop", "reset")
+
+
+def start() -> threading.Thread:
+    """Starts all senders; the write returns when they have ended."""
+    writer = threading.Thread(
+        target=write_control, args=("pgctrl", "start"), daemon=True
+    )
+    writer.start()
+    return writer
+
+
+def parse_running(text: str) -> List[str]:
+    """The devices under "Running:" in /proc/net/pktgen/kpktgend_N."""
+    line = re.search(r"^Running: (.*)$", text, re.MULTILINE)
+    return line[1].split() if line else []
+
+
+def wait_running(names: Sequence[str]) -> None:
+    """pktgen takes more than 100 ms to start."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        running = []
+        for path in PROC.glob("kpktgend_*"):
+            running += parse_running(path.read_text())
+        if set(names) <= set(running):
+            return
+        time.sleep(0.01)
+    raise WorkloadError(f"pktgen: {', '.join(names)}: not started; see dmesg")
+
+
+def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    is_direct = row.name != "pktgen_queue_xmit"
+    count = int(row.name.rsplit("_", 1)[1]) if is_direct else 1
+    mode = "start_xmit" if is_direct else "queue_xmit"
+    with sink(env.helper("reader"), variant) as reader:
+        with senders(count, mode) as names, latency.ping(HERE, THERE) as ping:
+            writer = start()
+            wait_running(names)
+            time.sleep(seconds)
+            pinged = ping.end()
+            write_control("pgctrl", "stop")
+            writer.join(timeout=10)
+            results = read_results(names)
+        attempts = sum(result.attempts for result in results)
+        after = wait_drained([HERE], direct=attempts if is_direct else 0)
+        read = reader.end()[0]["read"]
+    return Sample(
+        value=read / max(result.seconds for result in results),
+        sent=attempts + pinged.sent,
+        read=read,
+        qdisc_drops=after.qdisc_drops,
+        lost_at_ring=after.lost_at_ring,
+        held=after.held,
+        extra={
+            "senders": [result.packets for result in results],
+            "errors": sum(result.errors for result in results),
+            "pings_sent": pinged.sent,
+            "pings_received": pinged.received,
+            "requeues": after.requeues,
+        },
+        **pinged.fields(),
+    )

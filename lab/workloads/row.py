@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a workload promises (Row) and what one run of it gives (Sample).
+
+Every sample can be checked for conservation: what was sent is what was read,
+dropped by the qdisc, dropped at the ring, or still held. `unaccounted` is the
+rest and must be 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, Optional
+
+from lab.errors import LabError
+
+VARIANTS = ("stock", "upstream", "sluice")
+
+
+class WorkloadError(LabError):
+    """The workload did not do its work: no number is better than a wrong one."""
+
+
+class Skipped(Exception):
+    """This kernel cannot run that variant; the text says what it lacks."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table, and what sluice owes in it."""
+
+    name: str
+    title: str
+    unit: str
+    higher_is_better: bool = True
+    demo: bool = False
+    floor: Optional[float] = None  # sluice is at least this much of stock
+    above_upstream: bool = False  # sluice is above upstream
+    reaches_upstream: bool = False  # sluice is at least upstream
+    lossless: bool = True  # sluice loses 0 packets at the ring
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one row under one variant. Counts are packets."""
+
+    value: float  # in the unit of the row
+    sent: int
+    read: int
+    qdisc_drops: int
+    lost_at_ring: int  # tx_dropped of the devices involved
+    held: int = 0  # still in a queue when the run ended
+    ping_p50_ms: Optional[float] = None
+    ping_p95_ms: Optional[float] = None
+    ping_p99_ms: Optional[float] = None
+    extra: Dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def unaccounted(self) -> int:
+        return self.sent - (
+            self.read + self.qdisc_drops + self.lost_at_ring + self.held
+        )
+
+    def to_json(self) -> Dict[str, Any]:
+        return {**asdict(self), "unaccounted": self.unaccounted}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""TCP through a userspace forwarder between two taps: a VPN without crypto."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from typing import Iterator, Tuple
+
+from lab.workloads import latency
+from lab.workloads.devices import FAR, NEAR, forwarder, wait_drained
+from lab.workloads.env import GuestEnv
+from lab.workloads.row import Row, Sample, WorkloadError
+
+BURN_US = {"fast": 0, "slow": 20}
+DEMO = ("tcp_1_slow", "tcp_8_fast")
+
+
+def _row(streams: int, speed: str) -> Row:
+    name = f"tcp_{streams}_{speed}"
+    plural = "stream" if streams == 1 else "streams"
+    return Row(
+        name=name,
+        title=f"TCP, {streams} {plural}, {speed} reader",
+        unit="Mbit/s",
+        demo=name in DEMO,
+        floor=0.97,
+        above_upstream=True,
+    )
+
+
+ROWS = [_row(streams, speed) for speed in BURN_US for streams in (1, 8, 16)]
+
+
+def parse_iperf3(text: str) -> Tuple[float, int]:
+    """The receiver's Mbit/s and the sender's retransmits."""
+    try:
+        result = json.loads(text)
+    except ValueError:
+        raise WorkloadError("iperf3: printed no JSON; it was cut short") from None
+    if "error" in result:
+        raise WorkloadError(f"iperf3: {result['error']}")
+    received = result["end"]["sum_received"]
+    if not received["bytes"]:
+        raise WorkloadError("iperf3: the receiver got no byte")
+    retransmits = result["end"]["sum_sent"].get("retransmits", 0)
+    return received["bits_per_second"] / 1e6, retransmits
+
+
+@contextlib.contextmanager
+def server() -> Iterator[None]:
+    """An iperf3 server behind FAR that listens."""
+    process = subprocess.Popen(
+        FAR.command("iperf3", "--server", "--forceflush"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "listening" in line:
+                break
+        else:
+            raise WorkloadError("iperf3: the server does not listen")
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run_client(streams: int, seconds: float) -> str:
+    # iperf3 counts in whole seconds.
+    argv = NEAR.command(
+        *("iperf3", "--client", FAR.address, "--json"),
+        *("--time", str(max(1, round(seconds))), "--parallel", str(streams)),
+    )
+    try:
+        done = subprocess.run(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds + 30,
+            universal_newlines=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkloadError(
+            f"iperf3: not done {seconds + 30:.0f} s after its start; "
+            "is a queue stopped for ever?"
+        ) from None
+    return done.stdout
+
+
+def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    _, streams, speed = row.name.split("_")
+    with forwarder(env.helper("reader"), variant, BURN_US[speed]) as reader:
+        with server(), latency.ping(NEAR, FAR) as ping:
+            began = time.monotonic()
+            output = run_client(int(streams), seconds)
+            took = time.monotonic() - began
+            pinged = ping.end()
+        after = wait_drained([NEAR, FAR])
+        counts = reader.end()
+    rate, retransmits = parse_iperf3(output)
+    return Sample(
+        value=rate,
+        sent=after.offered,
+        read=sum(count["read"] for count in counts),
+        qdisc_drops=after.qdisc_drops,
+        lost_at_ring=after.lost_at_ring,
+        held=after.held,
+        extra={
+            "retransmits": retransmits,
+            "requeues": after.requeues,
+            "pings_sent": pinged.sent,
+            "pings_received": pinged.received,
+            "write_errors": sum(count["write_errors"] for count in counts),
+            "seconds_with_start": round(took, 3),
+        },
+        **pinged.fields(),
+    )
