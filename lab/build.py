@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Builds the module and the guest's C helpers, inside a kernel's root."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.cache import (
+    cache_dir,
+    digest,
+    digest_files,
+    fresh_directory,
+    locked,
+)
+from lab.errors import LabError
+from lab.roots import Root
+from lab.vm import REPOSITORY
+
+KMOD = REPOSITORY / "kmod"
+HELPER_FOLDERS = (
+    REPOSITORY / "lab" / "workloads",
+    REPOSITORY / "tests" / "kernel",
+)
+HELPER_FLAGS = "-O2 -Wall -Wextra -Werror -static -pthread"
+
+# Runs $3 in the root $1 with the directory $2 as its /mnt. The mounts live in
+# a namespace of their own: the cached root stays as it is.
+_CHROOT = """
+mount --bind "$2" "$1/mnt"
+mount -t proc proc "$1/proc"
+mount -t tmpfs tmp "$1/tmp"
+mount --bind /dev "$1/dev"
+exec chroot "$1" /bin/sh -ec "$3"
+"""
+_WARNING = re.compile(r"^(?P<file>[^\s:]+):\d+.*\b(warning|error):")
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the compiler and sparse say about the module."""
+
+    kernel: str
+    warnings: list[str]
+    log: str
+
+
+def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
+    """Run a script in the root, in /mnt which is work: status and output."""
+    command = ["unshare", "--mount", "--propagation", "private"]
+    command += ["sh", "-ec", _CHROOT, "sh"]
+    command += [str(root.path), str(work), "cd /mnt; " + script]
+    done = subprocess.run(
+        command,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    return done.returncode, done.stdout
+
+
+def source_files(source: Path) -> list[Path]:
+    """The files a module is built from: not what a build leaves."""
+    wanted = (".c", ".h", ".S", ".mk")
+    return sorted(
+        path
+        for path in source.rglob("*")
+        if (path.suffix in wanted and not path.name.endswith(".mod.c"))
+        or path.name in ("Kbuild", "Makefile")
+    )
+
+
+def _copy_source(source: Path, target: Path) -> None:
+    files = source_files(source)
+    if not files:
+        raise LabError(f"{source}: holds no module to build; check the tree")
+    for path in files:
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+
+
+def _make(root: Root, *arguments: str) -> str:
+    tree = f"/lib/modules/{root.release}/build"
+    jobs = f"-j{os.cpu_count() or 1}"
+    return " ".join(["make", "-C", tree, "M=/mnt", jobs, *arguments, "modules"])
+
+
+def parse_warnings(log: str) -> list[str]:
+    """The lines that complain about the module's own files."""
+    return [
+        line.strip()
+        for line in log.splitlines()
+        if (found := _WARNING.match(line.strip().removeprefix("/mnt/")))
+        and not found["file"].startswith(("/", "./", "include/"))
+    ]
+
+
+def _first_error(log: str) -> str:
+    for line in log.splitlines():
+        if "error:" in line or "ERROR:" in line:
+            return line.strip()
+    return (log.strip().splitlines() or ["no output"])[-1]
+
+
+def build_module(root: Root, source: Path = KMOD) -> Path:
+    """The module for this root's kernel: from the cache, or built now."""
+    key = digest(root.key, digest_files(source_files(source)))
+    final = cache_dir() / "modules" / f"{root.release}-{key}"
+    with locked(f"module-{root.kernel}"):
+        if not final.exists():
+            with fresh_directory(final) as work:
+                _copy_source(source, work)
+                status, log = run_in_root(root, work, _make(root))
+                (final.parent / f"{root.release}.log").write_text(log)
+                if status != 0:
+                    print(log)
+                    raise LabError(
+                        f"{source.name}/: does not build for {root.release} "
+                        f"({_first_error(log)}); mend it and run again"
+                    )
+    modules = sorted(final.glob("*.ko"))
+    if not modules:
+        raise LabError(f"{final}: the build left no .ko; see its Kbuild file")
+    return modules[0]
+
+
+def check_module(root: Root, source: Path = KMOD) -> Check:
+    """Build with W=1 and sparse, and keep what they complain about."""
+    key = digest(root.key, digest_files(source_files(source)))
+    with fresh_directory(cache_dir() / "checks" / f"{root.kernel}-{key}") as work:
+        _copy_source(source, work)
+        status, log = run_in_root(root, work, _make(root, "W=1", "C=2"))
+        shutil.rmtree(work.with_name(work.name.removeprefix(".new-")), True)
+    warnings = parse_warnings(log)
+    if status != 0 and not warnings:
+        warnings = [_first_error(log)]
+    return Check(root.kernel, warnings, log)
+
+
+def helper_sources() -> list[Path]:
+    return sorted(
+        path
+        for folder in HELPER_FOLDERS
+        for path in folder.rglob("*.[ch]")
+        if folder.is_dir()
+    )
+
+
+def build_helpers(root: Root, sources: list[Path] | None = None) -> Path:
+    """The directory of the C helpers, named as their sources without .c."""
+    files = helper_sources() if sources is None else sources
+    key = digest(root.key, HELPER_FLAGS, digest_files(files))
+    final = cache_dir() / "helpers" / f"{root.kernel}-{key}"
+    with locked(f"helpers-{root.kernel}"):
+        if not final.exists():
+            with fresh_directory(final) as work:
+                _compile_helpers(root, work, files)
+    return final
+
+
+def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
+    lines = []
+    for path in files:
+        shutil.copyfile(path, work / path.name)
+        if path.suffix == ".c":
+            lines.append(f"gcc {HELPER_FLAGS} -o {path.stem} {path.name}")
+    status, log = run_in_root(root, work, "\n".join(lines) or "true")
+    if status != 0:
+        print(log)
+        raise LabError(
+            f"C helpers: do not build for kernel {root.kernel} "
+            f"({_first_error(log)}); mend them and run again"
+        )

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The cache directory: what survives between runs, and its locks."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def cache_dir() -> Path:
+    chosen = os.environ.get("SLUICE_CACHE")
+    if chosen:
+        return Path(chosen).absolute()
+    if os.geteuid() == 0:
+        return Path("/var/cache/sluice")
+    return Path.home() / ".cache" / "sluice"
+
+
+def digest(*parts: bytes | str) -> str:
+    """A short key that changes when any part does."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        total.update(len(data).to_bytes(8, "big") + data)
+    return total.hexdigest()[:16]
+
+
+def digest_files(paths: list[Path]) -> str:
+    parts: list[bytes | str] = []
+    for path in sorted(paths):
+        parts += [path.name, path.read_bytes()]
+    return digest(*parts)
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Only one run at a time does the thing called name."""
+    locks = cache_dir() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with open(locks / name, "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def fresh_directory(final: Path) -> Iterator[Path]:
+    """A directory that appears under its final name only when complete."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = final.parent / f".new-{final.name}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    try:
+        yield unfinished
+        unfinished.rename(final)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

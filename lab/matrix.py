@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The kernels and the variants, as data: one line each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Kernel:
+    name: str
+    suite: str
+    extra_suites: tuple[str, ...]  # further suites of the same mirror
+    release: str  # what follows linux-image- and linux-headers-
+    pins: tuple[str, ...] = ()  # packages that must come from elsewhere
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The apt patterns of the kernel image and its headers."""
+        return tuple(
+            f"?name(^linux-{part}-{self.release}$)"
+            for part in ("image", "headers")
+        )
+
+
+VARIANTS = ("stock", "upstream", "sluice")
+
+_UPDATES = ("trixie-updates",)
+_BACKPORTS = ("trixie-updates", "trixie-backports")
+_BASE = ("linux-base/trixie-backports",)
+
+# A suite keeps many versions of its own kernel: its metapackage, named
+# without a version, chooses the newest. Backports keep one of each series.
+KERNELS = (
+    Kernel("6.12", "trixie", _UPDATES, "amd64"),
+    Kernel("7.3", "trixie", _BACKPORTS, r"7\.3\.[0-9]+\+deb13-amd64", _BASE),
+)
+
+
+def kernel_named(name: str) -> Kernel:
+    for kernel in KERNELS:
+        if kernel.name == name:
+            return kernel
+    known = ", ".join(kernel.name for kernel in KERNELS)
+    raise LabError(f"kernel {name}: not in the lab's table; choose {known}")

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Root filesystems: one per kernel, from the distribution's own packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.errors import LabError, Unsuitable
+from lab.matrix import Kernel
+from lab.setup import ensure_tools, say
+
+# What the guest and the builds need besides the kernel.
+PACKAGES = (
+    "bpftool",
+    "busybox-static",
+    "ethtool",
+    "gcc",
+    "iperf3",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "libc6-dev",
+    "make",
+    "procps",
+    "python3",
+    "sparse",
+)
+# Left out of every package: nobody reads them in a guest.
+EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Root:
+    kernel: str  # its name in the matrix
+    path: Path
+    release: str  # uname -r
+    package: str  # the kernel package and its version
+    key: str
+
+    @property
+    def vmlinuz(self) -> Path:
+        return self.path / "boot" / f"vmlinuz-{self.release}"
+
+    @property
+    def modules(self) -> Path:
+        return self.path / "usr" / "lib" / "modules" / self.release
+
+
+def parse_mirror(indextargets: str) -> str:
+    """The Debian mirror among apt's own repositories."""
+    for line in indextargets.splitlines():
+        if line.strip().endswith("/debian/"):
+            return line.strip()
+    raise Unsuitable(
+        "apt: none of this machine's repositories is a Debian mirror "
+        "(an address ending in /debian/); add one to its sources"
+    )
+
+
+def read_mirror() -> str:
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Unsuitable(
+            f"apt: cannot name its mirrors ({error}); "
+            "the lab needs a Debian-like machine"
+        ) from error
+    return parse_mirror(done.stdout)
+
+
+def recipe(kernel: Kernel) -> list[str]:
+    """mmdebstrap's arguments, but for the mirror and the target."""
+    arguments = ["--variant=apt", "--quiet", '--aptopt=Acquire::Retries "3"']
+    arguments += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
+    arguments += [f"--include={pin}" for pin in kernel.pins]
+    arguments += [f"--include={pattern}" for pattern in kernel.packages]
+    arguments += ["--include=" + ",".join(PACKAGES), kernel.suite]
+    return arguments
+
+
+def sources(kernel: Kernel, mirror: str) -> list[str]:
+    suites = (kernel.suite, *kernel.extra_suites)
+    return [f"deb {mirror} {suite} main" for suite in suites]
+
+
+def root_key(kernel: Kernel) -> str:
+    return digest(json.dumps([recipe(kernel), kernel.extra_suites]))
+
+
+def read_release(tree: Path) -> str:
+    """The newest kernel in a tree, as uname -r spells it."""
+    releases = [path.name for path in (tree / "usr/lib/modules").iterdir()]
+    if not releases:
+        raise LabError(f"{tree}: holds no kernel; remove it and run again")
+    return max(releases, key=_version_order)
+
+
+def _version_order(release: str) -> list[int]:
+    return [int(part) for part in release.split("+")[0].split(".")]
+
+
+def read_package(tree: Path, release: str) -> str:
+    name = f"linux-image-{release}"
+    command = ["dpkg-query", f"--admindir={tree}/var/lib/dpkg"]
+    command += ["-W", "-f", "${Package} ${Version}", name]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip() or name
+
+
+def _bootstrap(kernel: Kernel, tree: Path) -> None:
+    command = ["mmdebstrap", *recipe(kernel), str(tree)]
+    command += sources(kernel, read_mirror())
+    # INITRD=No: the lab boots an initramfs of its own.
+    environment = {**os.environ, "INITRD": "No"}
+    for attempt in range(1, ATTEMPTS + 1):
+        log = tree.parent / "mmdebstrap.log"
+        with open(log, "w") as output:
+            done = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        if done.returncode == 0:
+            return
+        last = (log.read_text().strip().splitlines() or ["no output"])[-1]
+        say(f"kernel {kernel.name}: attempt {attempt} of {ATTEMPTS}: {last}")
+        shutil.rmtree(tree, ignore_errors=True)
+    raise LabError(
+        f"kernel {kernel.name}: mmdebstrap could not build its root ({last}); "
+        "check the network and apt's sources, then run again"
+    )
+
+
+def _build_root(kernel: Kernel, final: Path) -> None:
+    started = time.monotonic()
+    say(f"kernel {kernel.name}: building its root from packages (1-2 minutes)")
+    with fresh_directory(final) as unfinished:
+        tree = unfinished / "tree"
+        _bootstrap(kernel, tree)
+        release = read_release(tree)
+        facts = {"release": release, "package": read_package(tree, release)}
+        (unfinished / "root.json").write_text(json.dumps(facts))
+    seconds = time.monotonic() - started
+    say(f"kernel {kernel.name}: root complete after {seconds:.0f} s")
+
+
+def ensure_root(kernel: Kernel) -> Root:
+    """The root of this kernel: from the cache, or built now."""
+    ensure_tools()
+    key = root_key(kernel)
+    final = cache_dir() / "roots" / f"{kernel.name}-{key}"
+    with locked(f"root-{kernel.name}"):
+        if not final.exists():
+            _build_root(kernel, final)
+    facts = json.loads((final / "root.json").read_text())
+    return Root(
+        kernel=kernel.name,
+        path=final / "tree",
+        release=facts["release"],
+        package=facts["package"],
+        key=key,
+    )

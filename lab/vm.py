@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One boot of one kernel in QEMU: starts it, follows it, reads its verdict.
+
+The verdict comes as a file the guest writes to /out; a VM that ends or runs
+out of time without one is lost, which is not the same as failed. The console
+is only read for signs of a broken kernel, which fail any run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.errors import LabError
+from lab.initramfs import ensure_initramfs
+from lab.roots import Root
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+VCPUS = 4
+MEMORY_MB = 2048
+
+CMDLINE = (
+    "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic net.ifnames=0 "
+    "mitigations=off no5lvl nokaslr tsc=reliable random.trust_cpu=on "
+    "audit=0 apparmor=0 selinux=0 nowatchdog cryptomgr.notests "
+    "rcupdate.rcu_cpu_stall_timeout=60"
+)
+
+# Console lines that mean the kernel itself is broken.
+TROUBLE = re.compile(
+    r"\bBUG: |\bOops\b|\bWARNING: |Kernel panic|general protection fault"
+    r"|possible (recursive|circular) lock|inconsistent lock state"
+    r"|suspicious RCU usage|INFO: task .* blocked|rcu.*detected stall"
+    r"|unregister_netdevice: waiting|refcount_t:|KASAN:|UBSAN:"
+)
+
+
+class VmLost(LabError):
+    """The VM ended, or ran out of time, without a verdict."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the guest is given."""
+
+    root: Root
+    output: Path
+    vcpus: int = VCPUS
+    memory_mb: int = MEMORY_MB
+
+
+@dataclass
+class VmResult:
+    status: int
+    reason: str
+    trouble: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    command: list[str] = field(default_factory=list)
+
+    @property
+    def fine(self) -> bool:
+        return self.status == 0 and not self.trouble
+
+
+def parse_trouble(console: str) -> list[str]:
+    return [
+        line.strip() for line in console.splitlines() if TROUBLE.search(line)
+    ]
+
+
+def read_kvm() -> bool:
+    """Whether KVM really works: the node alone proves nothing."""
+    flags = Path("/proc/cpuinfo").read_text()
+    if not re.search(r"^flags.*\b(vmx|svm)\b", flags, re.MULTILINE):
+        return False
+    try:
+        os.close(os.open("/dev/kvm", os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def accelerator() -> str:
+    return "KVM" if read_kvm() else "TCG"
+
+
+def _share(tag: str, path: Path, readonly: bool) -> list[str]:
+    options = f"local,id={tag},path={path},security_model=none,multidevs=remap"
+    if readonly:
+        options += ",readonly=on"
+    device = f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"
+    return ["-fsdev", options, "-device", device]
+
+
+def qemu_command(
+    machine: Machine, initramfs: Path, extra: str = "", kvm: bool = False
+) -> list[str]:
+    """The whole QEMU command line of one boot."""
+    accel = ["-accel", "kvm", "-cpu", "host"]
+    if not kvm:
+        accel = ["-accel", "tcg,thread=multi", "-cpu", "max"]
+    return [
+        "qemu-system-x86_64",
+        *("-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none", "-machine", "q35", *accel),
+        *("-smp", str(machine.vcpus), "-m", f"{machine.memory_mb}M"),
+        *("-kernel", str(machine.root.vmlinuz), "-initrd", str(initramfs)),
+        *("-append", f"{CMDLINE} {extra}".strip()),
+        *("-serial", f"file:{machine.output / 'console.log'}"),
+        *("-device", "virtio-rng-pci"),
+        *_share("root", machine.root.path, readonly=True),
+        *_share("sluice", REPOSITORY, readonly=True),
+        *_share("out", machine.output, readonly=False),
+        *("-device", "virtio-serial-pci"),
+        *("-chardev", "stdio,id=talk,signal=off"),
+    ]
+
+
+# The guest's port for lines the host shows while the job runs.
+_PROGRESS = ["-device", "virtserialport,chardev=talk,name=progress"]
+_TERMINAL = ["-device", "virtconsole,chardev=talk"]
+
+
+def _start(command: list[str], log: Path, piped: bool) -> subprocess.Popen:
+    """QEMU, in a session of its own, that dies with us."""
+    # The input stays an open pipe: at its end QEMU would hang up the port.
+    with open(log, "w") as errors:
+        return subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *command],
+            stdin=subprocess.PIPE if piped else None,
+            stdout=subprocess.PIPE if piped else None,
+            stderr=errors,
+            start_new_session=piped,
+        )
+
+
+def _end(process: subprocess.Popen) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def _follow(process: subprocess.Popen, progress: Callable[[str], None]) -> None:
+    for line in process.stdout:
+        progress(line.decode(errors="replace").rstrip("\r\n"))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _result(machine: Machine, how: str, seconds: float) -> VmResult:
+    """The guest's verdict and the console's; VmLost without a verdict."""
+    console = _read_text(machine.output / "console.log")
+    trouble = parse_trouble(console)
+    verdict = _read_text(machine.output / "verdict.json")
+    if not verdict:
+        qemu = _read_text(machine.output / "qemu.log").strip().splitlines()
+        last = [line.strip() for line in console.splitlines() if line.strip()]
+        told = "; ".join(trouble[:3] or last[-3:] or qemu[-3:] or ["nothing"])
+        raise VmLost(
+            f"kernel {machine.root.kernel}: VM lost, {how} without a verdict; "
+            f"its console said: {told}; see {machine.output}/console.log"
+        )
+    facts = json.loads(verdict)
+    return VmResult(facts["status"], facts["reason"], trouble, seconds)
+
+
+def run_job(
+    machine: Machine,
+    job: dict,
+    deadline: float,
+    progress: Callable[[str], None] = print,
+) -> VmResult:
+    """Boot, do the job, power off; deadline in seconds for all of it."""
+    machine.output.mkdir(parents=True, exist_ok=True)
+    for stale in ("verdict.json", "result.json", "console.log"):
+        (machine.output / stale).unlink(missing_ok=True)
+    (machine.output / "job.json").write_text(json.dumps(job, indent=1))
+    initramfs = ensure_initramfs(machine.root)
+    command = qemu_command(machine, initramfs, kvm=read_kvm()) + _PROGRESS
+    (machine.output / "qemu.json").write_text(json.dumps(command))
+    started = time.monotonic()
+    process = _start(command, machine.output / "qemu.log", piped=True)
+    how = "it ended"
+    try:
+        reader = threading.Thread(
+            target=_follow, args=(process, progress), daemon=True
+        )
+        reader.start()
+        process.wait(timeout=deadline)
+        reader.join(timeout=5)
+    except subprocess.TimeoutExpired:
+        how = f"it was stopped after {deadline:.0f} s"
+    finally:
+        _end(process)
+    result = _result(machine, how, time.monotonic() - started)
+    result.command = command
+    return result
+
+
+def run_shell(machine: Machine) -> int:
+    """Boot to a shell on this terminal."""
+    machine.output.mkdir(parents=True, exist_ok=True)
+    initramfs = ensure_initramfs(machine.root)
+    command = qemu_command(machine, initramfs, "lab.shell", read_kvm())
+    command += _TERMINAL
+    process = _start(command, machine.output / "qemu.log", piped=False)
+    try:
+        return process.wait()
+    finally:
+        _end(process)
