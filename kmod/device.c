@@ -7,7 +7,6 @@
  * before us, module unload and namespace exit need no code of their own.
  * Whatever happens to a device, settle() decides anew what we do for it.
  */
-#include <linux/hashtable.h>
 #include <linux/if_tun.h>
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
@@ -18,26 +17,8 @@
 #define IFF_BACKPRESSURE 0x0080		/* tun: qdisc backpressure, 7.3 */
 #endif
 
-static DEFINE_HASHTABLE(devices, 10);
+DEFINE_HASHTABLE(sluice_devices, 10);
 static bool leaving;
-
-/**
- * sluice_device_find() - our side of a device
- * @dev: any device
- *
- * Context: RCU read side (BH off suffices) or RTNL.
- * Return: our struct, or NULL.
- */
-struct sluice_device *sluice_device_find(const struct net_device *dev)
-{
-	struct sluice_device *device;
-
-	hash_for_each_possible_rcu_notrace(devices, device, node,
-					   (unsigned long)dev)
-		if (device->dev == dev)
-			return device;
-	return NULL;
-}
 
 static bool is_tun(const struct net_device *dev)
 {
@@ -78,7 +59,7 @@ static bool device_verified(struct sluice_device *device)
 	if (device->verified)
 		return true;
 	for (id = 0; id < device->dev->real_num_tx_queues && why && !*why; id++)
-		why = sluice_layout_check(device->dev, id);
+		why = sluice_layout_check(device->queue[id].slot);
 	if (!why)
 		why = sluice_hook_place(device->dev);
 	device->verified = !why;
@@ -146,9 +127,8 @@ static void device_appeared(struct net_device *dev)
 	device->low_percent = min_t(u32, READ_ONCE(sluice_default_low_percent),
 				    SLUICE_LOW_PERCENT_MAX);
 	for (id = 0; id < queues; id++)
-		sluice_queue_init(&device->queue[id], device,
-				  netdev_get_tx_queue(dev, id));
-	hash_add_rcu(devices, &device->node, (unsigned long)dev);
+		sluice_queue_init(&device->queue[id], device, id);
+	hash_add_rcu(sluice_devices, &device->node, (unsigned long)dev);
 	sluice_device_settle(device);
 }
 

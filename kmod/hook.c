@@ -12,6 +12,26 @@
 #include "sluice.h"
 
 /*
+ * Did the producer reach look_at, or did the ring change? Half a ring tells
+ * before from behind. All it reads the driver is about to read or write.
+ */
+static __always_inline bool look_is_due(const struct sluice_queue *q)
+{
+	/* pairs with queue_adopted(): q->ring is in this file, or a later */
+	void *file = smp_load_acquire(&q->file);
+	const struct ptr_ring *ring = READ_ONCE(q->ring);
+	int ahead, size = READ_ONCE(q->size);
+
+	if (unlikely(!file || file != READ_ONCE(*q->slot) ||
+		     size != READ_ONCE(ring->size)))
+		return true;
+	ahead = READ_ONCE(ring->producer) - READ_ONCE(q->look_at);
+	if (ahead < 0)
+		ahead += size;
+	return (unsigned int)ahead < (unsigned int)size / 2;
+}
+
+/*
  * Context: whoever transmits, with BH off (and so inside an RCU read side);
  * the packet is not yet the driver's.
  */
@@ -24,8 +44,10 @@ static void notrace transmit_entered(unsigned long ip, unsigned long parent,
 	struct sluice_device *device = sluice_device_find(dev);
 	unsigned int id = skb_get_queue_mapping(skb);
 
-	if (device && READ_ONCE(device->served) && id < dev->num_tx_queues)
-		sluice_queue_entered(&device->queue[id]);
+	if (!device || !READ_ONCE(device->served) || id >= dev->num_tx_queues)
+		return;
+	if (look_is_due(&device->queue[id]))
+		sluice_queue_look(&device->queue[id]);
 }
 
 static struct ftrace_ops transmit_hook = {

@@ -57,60 +57,59 @@ int sluice_layout_learn(void)
 	return err;
 }
 
-/* The driver's per-file struct of queue @id, NULL without a reader. */
-static void *queue_file(const struct net_device *dev, unsigned int id)
+/**
+ * sluice_layout_slot() - where the driver keeps a queue's per-file struct
+ * @dev: a device of kind "tun"
+ * @id: the queue, below dev->num_tx_queues
+ *
+ * Return: the address of the pointer, to be read only after
+ *	   sluice_layout_check() said that it is one.
+ */
+void **sluice_layout_slot(const struct net_device *dev, unsigned int id)
 {
-	void **files = netdev_priv(dev);
-
-	return READ_ONCE(files[id]);
+	return (void **)netdev_priv(dev) + id;
 }
 
 /**
- * sluice_layout_check() - is queue @id laid out as we believe?
- * @dev: a device of kind "tun"
- * @id: the queue, below dev->num_tx_queues
+ * sluice_layout_check() - is a queue laid out as we believe?
+ * @slot: from sluice_layout_slot()
  *
  * Context: any; RCU read side, or RTNL.
  * Return: NULL if it is, "" if it has no reader and cannot be told, else the
  *	   reason why it is not.
  */
-const char *sluice_layout_check(const struct net_device *dev, unsigned int id)
+const char *sluice_layout_check(void **slot)
 {
-	struct file *file, *back;
 	const struct file_operations *fops;
 	struct socket *socket;
-	void **files = netdev_priv(dev);
-	void *tfile;
+	struct file *open;
+	void *file, *back;
 
-	if (get_kernel_nofault(tfile, &files[id]))
+	if (get_kernel_nofault(file, slot))
 		return "private area not readable";
-	if (!tfile)
+	if (!file)
 		return "";
 
-	socket = tfile + layout.socket;
-	if (get_kernel_nofault(file, &socket->file) ||
-	    get_kernel_nofault(back, (struct file **)&file->private_data) ||
-	    get_kernel_nofault(fops, &file->f_op))
+	socket = file + layout.socket;
+	if (get_kernel_nofault(open, &socket->file) ||
+	    get_kernel_nofault(back, &open->private_data) ||
+	    get_kernel_nofault(fops, &open->f_op))
 		return "queue does not lead to a file";
-	if ((void *)back != tfile || fops != layout.fops)
+	if (back != file || fops != layout.fops)
 		return "queue leads to a file that is not its own";
 	return NULL;
 }
 
 /**
- * sluice_layout_ring() - the ring behind a queue
- * @dev: a device that passed sluice_layout_check()
- * @id: the queue, below dev->num_tx_queues
+ * sluice_layout_ring() - the ring in the driver's per-file struct
+ * @file: read from a slot that passed sluice_layout_check()
  *
  * Context: any; RCU read side, which keeps the ring's struct (not its array
  *	    of slots) alive: the driver frees it a grace period after it took
- *	    it out of the array.
+ *	    it out of the slot.
  * Return: the ring, or NULL while the queue has no reader.
  */
-struct ptr_ring *sluice_layout_ring(const struct net_device *dev,
-				    unsigned int id)
+struct ptr_ring *sluice_layout_ring(void *file)
 {
-	void *tfile = queue_file(dev, id);
-
-	return tfile ? tfile + layout.ring : NULL;
+	return file ? file + layout.ring : NULL;
 }

@@ -61,14 +61,9 @@
 #define REVIEW_MAX_NS		(2 * NSEC_PER_MSEC)
 #define READER_NS_AT_FIRST	(5 * NSEC_PER_USEC)
 
-static unsigned int queue_id(const struct sluice_queue *q)
-{
-	return q - q->device->queue;
-}
-
 static struct ptr_ring *queue_ring(const struct sluice_queue *q)
 {
-	return sluice_layout_ring(q->device->dev, queue_id(q));
+	return sluice_layout_ring(READ_ONCE(*q->slot));
 }
 
 static bool qdisc_has_queue(const struct netdev_queue *txq)
@@ -271,31 +266,51 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 }
 
 /* A ring we have not seen behind this queue, or not at this size. */
-static bool queue_adopted(struct sluice_queue *q, struct ptr_ring *ring,
-			  int size)
+static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
 	unsigned long flags;
 
-	if (sluice_layout_check(q->device->dev, queue_id(q)))
+	if (sluice_layout_check(q->slot))
 		return false;
 
 	spin_lock_irqsave(&q->lock, flags);
-	q->size = size;
 	q->stalled = false;
-	WRITE_ONCE(q->ring, ring);
+	WRITE_ONCE(q->size, size);
+	WRITE_ONCE(q->ring, sluice_layout_ring(file));
+	/* pairs with look_is_due() */
+	smp_store_release(&q->file, file);
 	spin_unlock_irqrestore(&q->lock, flags);
 	return true;
 }
 
-static void queue_look(struct sluice_queue *q, struct ptr_ring *ring, int size)
+/**
+ * sluice_queue_look() - a packet is about to enter a ring that may be filling
+ * @q: its queue, of a device that is served
+ *
+ * Context: BH off.
+ */
+void sluice_queue_look(struct sluice_queue *q)
 {
-	int producer = READ_ONCE(ring->producer);
-	int limit, fill, room, next;
+	int size, producer, limit, fill, room, next;
+	void *file = READ_ONCE(*q->slot);
+	struct ptr_ring *ring;
 
-	if ((ring != q->ring || size != q->size) &&
-	    !queue_adopted(q, ring, size))
+	if (!file)
+		return;
+	if (!qdisc_has_queue(q->txq)) {
+		if (READ_ONCE(q->file))	/* look again when a qdisc is back */
+			WRITE_ONCE(q->file, NULL);
+		return;
+	}
+	ring = sluice_layout_ring(file);
+	size = READ_ONCE(ring->size);
+	if (size < 1)
+		return;
+	if ((file != q->file || size != q->size) &&
+	    !queue_adopted(q, file, size))
 		return;
 
+	producer = READ_ONCE(ring->producer);
 	limit = limit_for(q, ring, size);
 	fill = ring_fill_exact(ring, size);
 	room = limit - 1 - fill;
@@ -309,46 +324,11 @@ static void queue_look(struct sluice_queue *q, struct ptr_ring *ring, int size)
 	WRITE_ONCE(q->look_at, next < size ? next : next - size);
 }
 
-/* Did the producer reach look_at? Half a ring tells before from behind. */
-static bool look_is_due(const struct sluice_queue *q,
-			const struct ptr_ring *ring, int size)
-{
-	unsigned int ahead = slots_between(READ_ONCE(q->look_at),
-					   READ_ONCE(ring->producer), size);
-
-	return ahead < size / 2 || ahead >= size;
-}
-
-/**
- * sluice_queue_entered() - a packet is about to enter the driver
- * @q: the queue it is for, of a device that is served
- *
- * Context: BH off.
- */
-void sluice_queue_entered(struct sluice_queue *q)
-{
-	struct ptr_ring *ring;
-	int size;
-
-	if (!qdisc_has_queue(q->txq)) {
-		if (READ_ONCE(q->ring))	/* look again when a qdisc is back */
-			WRITE_ONCE(q->ring, NULL);
-		return;
-	}
-	ring = queue_ring(q);
-	if (!ring)
-		return;
-	size = READ_ONCE(ring->size);
-	if (ring != READ_ONCE(q->ring) || size != READ_ONCE(q->size) ||
-	    look_is_due(q, ring, size))
-		queue_look(q, ring, size);
-}
-
 /**
  * sluice_queue_opened() - from now on the queue may be stopped
  * @q: the queue
  *
- * Also called when something about its reader changed: forget the ring, so
+ * Also called when something about its reader changed: forget the file, so
  * that the next sender looks.
  *
  * Context: process, RTNL.
@@ -357,7 +337,7 @@ void sluice_queue_opened(struct sluice_queue *q)
 {
 	spin_lock_irq(&q->lock);
 	q->open = true;
-	WRITE_ONCE(q->ring, NULL);
+	WRITE_ONCE(q->file, NULL);
 	spin_unlock_irq(&q->lock);
 }
 
@@ -430,15 +410,16 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
  * sluice_queue_init() - a queue of a device that appeared
  * @q: zeroed memory
  * @device: its device
- * @txq: the queue the qdisc feeds
+ * @id: its number
  *
  * Context: process, RTNL.
  */
 void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
-		       struct netdev_queue *txq)
+		       unsigned int id)
 {
 	q->device = device;
-	q->txq = txq;
+	q->slot = sluice_layout_slot(device->dev, id);
+	q->txq = netdev_get_tx_queue(device->dev, id);
 	q->reader_ns = READER_NS_AT_FIRST;
 	spin_lock_init(&q->lock);
 	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,

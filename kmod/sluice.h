@@ -13,6 +13,7 @@
 #ifndef SLUICE_H
 #define SLUICE_H
 
+#include <linux/hashtable.h>
 #include <linux/hrtimer.h>
 #include <linux/netdevice.h>
 #include <linux/ptr_ring.h>
@@ -35,11 +36,13 @@ enum sluice_wake_cause {
 
 /**
  * struct sluice_queue - one TX queue of a served device
- * @device: the device it belongs to
- * @txq: the queue the qdisc feeds
- * @ring: the ring last seen behind @txq, NULL before the first look
+ * @slot: where the driver keeps its per-file struct for this queue
+ * @file: what a sender last found there; NULL makes the next one look
+ * @ring: the ring in @file
  * @size: slots of @ring at the last look
  * @look_at: producer index at which a sender looks at @ring again
+ * @device: the device it belongs to
+ * @txq: the queue the qdisc feeds
  * @lock: protects all below; taken with interrupts off, nests outside the
  *	  timer base's lock and the softirq machinery, inside nothing of ours
  * @open: the device is up and served
@@ -55,11 +58,13 @@ enum sluice_wake_cause {
  * @reader_ns: the reader's pace, nanoseconds per packet
  */
 struct sluice_queue {
-	struct sluice_device *device;
-	struct netdev_queue *txq;
+	void **slot;
+	void *file;
 	struct ptr_ring *ring;
 	int size;
 	int look_at;
+	struct sluice_device *device;
+	struct netdev_queue *txq;
 
 	spinlock_t lock ____cacheline_aligned_in_smp;
 	bool open;
@@ -114,10 +119,9 @@ struct sluice_device {
 
 /* layout.c */
 int sluice_layout_learn(void);
-const char *sluice_layout_check(const struct net_device *dev,
-				unsigned int id);
-struct ptr_ring *sluice_layout_ring(const struct net_device *dev,
-				    unsigned int id);
+void **sluice_layout_slot(const struct net_device *dev, unsigned int id);
+const char *sluice_layout_check(void **slot);
+struct ptr_ring *sluice_layout_ring(void *file);
 
 /* hook.c */
 const char *sluice_hook_place(const struct net_device *dev);
@@ -131,8 +135,8 @@ struct sluice_queue_view {
 };
 
 void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
-		       struct netdev_queue *txq);
-void sluice_queue_entered(struct sluice_queue *q);
+		       unsigned int id);
+void sluice_queue_look(struct sluice_queue *q);
 void sluice_queue_opened(struct sluice_queue *q);
 void sluice_queue_closed(struct sluice_queue *q);
 void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view);
@@ -140,8 +144,28 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view);
 /* device.c */
 int sluice_devices_start(void);
 void sluice_devices_stop(void);
-struct sluice_device *sluice_device_find(const struct net_device *dev);
 void sluice_device_settle(struct sluice_device *device);
+
+extern DECLARE_HASHTABLE(sluice_devices, 10);
+
+/**
+ * sluice_device_find() - our side of a device
+ * @dev: any device
+ *
+ * Context: RCU read side (BH off suffices) or RTNL.
+ * Return: our struct, or NULL.
+ */
+static __always_inline struct sluice_device *
+sluice_device_find(const struct net_device *dev)
+{
+	struct sluice_device *device;
+
+	hash_for_each_possible_rcu_notrace(sluice_devices, device, node,
+					   (unsigned long)dev)
+		if (device->dev == dev)
+			return device;
+	return NULL;
+}
 
 /* netlink.c */
 int sluice_netlink_start(void);

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The module's generic netlink family, as docs/sluice.yaml describes it.
+
+A Client sees the devices of the network namespace it was made in. Requests
+the module refuses raise pyroute2's NetlinkError, whose code is an errno.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from pyroute2.netlink import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, genlmsg
+from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.generic import GenericNetlinkSocket
+
+FAMILY = "sluice"
+DEVICE_GET, DEVICE_SET, QUEUE_GET = 1, 2, 3
+
+DEVICE_STATES = ("served", "off", "down", "upstream", "unread", "refused")
+QUEUE_STATES = ("open", "stopped", "stalled", "noqueue", "unread", "idle")
+
+_DEVICE_ATTRS = (
+    ("SLUICE_A_DEVICE_UNSPEC", "none"),
+    ("SLUICE_A_DEVICE_IFINDEX", "uint32"),
+    ("SLUICE_A_DEVICE_IFNAME", "asciiz"),
+    ("SLUICE_A_DEVICE_ON", "uint8"),
+    ("SLUICE_A_DEVICE_STATE", "uint32"),
+    ("SLUICE_A_DEVICE_REASON", "asciiz"),
+    ("SLUICE_A_DEVICE_QUEUES", "uint32"),
+    ("SLUICE_A_DEVICE_STALL_MS", "uint32"),
+    ("SLUICE_A_DEVICE_LOW_PERCENT", "uint32"),
+    ("SLUICE_A_DEVICE_LIMIT", "uint32"),
+    ("SLUICE_A_DEVICE_TX_DROPPED", "uint64"),
+    ("SLUICE_A_DEVICE_PAD", "none"),
+)
+_QUEUE_ATTRS = (
+    ("SLUICE_A_QUEUE_UNSPEC", "none"),
+    ("SLUICE_A_QUEUE_IFINDEX", "uint32"),
+    ("SLUICE_A_QUEUE_ID", "uint32"),
+    ("SLUICE_A_QUEUE_STATE", "uint32"),
+    ("SLUICE_A_QUEUE_RING", "uint32"),
+    ("SLUICE_A_QUEUE_FILL", "uint32"),
+    ("SLUICE_A_QUEUE_LIMIT", "uint32"),
+    ("SLUICE_A_QUEUE_LOW", "uint32"),
+    ("SLUICE_A_QUEUE_STOPS", "uint64"),
+    ("SLUICE_A_QUEUE_WAKES_TIMER", "uint64"),
+    ("SLUICE_A_QUEUE_WAKES_READER", "uint64"),
+    ("SLUICE_A_QUEUE_WAKES_OTHER", "uint64"),
+    ("SLUICE_A_QUEUE_STALLS", "uint64"),
+    ("SLUICE_A_QUEUE_LONGEST_STOP_NS", "uint64"),
+    ("SLUICE_A_QUEUE_DROPS", "uint64"),
+    ("SLUICE_A_QUEUE_READER_NS", "uint32"),
+    ("SLUICE_A_QUEUE_PAD", "none"),
+)
+_DEVICE_PREFIX = "SLUICE_A_DEVICE_"
+_QUEUE_PREFIX = "SLUICE_A_QUEUE_"
+
+
+class _DeviceMessage(genlmsg):
+    prefix = _DEVICE_PREFIX
+    nla_map = _DEVICE_ATTRS
+
+
+class _QueueMessage(genlmsg):
+    prefix = _QUEUE_PREFIX
+    nla_map = _QUEUE_ATTRS
+
+
+@dataclass(frozen=True)
+class Device:
+    """One tun or tap device; the fields are those of the spec."""
+
+    ifindex: int
+    ifname: str
+    on: bool
+    state: str
+    queues: int
+    stall_ms: int
+    low_percent: int
+    limit: int
+    tx_dropped: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """One queue of a device; the fields are those of the spec."""
+
+    ifindex: int
+    id: int
+    state: str
+    ring: int
+    fill: int
+    limit: int
+    low: int
+    stops: int
+    wakes_timer: int
+    wakes_reader: int
+    wakes_other: int
+    stalls: int
+    longest_stop_ns: int
+    drops: int
+    reader_ns: int
+
+
+def parse_attrs(message: genlmsg, prefix: str) -> dict[str, object]:
+    """The attributes of a message by their names in the spec."""
+    return {
+        name[len(prefix) :].lower(): value
+        for name, value in message["attrs"]
+        if name.startswith(prefix)
+    }
+
+
+def parse_device(message: genlmsg) -> Device:
+    attrs = parse_attrs(message, _DEVICE_PREFIX)
+    attrs["state"] = DEVICE_STATES[attrs["state"]]
+    attrs["on"] = bool(attrs["on"])
+    return Device(**attrs)
+
+
+def parse_queue(message: genlmsg) -> Queue:
+    attrs = parse_attrs(message, _QUEUE_PREFIX)
+    attrs["state"] = QUEUE_STATES[attrs["state"]]
+    return Queue(**attrs)
+
+
+class Client:
+    """A socket to the module; raises LookupError while it is not loaded."""
+
+    def __init__(self) -> None:
+        self._socket = GenericNetlinkSocket()
+        try:
+            self._socket.bind(FAMILY, _DeviceMessage)
+        except NetlinkError as error:
+            self._socket.close()
+            if error.code == errno.ENOENT:
+                raise LookupError("sluice: the module is not loaded") from error
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _request(
+        self, kind: type[genlmsg], cmd: int, flags: int, **attrs: object
+    ) -> list[genlmsg]:
+        message = kind()
+        message["cmd"] = cmd
+        message["version"] = 1
+        message["attrs"] = [
+            (kind.prefix + name.upper(), value)
+            for name, value in attrs.items()
+        ]
+        self._socket.marshal.msg_map[self._socket.prid] = kind
+        return list(
+            self._socket.nlm_request(
+                message,
+                msg_type=self._socket.prid,
+                msg_flags=NLM_F_REQUEST | flags,
+            )
+        )
+
+    def devices(self) -> list[Device]:
+        return [
+            parse_device(message)
+            for message in self._request(_DeviceMessage, DEVICE_GET, NLM_F_DUMP)
+        ]
+
+    def device(self, ifindex: int) -> Device:
+        (message,) = self._request(
+            _DeviceMessage, DEVICE_GET, 0, ifindex=ifindex
+        )
+        return parse_device(message)
+
+    def queues(self, ifindex: int | None = None) -> list[Queue]:
+        """All queues in use, or those of one device."""
+        found = [
+            parse_queue(message)
+            for message in self._request(_QueueMessage, QUEUE_GET, NLM_F_DUMP)
+        ]
+        return [q for q in found if ifindex in (None, q.ifindex)]
+
+    def set_device(self, ifindex: int, **attrs: int) -> None:
+        """attrs: on, stall_ms, low_percent, limit."""
+        self._request(
+            _DeviceMessage, DEVICE_SET, NLM_F_ACK, ifindex=ifindex, **attrs
+        )
