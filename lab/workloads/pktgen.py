@@ -24,6 +24,7 @@ from lab.workloads.row import Row, Sample, WorkloadError
 PROC = Path("/proc/net/pktgen")
 PACKET_BYTES = 60
 START_SECONDS = 5.0
+END_SECONDS = 10.0
 
 
 def _row(senders: int, demo: bool) -> Row:
@@ -54,7 +55,8 @@ ROWS = [
 class Sent:
     """What one pktgen sender did."""
 
-    seconds: float
+    seconds: float  # from start to end
+    busy_seconds: float  # without the waits for the last packet to be read
     packets: int  # accepted by the driver or the qdisc
     errors: int  # refused: dropped, and counted where it was
 
@@ -65,15 +67,22 @@ class Sent:
 
 def parse_pktgen(text: str) -> Sent:
     """The result in /proc/net/pktgen/DEVICE@THREAD."""
-    result = re.search(r"Result: OK: (\d+)\(.*usec, (\d+) \(", text)
+    result = re.search(r"Result: OK: (\d+)\(c(\d+)\+d\d+\) usec, (\d+) \(", text)
     errors = re.search(r"errors: (\d+)\s*$", text.strip())
     if result is None or errors is None:
         raise WorkloadError("pktgen: gave no result; it did not run")
     return Sent(
         seconds=int(result[1]) / 1e6,
-        packets=int(result[2]),
+        busy_seconds=int(result[2]) / 1e6,
+        packets=int(result[3]),
         errors=int(errors[1]),
     )
+
+
+def parse_sent_so_far(text: str) -> int:
+    """From /proc/net/pktgen/DEVICE@THREAD while it runs."""
+    found = re.search(r"pkts-sofar: (\d+)", text)
+    return int(found[1]) if found else 0
 
 
 def write_control(name: str, *lines: str) -> None:
@@ -128,6 +137,12 @@ def start() -> threading.Thread:
     return writer
 
 
+def wait_ended(writer: threading.Thread) -> None:
+    writer.join(timeout=END_SECONDS)
+    if writer.is_alive():
+        raise WorkloadError("pktgen: does not end; is the reader alive?")
+
+
 def parse_running(text: str) -> List[str]:
     """The devices under "Running:" in /proc/net/pktgen/kpktgend_N."""
     line = re.search(r"^Running: (.*)$", text, re.MULTILINE)
@@ -158,7 +173,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             time.sleep(seconds)
             pinged = ping.end()
             write_control("pgctrl", "stop")
-            writer.join(timeout=10)
+            wait_ended(writer)
             results = read_results(names)
         attempts = sum(result.attempts for result in results)
         after = wait_drained([HERE], direct=attempts if is_direct else 0)

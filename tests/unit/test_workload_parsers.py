@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the workloads read from tools is understood, or refused aloud."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.workloads import VARIANTS, all_rows, dead_reader, devices, latency
+from lab.workloads import pktgen, tcp, udp_flood
+from lab.workloads.row import Sample, WorkloadError
+
+PING = """\
+PING 10.91.0.2 (10.91.0.2) 56(84) bytes of data.
+[1760000000.100000] 64 bytes from 10.91.0.2: icmp_seq=1 ttl=64 time=1.00 ms
+[1760000000.130000] 64 bytes from 10.91.0.2: icmp_seq=2 ttl=64 time=0.250 ms
+[1760000000.160000] 64 bytes from 10.91.0.2: icmp_seq=3 ttl=64 time=46.4 ms
+[1760000000.190000] 64 bytes from 10.91.0.2: icmp_seq=4 ttl=64 time=2 ms
+
+--- 10.91.0.2 ping statistics ---
+5 packets transmitted, 4 received, 20% packet loss, time 150ms
+rtt min/avg/max/mdev = 0.250/12.412/46.400/19.635 ms
+"""
+
+PKTGEN = """\
+Params: count 0  min_pkt_size: 60  max_pkt_size: 60
+     frags: 0  delay: 0  clone_skb: 0  ifname: here0@0
+Current:
+     pkts-sofar: 1093691  errors: 14627
+     started: 1118417us  stopped: 3238394us idle: 9us
+Result: OK: 2119976(c2119966+d9) usec, 1093691 (60byte,0frags)
+  515897pps 247Mb/sec (247630560bps) errors: 14627
+"""
+
+QDISC = [
+    {
+        "kind": "fq_codel",
+        "handle": "8001:",
+        "root": True,
+        "options": {"limit": 10240},
+        "bytes": 47,
+        "packets": 7,
+        "drops": 3,
+        "overlimits": 0,
+        "requeues": 2,
+        "backlog": 1400,
+        "qlen": 1,
+    }
+]
+
+
+def sample(**counts: int) -> Sample:
+    whole = dict(value=1.0, sent=10, read=10, qdisc_drops=0, lost_at_ring=0)
+    return Sample(**{**whole, **counts})
+
+
+def test_ping_gives_percentiles_and_losses() -> None:
+    got = latency.parse_ping(PING)
+    assert (got.sent, got.received) == (5, 4)
+    assert (got.p50_ms, got.p95_ms, got.p99_ms) == (1.0, 46.4, 46.4)
+
+
+def test_ping_without_answers_has_no_percentiles() -> None:
+    got = latency.parse_ping("9 packets transmitted, 0 received, 100% packet loss")
+    assert got == latency.Latency(9, 0, None, None, None)
+
+
+def test_ping_without_summary_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="no summary"):
+        latency.parse_ping(PING.split("\n---")[0])
+
+
+@pytest.mark.parametrize(
+    "percent, expected", [(50, 50), (95, 95), (99, 99), (100, 100), (0, 1)]
+)
+def test_percentile_is_nearest_rank(percent: float, expected: float) -> None:
+    assert latency.percentile(range(100, 0, -1), percent) == expected
+
+
+def test_pktgen_result_counts_what_was_refused() -> None:
+    got = pktgen.parse_pktgen(PKTGEN)
+    assert got == pktgen.Sent(2.119976, 2.119966, 1093691, 14627)
+    assert got.attempts == 1108318
+    assert pktgen.parse_sent_so_far(PKTGEN) == 1093691
+
+
+@pytest.mark.parametrize("text", ["Result: Idle\n", "Result: OK: 1(c1+d0) usec, 1 ("])
+def test_pktgen_without_result_is_refused(text: str) -> None:
+    with pytest.raises(WorkloadError, match="did not run"):
+        pktgen.parse_pktgen(text)
+
+
+def test_pktgen_running_devices() -> None:
+    text = "Running: here0@0 here0@1 \nStopped: here0@2 \nResult: NA\n"
+    assert pktgen.parse_running(text) == ["here0@0", "here0@1"]
+    assert pktgen.parse_running("Running: \nStopped: \n") == []
+
+
+def test_qdisc_counts_come_from_the_root() -> None:
+    leaf = {"kind": "pfifo", "packets": 99}
+    got = devices.parse_qdisc(json.dumps([leaf, *QDISC]))
+    assert got == {"packets": 7, "drops": 3, "requeues": 2, "qlen": 1}
+
+
+@pytest.mark.parametrize("text", ["", "[]"])
+def test_no_qdisc_counts_nothing(text: str) -> None:
+    assert set(devices.parse_qdisc(text).values()) == {0}
+
+
+def test_link_counts_what_was_transmitted() -> None:
+    text = '[{"stats64": {"rx": {"packets": 1}, "tx": {"packets": 5, "dropped": 4}}}]'
+    assert devices.parse_link(text) == {"packets": 5, "dropped": 4}
+
+
+def test_counters_add_and_subtract() -> None:
+    one = devices.Counters(1, 2, 3, 4, 5, 6)
+    assert one + one - one == one
+    assert one.offered == 3 + 4 + 6
+
+
+def test_reader_line_must_be_in_the_expected_state() -> None:
+    text = '{"state": "paused", "devices": [{"name": "here0", "read": 23}]}'
+    assert devices.parse_reader_line(text, "paused")[0]["read"] == 23
+    with pytest.raises(WorkloadError, match="instead of 'ended'"):
+        devices.parse_reader_line(text, "ended")
+    with pytest.raises(WorkloadError, match="reader"):
+        devices.parse_reader_line("", "ended")
+
+
+def test_iperf3_gives_the_receivers_rate() -> None:
+    end = {
+        "sum_sent": {"bits_per_second": 9e9, "retransmits": 64},
+        "sum_received": {"bits_per_second": 149.4e6, "bytes": 37360000},
+    }
+    assert tcp.parse_iperf3(json.dumps({"end": end})) == (149.4, 64)
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("", "no JSON"),
+        ('{"error": "unable to connect"}', "unable to connect"),
+        ('{"end": {"sum_received": {"bytes": 0}}}', "no byte"),
+    ],
+)
+def test_iperf3_without_a_transfer_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(WorkloadError, match=reason):
+        tcp.parse_iperf3(text)
+
+
+def test_udp_flood_line_must_have_its_names() -> None:
+    assert udp_flood.parse_line('{"sent": 5}', "sent")["sent"] == 5
+    with pytest.raises(WorkloadError, match="udp_flood"):
+        udp_flood.parse_line('{"sent": 5}', "received")
+
+
+def test_dead_reader_line_must_be_whole() -> None:
+    text = '{"living": 591, "dead": 592, "received": 590, "hung": true}'
+    assert dead_reader.parse_dead_reader(text)["hung"] is True
+    with pytest.raises(WorkloadError, match="dead_reader"):
+        dead_reader.parse_dead_reader('{"living": 591}')
+
+
+def test_sample_accounts_for_every_packet() -> None:
+    whole = sample(read=4, qdisc_drops=3, lost_at_ring=2, held=1)
+    assert whole.unaccounted == 0
+    assert whole.to_json()["unaccounted"] == 0
+    assert sample(read=4, qdisc_drops=0, lost_at_ring=0).unaccounted == 6
+
+
+def test_rows_are_unique_and_the_demo_is_a_part() -> None:
+    names = [row.name for row in all_rows()]
+    assert len(names) == len(set(names)) == 13
+    assert 0 < sum(row.demo for row in all_rows()) < len(names)
+    assert VARIANTS == ("stock", "upstream", "sluice")
