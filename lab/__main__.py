@@ -9,23 +9,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab import build, vm
-from lab.errors import NO, LabError
-from lab.matrix import KERNELS, kernel_named
-from lab.roots import Root, ensure_root
+from lab import build, measure, testing, vm
+from lab.cache import cache_dir
+from lab.errors import NO, LabError, Unsuitable
+from lab.matrix import KERNELS, Kernel, kernel_named
+from lab.results import combine, parse_run
+from lab.roots import ensure_root
+from lab.setup import say
+
+NEWEST = KERNELS[-1].name
 
 
-def stage(root: Root, output: Path) -> dict:
-    """Put what the guest needs into its output directory."""
-    staged: dict[str, str | None] = {"module": None, "helpers": None}
-    if build.source_files(build.KMOD):
-        shutil.copy(build.build_module(root), output)
-        staged["module"] = "/out/sluice.ko"
-    if build.helper_sources():
-        helpers = build.build_helpers(root)
-        shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)
-        staged["helpers"] = "/out/bin"
-    return staged
+def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:
+    return (kernel_named(options.kernel),) if options.kernel else KERNELS
 
 
 def command_shell(options: argparse.Namespace) -> int:
@@ -33,7 +29,7 @@ def command_shell(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(options.out or name).absolute()
         output.mkdir(parents=True, exist_ok=True)
-        staged = {} if options.bare else stage(root, output)
+        staged = {} if options.bare else build.stage(root, output)
         machine = vm.Machine(root, output, options.cpus, options.memory)
         if options.exec is None:
             return vm.run_shell(machine)
@@ -42,19 +38,20 @@ def command_shell(options: argparse.Namespace) -> int:
         for line in result.trouble:
             print(f"lab: kernel: {line}", file=sys.stderr)
         if options.verbose:
-            print(f"lab: {result.seconds:.1f} s", file=sys.stderr)
+            say(f"{result.seconds:.1f} s")
         return result.status or (NO if result.trouble else 0)
 
 
 def command_build(options: argparse.Namespace) -> int:
-    for kernel in options.kernels:
+    source = Path(options.source).absolute()
+    for kernel in kernels_of(options):
         root = ensure_root(kernel)
-        print(build.build_module(root, Path(options.source).absolute()))
+        print(build.build_module(root, source))
         if not options.check:
             continue
-        check = build.check_module(root, Path(options.source).absolute())
-        print("\n".join(check.warnings))
+        check = build.check_module(root, source)
         if check.warnings:
+            print("\n".join(check.warnings))
             raise LabError(
                 f"kernel {kernel.name}: {len(check.warnings)} complaints of "
                 "the compiler and sparse (see above); mend them"
@@ -62,19 +59,44 @@ def command_build(options: argparse.Namespace) -> int:
     return 0
 
 
-def _add_kernel(parser: argparse.ArgumentParser, default: str) -> None:
-    names = ", ".join(kernel.name for kernel in KERNELS)
-    parser.add_argument(
-        "--kernel", default=default, help=f"one of {names} (default {default})"
-    )
+def _measure(options: argparse.Namespace, demo: bool) -> int:
+    rows = measure.choose_rows(options.rows, demo)
+    kernel = kernel_named(options.kernel)
+    plan = measure.Plan(kernel, rows, options.rounds, options.seconds)
+    run = measure.measure(plan)
+    path = measure.save(run, Path(options.json) if options.json else None)
+    measure.show(run)
+    print(f"saved in {path}")
+    return measure.demo_status(run) if demo else measure.bench_status(run)
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="python3 -m lab", description=__doc__)
-    commands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
+def command_demo(options: argparse.Namespace) -> int:
+    return _measure(options, demo=True)
 
+
+def command_bench(options: argparse.Namespace) -> int:
+    return _measure(options, demo=False)
+
+
+def command_report(options: argparse.Namespace) -> int:
+    run = combine([parse_run(Path(name).read_text()) for name in options.files])
+    measure.show(run)
+    return measure.bench_status(run)
+
+
+def command_test(options: argparse.Namespace) -> int:
+    return testing.test(options.what, options.arguments)
+
+
+def command_clean(_: argparse.Namespace) -> int:
+    say(f"removing {cache_dir()}")
+    shutil.rmtree(cache_dir(), ignore_errors=True)
+    return 0
+
+
+def _add_shell(commands) -> None:
     shell = commands.add_parser("shell", help="a shell in a VM, or one command")
-    _add_kernel(shell, "7.3")
+    shell.add_argument("--kernel", default=NEWEST)
     shell.add_argument("--exec", metavar="CMD", help="run CMD and power off")
     shell.add_argument("--out", metavar="DIR", help="the guest's /out, kept")
     shell.add_argument("--bare", action="store_true", help="build nothing first")
@@ -84,20 +106,59 @@ def parser() -> argparse.ArgumentParser:
     shell.add_argument("--verbose", action="store_true", help="say how long")
     shell.set_defaults(run=command_shell)
 
+
+def _add_build(commands) -> None:
     make = commands.add_parser("build", help="build the module")
-    make.add_argument("--kernel", help="only for this kernel")
+    make.add_argument("--kernel", help="only for this one; default: for all")
     make.add_argument("--source", default=str(build.KMOD), metavar="DIR")
     make.add_argument("--check", action="store_true", help="W=1 and sparse too")
     make.set_defaults(run=command_build)
+
+
+def _add_measuring(commands, name: str, text: str, rounds: int, run) -> None:
+    command = commands.add_parser(name, help=text)
+    command.add_argument("--kernel", default=NEWEST)
+    command.add_argument("--rounds", type=int, default=rounds, metavar="N")
+    command.add_argument("--seconds", type=float, default=2.0, metavar="S")
+    command.add_argument("--rows", metavar="A,B", help="only these rows")
+    command.add_argument("--json", metavar="FILE", help="save the run there")
+    command.set_defaults(run=run)
+
+
+def _add_rest(commands) -> None:
+    report = commands.add_parser("report", help="show saved runs of one boot")
+    report.add_argument("files", nargs="+", metavar="FILE")
+    report.set_defaults(run=command_report)
+    test = commands.add_parser("test", help="run the tests")
+    choices = ("all", "unit", "kernel")
+    test.add_argument("what", nargs="?", default="all", choices=choices)
+    test.add_argument("arguments", nargs="*", help="for pytest, after --")
+    test.set_defaults(run=command_test)
+    clean = commands.add_parser("clean", help="empty the cache")
+    clean.set_defaults(run=command_clean)
+
+
+def parser() -> argparse.ArgumentParser:
+    names = ", ".join(kernel.name for kernel in KERNELS)
+    top = argparse.ArgumentParser(
+        prog="python3 -m lab", description=__doc__, epilog=f"kernels: {names}"
+    )
+    commands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
+    demo = "the short table, in a few minutes"
+    _add_measuring(commands, "demo", demo, 2, command_demo)
+    bench = "every row, and every figure demanded"
+    _add_measuring(commands, "bench", bench, 3, command_bench)
+    _add_shell(commands)
+    _add_build(commands)
+    _add_rest(commands)
     return top
 
 
 def main() -> int:
     options = parser().parse_args()
     try:
-        if "kernel" in options:
-            name = options.kernel
-            options.kernels = [kernel_named(name)] if name else KERNELS
+        if sys.version_info < (3, 11):
+            raise Unsuitable("python3: older than 3.11; use a newer one")
         return options.run(options)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)

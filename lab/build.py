@@ -179,3 +179,17 @@ def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
             f"C helpers: do not build for kernel {root.kernel} "
             f"({_first_error(log)}); mend them and run again"
         )
+
+
+def stage(root: Root, output: Path) -> dict[str, str | None]:
+    """Build what the guest needs into its /out; where it finds that."""
+    output.mkdir(parents=True, exist_ok=True)
+    staged: dict[str, str | None] = {"module": None, "helpers": None}
+    if KMOD.is_dir() and source_files(KMOD):
+        shutil.copy(build_module(root), output)
+        staged["module"] = "/out/sluice.ko"
+    if helper_sources():
+        helpers = build_helpers(root)
+        shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)
+        staged["helpers"] = "/out/bin"
+    return staged

@@ -50,7 +50,20 @@ def run_command(job: dict) -> tuple[int, str]:
 def run_job(job: dict) -> tuple[int, str]:
     if job["kind"] == "command":
         return run_command(job)
-    raise ValueError(f"job kind {job['kind']}: unknown")
+    # Imported late: a command needs neither.
+    if job["kind"] == "bench":
+        from lab.bench import run_bench as work
+    elif job["kind"] == "tests":
+        from lab.scenarios import run_scenarios as work
+    else:
+        raise ValueError(f"job kind {job['kind']}: unknown")
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    def report(result: dict) -> None:
+        write_json(OUT / "result.json", {"boot_id": boot_id, **result})
+
+    with open_progress() as progress:
+        return work(job, report, lambda text: progress.write(text.encode() + b"\n"))
 
 
 def main() -> None:

@@ -6,6 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.errors import LabError
+from lab.workloads.row import VARIANTS
+
+
+__all__ = ["KERNELS", "VARIANTS", "Kernel", "kernel_named"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,6 @@ class Kernel:
             for part in ("image", "headers")
         )
 
-
-VARIANTS = ("stock", "upstream", "sluice")
 
 _UPDATES = ("trixie-updates",)
 _BACKPORTS = ("trixie-updates", "trixie-backports")

@@ -23,6 +23,7 @@ from pathlib import Path
 from lab.errors import LabError
 from lab.initramfs import ensure_initramfs
 from lab.roots import Root
+from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 VCPUS = 4
@@ -33,14 +34,6 @@ CMDLINE = (
     "mitigations=off no5lvl nokaslr tsc=reliable random.trust_cpu=on "
     "audit=0 apparmor=0 selinux=0 nowatchdog cryptomgr.notests "
     "rcupdate.rcu_cpu_stall_timeout=60"
-)
-
-# Console lines that mean the kernel itself is broken.
-TROUBLE = re.compile(
-    r"\bBUG: |\bOops\b|\bWARNING: |Kernel panic|general protection fault"
-    r"|possible (recursive|circular) lock|inconsistent lock state"
-    r"|suspicious RCU usage|INFO: task .* blocked|rcu.*detected stall"
-    r"|unregister_netdevice: waiting|refcount_t:|KASAN:|UBSAN:"
 )
 
 
@@ -69,12 +62,6 @@ class VmResult:
     @property
     def fine(self) -> bool:
         return self.status == 0 and not self.trouble
-
-
-def parse_trouble(console: str) -> list[str]:
-    return [
-        line.strip() for line in console.splitlines() if TROUBLE.search(line)
-    ]
 
 
 def read_kvm() -> bool:

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# make demo     what sluice does, side by side with stock and upstream
+# make test     every test there is: ruff, unit, module builds, kernels in VMs
+# make bench    every row of the table, and the figures it must reach
+# make shell    a shell in a VM with the newest kernel of the lab
+# make unit, make kernel, make check    parts of make test
+# make clean    empty the lab's cache
+#
+# Options of the lab go into ARGS: make bench ARGS='--kernel 6.12 --rounds 5'
+
+ARGS =
+KEEP = SLUICE_CACHE,NO_COLOR,TERM
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=$(KEEP))
+LAB = python3 -B -m lab
+
+all: demo
+
+demo bench shell: python
+	@$(AS_ROOT) $(LAB) $@ $(ARGS)
+
+test: python
+	@$(AS_ROOT) $(LAB) test all $(ARGS)
+
+kernel: python
+	@$(AS_ROOT) $(LAB) test kernel $(ARGS)
+
+unit: python
+	@$(LAB) test unit $(ARGS)
+
+check: python
+	@$(AS_ROOT) $(LAB) build --check $(ARGS)
+
+clean: python
+	@$(AS_ROOT) $(LAB) clean
+
+python:
+	@command -v python3 >/dev/null || { set -x; \
+		$(AS_ROOT) apt-get -qq update; \
+		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
+
+.PHONY: all demo bench shell test kernel unit check clean python

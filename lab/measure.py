@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The host's side of a bench: one boot, its progress, its numbers."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import build, vm
+from lab.cache import cache_dir
+from lab.errors import FINE, NO, LabError
+from lab.matrix import Kernel
+from lab.report import (
+    all_findings,
+    format_findings,
+    format_table,
+    lost_nothing,
+    read_colour,
+)
+from lab.results import Run, format_run, read_provenance, run_of
+from lab.roots import ensure_root
+from lab.setup import say
+from lab.workloads import all_rows
+from lab.workloads.row import VARIANTS
+
+BOOT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    kernel: Kernel
+    rows: list[str]
+    rounds: int
+    seconds: float
+
+    @property
+    def deadline(self) -> float:
+        """For the whole boot: every sample slow, none for ever."""
+        samples = len(self.rows) * self.rounds * len(VARIANTS)
+        return BOOT_SECONDS + samples * (self.seconds + 30)
+
+
+def choose_rows(names: str | None, demo: bool = False) -> list[str]:
+    """The rows named (joined by commas), or all, or the demo's."""
+    known = [row.name for row in all_rows() if row.demo or not demo]
+    if names is None:
+        return known
+    chosen = names.split(",")
+    unknown = [name for name in chosen if name not in known]
+    if unknown:
+        raise LabError(f"row {unknown[0]}: unknown; choose from {', '.join(known)}")
+    return chosen
+
+
+def measure(plan: Plan) -> Run:
+    """Boot the kernel and measure; raises VmLost with nothing to show."""
+    root = ensure_root(plan.kernel)
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        output = Path(name)
+        staged = build.stage(root, output)
+        machine = vm.Machine(root, output)
+        job = {
+            "kind": "bench",
+            "rows": plan.rows,
+            "rounds": plan.rounds,
+            "seconds": plan.seconds,
+            **staged,
+        }
+        say(f"kernel {root.release}: booting under {vm.accelerator()}")
+        result = vm.run_job(machine, job, plan.deadline, say)
+        path = output / "result.json"
+        if not path.exists():
+            raise LabError(f"kernel {root.kernel}: nothing measured: {result.reason}")
+        measured = json.loads(path.read_text())
+        provenance = read_provenance(machine, result, measured["boot_id"])
+        return run_of(provenance, measured, result.trouble)
+
+
+def save(run: Run, path: Path | None) -> Path:
+    """Write the run as JSON: where asked, else in the cache."""
+    if path is None:
+        stamp = run.provenance.date.replace(":", "")
+        path = cache_dir() / "results" / f"{run.provenance.kernel}-{stamp}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(format_run(run))
+    return path
+
+
+def show(run: Run) -> None:
+    print(format_table(run) + "\n")
+    print(format_findings(all_findings(run), read_colour()))
+    for line in run.trouble:
+        print(f"kernel: {line}")
+
+
+def bench_status(run: Run) -> int:
+    """0 only when complete, sound, and every figure is reached."""
+    reached = all(finding.reached for finding in all_findings(run))
+    return FINE if run.complete and not run.trouble and reached else NO
+
+
+def demo_status(run: Run) -> int:
+    """0 only when sluice lost nothing and the table is complete."""
+    fine = run.complete and not run.trouble and lost_nothing(run)
+    print(
+        "sluice lost nothing, and the table is complete"
+        if fine
+        else "not shown: sluice lost packets, or the table is not complete"
+    )
+    return FINE if fine else NO

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The table of a run, and which of the demanded figures it reaches."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from lab.matrix import VARIANTS
+from lab.results import Run, Summary, summarise, why_missing
+from lab.workloads.row import Row
+
+WIDTH = 80
+_LABEL, _COLUMN, _RATIO = 38, 12, 6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One demanded figure of one row, and whether it is reached."""
+
+    row: str
+    demand: str
+    got: str
+    reached: bool
+
+
+def format_number(value: float) -> str:
+    """At most three digits and a unit letter: 365, 1.28M, 0.94."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * size:
+            return _three_digits(value / size) + letter
+    if value == int(value):
+        return f"{value:.0f}"
+    return _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    if abs(value) >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+
+
+def overlap(one: Summary, other: Summary) -> bool:
+    return one.low <= other.high and other.low <= one.high
+
+
+def ratio(one: Summary | None, other: Summary | None) -> float | None:
+    if one is None or other is None or other.median == 0:
+        return None
+    return one.median / other.median
+
+
+def _against_stock(row: Row, stock: Summary, sluice: Summary) -> Finding:
+    share = sluice.median / stock.median if stock.median else 0.0
+    got = f"{share:.2f}x"
+    reached = share >= row.floor
+    if not reached and row.floor == 1.0 and overlap(sluice, stock):
+        got, reached = got + ", within the spread", True
+    return Finding(row.name, f"at least {row.floor:.2f}x stock", got, reached)
+
+
+def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> Finding:
+    share = sluice.median / upstream.median if upstream.median else 0.0
+    got = f"{share:.2f}x"
+    if row.above_upstream:
+        return Finding(row.name, "above upstream", got, share > 1)
+    reached = share >= 1
+    if not reached and overlap(sluice, upstream):
+        got, reached = got + ", within the spread", True
+    return Finding(row.name, "at least upstream", got, reached)
+
+
+def findings_of(run: Run, row: Row) -> list[Finding]:
+    """What is demanded of a row, measured or not."""
+    found = {name: summarise(run, row.name, name) for name in VARIANTS}
+    stock, upstream, sluice = (found[name] for name in VARIANTS)
+    if stock is None or sluice is None:
+        absent = "stock" if stock is None else "sluice"
+        why = f"{absent} {why_missing(run, row.name, absent)}"
+        return [Finding(row.name, "a measurement", why, False)]
+    findings = []
+    if row.lossless:
+        lost = sluice.lost_at_ring
+        got = f"{lost:,} lost"
+        findings.append(Finding(row.name, "0 lost at the ring", got, lost == 0))
+    if row.floor is not None:
+        findings.append(_against_stock(row, stock, sluice))
+    if upstream is not None and (row.above_upstream or row.reaches_upstream):
+        findings.append(_against_upstream(row, upstream, sluice))
+    return findings
+
+
+def all_findings(run: Run) -> list[Finding]:
+    return [finding for row in run.rows for finding in findings_of(run, row)]
+
+
+def lost_nothing(run: Run) -> bool:
+    """Whether sluice lost no packet in any row that demands it."""
+    summaries = [
+        summarise(run, row.name, "sluice") for row in run.rows if row.lossless
+    ]
+    return bool(summaries) and all(
+        summary is not None and summary.lost_at_ring == 0 for summary in summaries
+    )
+
+
+def _line(label: str, cells: list[str], last: str = "") -> str:
+    columns = "".join(f"{cell:>{_COLUMN}}" for cell in cells)
+    return f"{label[:_LABEL]:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
+
+
+def _spread(summary: Summary | None) -> str:
+    if summary is None:
+        return ""
+    return f"{format_number(summary.low)}-{format_number(summary.high)}"
+
+
+def _milliseconds(summary: Summary | None) -> str:
+    if summary is None or summary.ping_p50_ms is None:
+        return "-"
+    values = (summary.ping_p50_ms, summary.ping_p95_ms, summary.ping_p99_ms)
+    return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
+
+
+def format_row(run: Run, row: Row) -> list[str]:
+    """The lines of one row: value, spread, packets lost, ping."""
+    found = [summarise(run, row.name, name) for name in VARIANTS]
+    share = ratio(found[2], found[0])
+    lines = [
+        _line(
+            row.title,
+            [format_number(s.median) if s else "-" for s in found],
+            f"{share:.2f}x" if share is not None else "",
+        )
+    ]
+    measured = [s for s in found if s]
+    rounds = max((s.rounds for s in measured), default=0)
+    label = f"  {row.unit}, {rounds} round{'s' if rounds != 1 else ''}, from-to"
+    lines.append(_line(label, [_spread(s) for s in found]))
+    lost = [format_number(s.lost_at_ring) if s else "-" for s in found]
+    lines.append(_line("  packets lost at the ring", lost))
+    if any(s.ping_p50_ms is not None for s in measured):
+        cells = [_milliseconds(s) for s in found]
+        lines.append(_line("  ping p50/p95/p99, ms", cells))
+    for name, summary in zip(VARIANTS, found):
+        if summary is None:
+            text = f"  {name}: {why_missing(run, row.name, name)}"
+            lines.append(text[:WIDTH])
+    return lines
+
+
+def format_provenance(run: Run) -> list[str]:
+    facts = run.provenance
+    dirty = " with changes" if facts.module_dirty else ""
+    return [
+        f"kernel   {facts.kernel_package}",
+        f"module   {facts.module_commit[:12]}{dirty}",
+        f"host     {facts.host_cpus} x {facts.host_cpu}"[:WIDTH],
+        f"VM       {facts.accelerator}, {facts.vcpus} vCPUs, "
+        f"{facts.memory_mb} MB, {facts.qemu_version}"[: WIDTH - 9],
+        f"date     {facts.date}, boot {facts.boot_id}",
+    ]
+
+
+def format_table(run: Run) -> str:
+    lines = [_line("", list(VARIANTS), "ratio")]
+    for row in run.rows:
+        lines += [*format_row(run, row), ""]
+    return "\n".join([*lines, *format_provenance(run)])
+
+
+def format_findings(findings: list[Finding], colour: bool) -> str:
+    lines = []
+    for finding in findings:
+        word = "reached" if finding.reached else "SHORT"
+        text = f"{word:8} {finding.row}: {finding.demand}: {finding.got}"[:WIDTH]
+        if colour:
+            text = f"\033[{32 if finding.reached else 31}m{text}\033[0m"
+        lines.append(text)
+    short = sum(not finding.reached for finding in findings)
+    lines.append(f"{len(findings) - short} of {len(findings)} figures reached")
+    return "\n".join(lines)
+
+
+def read_colour() -> bool:
+    """Whether the one who reads wants colour."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

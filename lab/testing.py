@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The project's tests: their tools, and the kernel scenarios of one kernel."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab import build, vm
+from lab.cache import cache_dir, digest, locked
+from lab.errors import LabError
+from lab.matrix import Kernel
+from lab.roots import ensure_root
+from lab.setup import install, require_root, say
+
+REQUIREMENTS = vm.REPOSITORY / "tests" / "requirements.txt"
+SCENARIOS = vm.REPOSITORY / "tests" / "kernel" / "scenarios"
+BOOTS = 4  # a scenario that loses the VM costs a boot; then we give up
+SCENARIO_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    outcome: str  # passed, failed, skipped, lost
+    message: str
+    seconds: float = 0.0
+
+
+@dataclass
+class Played:
+    """What the scenarios of one kernel came to."""
+
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+
+
+def ensure_venv() -> Path:
+    """The python of the project's own venv with the pinned tools."""
+    key = digest(REQUIREMENTS.read_bytes(), sys.version)
+    final = cache_dir() / "venvs" / key
+    with locked("venv"):
+        if not (final / "complete").exists():
+            if importlib.util.find_spec("ensurepip") is None:
+                require_root()
+                install(["python3-venv"])
+            say("installing the test tools into the cache (pip)")
+            final.mkdir(parents=True, exist_ok=True)
+            python = str(final / "bin" / "python")
+            _run(sys.executable, "-m", "venv", "--clear", str(final))
+            pip = [python, "-m", "pip", "install", "--quiet"]
+            pip += ["--disable-pip-version-check", "-r", str(REQUIREMENTS)]
+            _run(*pip)
+            (final / "complete").touch()
+    return final / "bin" / "python"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise LabError(
+            f"{' '.join(command)}: status {done.returncode} (see above); "
+            "check the network and run again"
+        )
+
+
+def parse_scenarios(module: str, source: str) -> list[str]:
+    """The names of the functions with the scenario decorator."""
+    return [
+        f"{module}.{node.name}"
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef)
+        and any(_is_scenario(mark) for mark in node.decorator_list)
+    ]
+
+
+def _is_scenario(mark: ast.expr) -> bool:
+    called = mark.func if isinstance(mark, ast.Call) else mark
+    return isinstance(called, ast.Name) and called.id == "scenario"
+
+
+def read_scenarios(folder: Path = SCENARIOS) -> list[str]:
+    names: list[str] = []
+    for path in sorted(folder.glob("*.py")):
+        if not path.name.startswith("_"):
+            names += parse_scenarios(path.stem, path.read_text())
+    return names
+
+
+def parse_outcomes(result: dict, lost_because: str | None) -> list[Outcome]:
+    """What one boot settled; the scenario it was lost in is lost."""
+    settled = [Outcome(**one) for one in result.get("results", [])]
+    running = result.get("running")
+    if running and lost_because is not None:
+        settled.append(Outcome(running, "lost", lost_because))
+    return settled
+
+
+def _boot(
+    machine: vm.Machine, job: dict, progress: Callable[[str], None]
+) -> tuple[list[Outcome], list[str]]:
+    """One boot: what it settled, and the kernel's trouble."""
+    lost_because, trouble = None, []
+    deadline = 60 + SCENARIO_SECONDS * len(job["names"])
+    try:
+        result = vm.run_job(machine, job, deadline, progress)
+        trouble = result.trouble
+        if result.status != 0:
+            lost_because = result.reason
+    except vm.VmLost as error:
+        lost_because = str(error)
+        progress(f"lab: {error}")
+    path = machine.output / "result.json"
+    written = json.loads(path.read_text()) if path.exists() else {}
+    settled = parse_outcomes(written, lost_because)
+    if not settled:
+        raise LabError(
+            f"kernel {machine.root.kernel}: no scenario ran: "
+            f"{lost_because or 'no result'}; see the console above"
+        )
+    return settled, trouble
+
+
+def play(
+    kernel: Kernel, names: list[str], progress: Callable[[str], None]
+) -> Played:
+    """Run the scenarios on one kernel, booting again after a lost VM."""
+    root = ensure_root(kernel)
+    played = Played()
+    for _ in range(BOOTS):
+        left = [name for name in names if name not in played.outcomes]
+        if not left:
+            break
+        with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+            machine = vm.Machine(root, Path(name))
+            job = {"kind": "tests", "names": left, **build.stage(root, Path(name))}
+            settled, trouble = _boot(machine, job, progress)
+        played.outcomes |= {one.name: one for one in settled}
+        played.trouble += trouble
+    return played
+
+
+def test(what: str, arguments: list[str]) -> int:
+    """Run ruff and pytest; what: all, unit or kernel."""
+    python = ensure_venv()
+    folders = {"all": ["unit", "kernel"], "unit": ["unit"], "kernel": ["kernel"]}
+    if what == "all":
+        say("ruff check")
+        done = subprocess.run(
+            [python, "-m", "ruff", "check", "--no-cache", "."], cwd=vm.REPOSITORY
+        )
+        if done.returncode != 0:
+            return 1
+    command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
+    command += [f"tests/{folder}" for folder in folders[what]]
+    done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)
+    return done.returncode

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Every scenario on every kernel: what the guest said, as pytest's results."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.matrix import KERNELS
+from lab.testing import read_scenarios
+
+KERNEL = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+
+
+def test_there_are_scenarios() -> None:
+    assert read_scenarios(), "tests/kernel/scenarios/ holds no scenario"
+
+
+@KERNEL
+@pytest.mark.parametrize("name", read_scenarios())
+def test_scenario(kernel, name, played) -> None:
+    outcome = played(kernel).outcomes.get(name)
+    if outcome is None:
+        pytest.fail("lost: never reached, too many VMs were lost", pytrace=False)
+    if outcome.outcome == "skipped":
+        pytest.skip(outcome.message)
+    if outcome.outcome != "passed":
+        pytest.fail(f"{outcome.outcome}: {outcome.message}", pytrace=False)
+
+
+@KERNEL
+def test_console_is_free_of_trouble(kernel, played) -> None:
+    assert not played(kernel).trouble
