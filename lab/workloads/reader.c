@@ -33,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -345,6 +346,8 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		usage();
+	/* A parent that was killed takes its devices along. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	parse_arguments(argc, argv);
 	if (!strcmp(argv[1], "forward") && device_count == 2) {
 		devices[0].to = &devices[1];

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,9 +67,12 @@ static void send_flood(struct sockaddr_in peer, double seconds, int flags)
 	unsigned long long sent = 0, errors = 0;
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	double start = now(), stop = start + seconds;
+	int on = 1;
 
 	if (fd < 0 || connect(fd, (struct sockaddr *)&peer, sizeof(peer)))
 		fail(1, "socket", strerror(errno));
+	/* Else a packet refused before the qdisc would pass for sent. */
+	setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
 	/* The clock costs a system call in some guests: ask it seldom. */
 	while (!ended && ((sent + errors) % 16 || now() < stop)) {
 		if (send(fd, payload, sizeof(payload), flags) > 0)
@@ -121,6 +125,8 @@ int main(int argc, char **argv)
 	bool is_send = argc > 4 && !strcmp(argv[1], "send");
 	bool is_nonblocking = argc > 5 && !strcmp(argv[5], "--nonblocking");
 
+	/* A parent that was killed takes its flood along. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	if (is_send)
