@@ -2,8 +2,8 @@
 """The cost of the hook while the ring never fills.
 
 pktgen sends bursts of 40 % of the ring to a reader that is paused, so that only
-the transmit path is timed; the reader then empties the ring. The ring is ten
-times the default, because each start of pktgen takes more than 100 ms and a
+the transmit path is timed; the reader then empties the ring. The ring is twenty
+times the default, because each start of pktgen takes more than 200 ms and a
 burst of 400 packets is over in one. The value is taken from the median burst.
 """
 
@@ -19,8 +19,8 @@ from lab.workloads.devices import DRAIN_SECONDS, HERE, Reader, sink, wait_draine
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample, WorkloadError
 
-RING = 10000
-BURST = 4000
+RING = 20000
+BURST = 8000
 MIN_BURSTS = 5
 
 ROWS = [
