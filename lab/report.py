@@ -110,6 +110,12 @@ def _line(label: str, cells: list[str], last: str = "") -> str:
     return f"{label[:_LABEL]:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
 
 
+def _share(share: float | None) -> str:
+    if share is None:
+        return ""
+    return f"{share:.2f}x" if share < 99.995 else ">99x"
+
+
 def _spread(summary: Summary | None) -> str:
     if summary is None:
         return ""
@@ -131,7 +137,7 @@ def format_row(run: Run, row: Row) -> list[str]:
         _line(
             row.title,
             [format_number(s.median) if s else "-" for s in found],
-            f"{share:.2f}x" if share is not None else "",
+            _share(share),
         )
     ]
     measured = [s for s in found if s]

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.cache import cache_dir
 from lab.errors import LabError
 from lab.initramfs import ensure_initramfs
 from lab.roots import Root
@@ -149,6 +150,14 @@ def _read_text(path: Path) -> str:
         return ""
 
 
+def _keep_console(machine: Machine, console: str) -> Path:
+    """The console of a lost VM outlives its output directory."""
+    kept = cache_dir() / "lost" / f"{machine.root.kernel}-{int(time.time())}.log"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(console)
+    return kept
+
+
 def _result(machine: Machine, how: str, seconds: float) -> VmResult:
     """The guest's verdict and the console's; VmLost without a verdict."""
     console = _read_text(machine.output / "console.log")
@@ -160,7 +169,7 @@ def _result(machine: Machine, how: str, seconds: float) -> VmResult:
         told = "; ".join(trouble[:3] or last[-3:] or qemu[-3:] or ["nothing"])
         raise VmLost(
             f"kernel {machine.root.kernel}: VM lost, {how} without a verdict; "
-            f"its console said: {told}; see {machine.output}/console.log"
+            f"its console said: {told}; see {_keep_console(machine, console)}"
         )
     facts = json.loads(verdict)
     return VmResult(facts["status"], facts["reason"], trouble, seconds)

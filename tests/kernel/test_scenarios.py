@@ -29,4 +29,6 @@ def test_scenario(kernel, name, played) -> None:
 
 @KERNEL
 def test_console_is_free_of_trouble(kernel, played) -> None:
-    assert not played(kernel).trouble
+    trouble = played(kernel).trouble
+    if trouble:
+        pytest.fail("\n".join(trouble), pytrace=False)

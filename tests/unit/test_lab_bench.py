@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The order of a bench, its numbers and its table, with a made-up workload."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import ModuleType
+
+import pytest
+
+from lab import bench, report, results, workloads
+from lab.errors import LabError
+from lab.report import WIDTH, format_number, format_table
+from lab.results import Measurement, Provenance, Run, combine, parse_run
+from lab.workloads.row import Row, Sample, Skipped
+
+ROW = Row(name="fake", title="made-up row", unit="packets/s", floor=1.0)
+PROVENANCE = Provenance(
+    date="2026-01-01T00:00:00+00:00",
+    kernel="7.3",
+    kernel_package="linux-image-7.3.4 7.3.4-1",
+    module_commit="0" * 40,
+    module_dirty=False,
+    host_cpu="X",
+    host_cpus=2,
+    accelerator="TCG",
+    qemu_version="QEMU 7.2",
+    qemu_command=["qemu"],
+    vcpus=4,
+    memory_mb=2048,
+    boot_id="one",
+    command_line=["python3"],
+)
+
+
+def sample(value: float, lost: int = 0) -> dict:
+    return Sample(
+        value=value, sent=9 + lost, read=9, qdisc_drops=0, lost_at_ring=lost
+    ).to_json()
+
+
+def run_with(row: Row = ROW, **values: list[float]) -> Run:
+    """A run whose variants have these values, one for each round."""
+    lines = [
+        Measurement(number, row.name, variant, "measured", "", sample(value))
+        for variant, numbers in values.items()
+        for number, value in enumerate(numbers)
+    ]
+    return Run(PROVENANCE, [row], lines, len(lines))
+
+
+def test_variants_rotate_with_the_round() -> None:
+    plan = bench.schedule(["a"], 3)
+    assert [p[2] for p in plan[:3]] == ["stock", "upstream", "sluice"]
+    assert [p[2] for p in plan[3:6]] == ["upstream", "sluice", "stock"]
+    assert len(plan) == 9
+
+
+@pytest.fixture
+def fake_workload(monkeypatch):
+    """A workload that needs no kernel."""
+
+    def run(row, variant, seconds, env):
+        if variant == "upstream":
+            raise Skipped("no flag")
+        return Sample(value=5, sent=1, read=1, qdisc_drops=0, lost_at_ring=0)
+
+    module = ModuleType("fake")
+    module.ROWS, module.run = [ROW], run
+    monkeypatch.setattr(workloads, "_modules", lambda: [module])
+    monkeypatch.setattr(workloads.env.GuestEnv, "variant", _variant)
+
+
+class _variant:
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *_):
+        return None
+
+
+def test_bench_measures_skips_and_reports(monkeypatch, fake_workload) -> None:
+    import contextlib
+
+    monkeypatch.setattr(bench, "background_ping", contextlib.nullcontext)
+    monkeypatch.setattr(bench, "unload", lambda: None)
+    said, written = [], []
+    job = {"rows": ["fake"], "rounds": 2, "seconds": 0.1}
+    job |= {"module": None, "helpers": "/nonexistent"}
+    status, _ = bench.run_bench(job, written.append, said.append)
+    assert status == 0 and len(said) == 6
+    states = [line["status"] for line in written[-1]["measurements"]]
+    assert sorted(states) == ["measured"] * 4 + ["skipped"] * 2
+    run = results.run_of(PROVENANCE, written[-1], [])
+    assert run.complete
+    assert "upstream: skipped: no flag" in format_table(run)
+
+
+def test_summary_is_median_and_spread() -> None:
+    summary = results.summarise(run_with(stock=[1, 9, 4]), "fake", "stock")
+    assert (summary.median, summary.low, summary.high) == (4, 1, 9)
+
+
+def test_unlike_runs_are_refused() -> None:
+    one = run_with(stock=[1])
+    other = dataclasses.replace(
+        one, provenance=dataclasses.replace(PROVENANCE, boot_id="two")
+    )
+    with pytest.raises(LabError, match="boot_id differs"):
+        combine([one, other])
+
+
+def test_run_survives_json() -> None:
+    run = run_with(stock=[1], sluice=[2])
+    assert parse_run(results.format_run(run)) == run
+
+
+def test_garbage_is_refused() -> None:
+    with pytest.raises(LabError, match="not what the lab writes"):
+        parse_run("{}")
+
+
+def test_overlap_counts_as_stock_only_where_stock_is_the_floor() -> None:
+    near = run_with(stock=[100, 104], upstream=[1, 1], sluice=[99, 101])
+    assert all(f.reached for f in report.findings_of(near, ROW))
+    row = dataclasses.replace(ROW, floor=1.3)
+    flood = run_with(row, stock=[100, 104], upstream=[1, 1], sluice=[99, 101])
+    assert not all(f.reached for f in report.findings_of(flood, row))
+
+
+def test_lost_packet_is_short() -> None:
+    run = run_with(stock=[1], upstream=[1], sluice=[1])
+    lossy = dataclasses.replace(run.measurements[2], sample=sample(1, lost=3))
+    run = dataclasses.replace(run, measurements=[*run.measurements[:2], lossy])
+    assert not report.lost_nothing(run)
+    assert report.findings_of(run, ROW)[0].got == "3 lost"
+
+
+def test_missing_variant_is_short_and_not_complete() -> None:
+    run = run_with(stock=[1])
+    lost = Measurement(0, "fake", "sluice", "lost", "no answer", None)
+    run = dataclasses.replace(run, measurements=[*run.measurements, lost], planned=2)
+    assert not run.complete
+    assert not report.findings_of(run, ROW)[0].reached
+
+
+def test_nothing_planned_is_not_complete() -> None:
+    assert not Run(PROVENANCE, [], [], 0).complete
+    assert not report.lost_nothing(Run(PROVENANCE, [], [], 0))
+
+
+def test_table_fits_the_terminal() -> None:
+    run = run_with(stock=[123456, 234567], upstream=[1.5, 2.5], sluice=[9e9, 9e9])
+    for line in format_table(run).splitlines():
+        assert len(line) <= WIDTH, line
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (365.4, "365"), (0.944, "0.94"), (1.28e6, "1.28M"), (999.96, "1.00k")],
+)
+def test_numbers_are_short(value, text) -> None:
+    assert format_number(value) == text

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the lab makes of the texts it is given."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.build import parse_warnings
+from lab.errors import LabError, Unsuitable
+from lab.initramfs import format_archive, format_entry, parse_load_order
+from lab.matrix import KERNELS, kernel_named
+from lab.results import parse_cpu
+from lab.roots import parse_mirror, recipe, root_key
+from lab.testing import Outcome, parse_outcomes, parse_scenarios
+from lab.trouble import parse_trouble
+
+
+def test_mirror_is_the_debian_one() -> None:
+    text = "http://a.example/debian-security/\nhttp://a.example/debian/\n"
+    assert parse_mirror(text) == "http://a.example/debian/"
+
+
+def test_machine_without_debian_mirror_is_not_suitable() -> None:
+    with pytest.raises(Unsuitable):
+        parse_mirror("http://a.example/other/\n")
+
+
+def test_each_kernel_has_a_root_of_its_own() -> None:
+    assert len({root_key(kernel) for kernel in KERNELS}) == len(KERNELS)
+    assert any("linux-headers" in part for part in recipe(KERNELS[0]))
+
+
+def test_unknown_kernel_names_the_known() -> None:
+    with pytest.raises(LabError, match="choose 6.12"):
+        kernel_named("2.4")
+
+
+def test_modules_load_after_what_they_need() -> None:
+    text = "a/9p.ko.xz: a/9pnet.ko.xz a/netfs.ko.xz\na/9pnet.ko.xz:\na/netfs.ko.xz:\n"
+    order = parse_load_order(text, ("9p", "overlay"))
+    assert order == ["a/netfs.ko.xz", "a/9pnet.ko.xz", "a/9p.ko.xz"]
+
+
+def test_cpio_entries_are_aligned() -> None:
+    assert len(format_entry("init", 0o100755, b"12345")) % 4 == 0
+    archive = format_archive([("init", b"x")])
+    assert archive.startswith(b"070701") and b"TRAILER!!!" in archive
+
+
+def test_warnings_of_own_files_only() -> None:
+    log = "hook.c:12:3: warning: unused\n/usr/include/a.h:1: warning: theirs\nok"
+    assert parse_warnings(log) == ["hook.c:12:3: warning: unused"]
+    assert parse_warnings("/mnt/hook.c:12:3: error: no") != []
+
+
+def test_trouble_is_found_in_a_console() -> None:
+    console = "[ 1.0] fine\n[ 2.0] WARNING: CPU: 1 PID: 2 at net/core\n"
+    assert parse_trouble(console) == ["[ 2.0] WARNING: CPU: 1 PID: 2 at net/core"]
+    assert parse_trouble("mtrr: your CPUs had inconsistent MTRRs") == []
+
+
+def test_cpu_model_and_number() -> None:
+    assert parse_cpu("model name\t: X\nfoo: 1\nmodel name\t: X\n") == ("X", 2)
+
+
+def test_scenarios_are_the_decorated_functions() -> None:
+    source = (
+        "@scenario\ndef one(env): ...\n"
+        "@scenario(deadline=3)\ndef two(env): ...\n"
+        "def helper(env): ...\n"
+    )
+    assert parse_scenarios("ring", source) == ["ring.one", "ring.two"]
+
+
+def test_scenario_running_when_the_vm_is_lost_is_lost() -> None:
+    done = {"name": "a.b", "outcome": "passed", "message": "", "seconds": 1.0}
+    settled = parse_outcomes({"results": [done], "running": "a.c"}, "panic")
+    assert settled == [
+        Outcome("a.b", "passed", "", 1.0),
+        Outcome("a.c", "lost", "panic"),
+    ]

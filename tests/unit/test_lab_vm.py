@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A verdict, a lost VM and a broken kernel are three things."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.roots import Root
+from lab.vm import Machine, VmLost, _result, qemu_command
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch) -> Machine:
+    monkeypatch.setenv("SLUICE_CACHE", str(tmp_path / "cache"))
+    root = Root("7.3", Path("/root"), "7.3.4", "linux-image 7.3.4", "key")
+    return Machine(root, tmp_path)
+
+
+def test_verdict_gives_the_status(machine) -> None:
+    verdict = {"status": 3, "reason": "status 3"}
+    (machine.output / "verdict.json").write_text(json.dumps(verdict))
+    result = _result(machine, "it ended", 1.0)
+    assert (result.status, result.fine, result.trouble) == (3, False, [])
+
+
+def test_no_verdict_is_lost_and_quotes_the_console(machine) -> None:
+    (machine.output / "console.log").write_text("x\nKernel panic - not syncing\n")
+    with pytest.raises(VmLost, match="VM lost, it ended.*Kernel panic"):
+        _result(machine, "it ended", 1.0)
+
+
+def test_trouble_spoils_a_fine_verdict(machine) -> None:
+    verdict = {"status": 0, "reason": ""}
+    (machine.output / "verdict.json").write_text(json.dumps(verdict))
+    (machine.output / "console.log").write_text("BUG: sleeping function\n")
+    result = _result(machine, "it ended", 1.0)
+    assert result.status == 0 and not result.fine
+
+
+def test_root_and_repository_are_shared_read_only(machine) -> None:
+    shares = [
+        part
+        for part in qemu_command(machine, Path("/i"))
+        if part.startswith("local,id=")
+    ]
+    writable = [share for share in shares if "readonly=on" not in share]
+    assert len(shares) == 3 and len(writable) == 1
+    assert writable[0].startswith("local,id=out")
