@@ -2,9 +2,10 @@
 """The cost of the hook while the ring never fills.
 
 pktgen sends bursts of 40 % of the ring to a reader that is paused, so that only
-the transmit path is timed; the reader then empties the ring. The ring is twenty
+the transmit path is timed; the reader then empties the ring. The ring is ten
 times the default, because each start of pktgen takes more than 200 ms and a
-burst of 400 packets is over in one. The value is taken from the median burst.
+burst of 400 packets is over in one. The value is the fastest burst's: what the
+path costs when the host took no CPU away. The median burst is kept beside it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from lab.workloads.devices import DRAIN_SECONDS, HERE, Reader, sink, wait_draine
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample, WorkloadError
 
-RING = 20000
-BURST = 8000
-MIN_BURSTS = 5
+RING = 10000
+BURST = 4000
+MIN_BURSTS = 7
 
 ROWS = [
     Row(
@@ -59,12 +60,10 @@ def wait_read(packets: int) -> None:
 def send_burst(reader: Reader, name: str, already: int) -> pktgen.Sent:
     """pktgen ends when its last packet has been read: its wait is not timed."""
     reader.pause()
-    writer = pktgen.start()
-    pktgen.wait_running([name])
+    pktgen.start([name])
     wait_sent(name, BURST)
     reader.resume()
-    pktgen.wait_ended(writer)
-    sent = pktgen.read_results([name])[0]
+    sent = pktgen.wait_ended([name])[0]
     wait_read(already + sent.attempts)
     return sent
 
@@ -82,7 +81,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         read = reader.end()[0]["read"]
     rates = [burst.attempts / burst.busy_seconds for burst in bursts]
     return Sample(
-        value=statistics.median(rates),
+        value=max(rates),
         sent=attempts,
         read=read,
         qdisc_drops=after.qdisc_drops,
@@ -91,6 +90,6 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         extra={
             "bursts": len(bursts),
             "packets_in_a_burst": BURST,
-            "best": max(rates),
+            "median": statistics.median(rates),
         },
     )

@@ -94,10 +94,6 @@ def write_control(name: str, *lines: str) -> None:
             raise WorkloadError(f"pktgen: {name}: {line!r}: {error}") from error
 
 
-def read_results(names: Sequence[str]) -> List[Sent]:
-    return [parse_pktgen((PROC / name).read_text()) for name in names]
-
-
 @contextlib.contextmanager
 def senders(
     count: int, mode: str = "start_xmit", packets: int = 0
@@ -129,19 +125,29 @@ def senders(
         write_control("pgctrl", "stop", "reset")
 
 
-def start() -> threading.Thread:
-    """Starts all senders; the write returns when they have ended."""
-    writer = threading.Thread(
+def start(names: Sequence[str]) -> None:
+    """Starts all senders, and waits until they send.
+
+    The write of "start" blocks until they have ended: it has its own thread.
+    """
+    threading.Thread(
         target=write_control, args=("pgctrl", "start"), daemon=True
-    )
-    writer.start()
-    return writer
+    ).start()
+    wait_running(names)
 
 
-def wait_ended(writer: threading.Thread) -> None:
-    writer.join(timeout=END_SECONDS)
-    if writer.is_alive():
-        raise WorkloadError("pktgen: does not end; is the reader alive?")
+def wait_ended(names: Sequence[str]) -> List[Sent]:
+    """Waits for the results: the write of "start" may return before them."""
+    deadline = time.monotonic() + END_SECONDS
+    while not set(names).isdisjoint(read_running()) or not all(
+        "Result: OK" in (PROC / name).read_text() for name in names
+    ):
+        if time.monotonic() > deadline:
+            raise WorkloadError(
+                f"pktgen: {', '.join(names)}: does not end; is the reader alive?"
+            )
+        time.sleep(0.005)
+    return [parse_pktgen((PROC / name).read_text()) for name in names]
 
 
 def parse_running(text: str) -> List[str]:
@@ -150,14 +156,18 @@ def parse_running(text: str) -> List[str]:
     return line[1].split() if line else []
 
 
+def read_running() -> List[str]:
+    running: List[str] = []
+    for path in PROC.glob("kpktgend_*"):
+        running += parse_running(path.read_text())
+    return running
+
+
 def wait_running(names: Sequence[str]) -> None:
     """pktgen takes more than 100 ms to start."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        running = []
-        for path in PROC.glob("kpktgend_*"):
-            running += parse_running(path.read_text())
-        if set(names) <= set(running):
+        if set(names) <= set(read_running()):
             return
         time.sleep(0.01)
     raise WorkloadError(f"pktgen: {', '.join(names)}: not started; see dmesg")
@@ -181,13 +191,11 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     mode = "start_xmit" if is_direct else "queue_xmit"
     with sink(env.helper("reader"), variant) as reader:
         with senders(count, mode) as names, latency.ping(HERE, THERE) as ping:
-            writer = start()
-            wait_running(names)
+            start(names)
             time.sleep(seconds)
             pinged = ping.end()
             write_control("pgctrl", "stop")
-            wait_ended(writer)
-            results = read_results(names)
+            results = wait_ended(names)
         attempts = sum(result.attempts for result in results)
         after = wait_drained([HERE], direct=attempts if is_direct else 0)
         read = reader.end()[0]["read"]
