@@ -30,6 +30,7 @@ PACKAGES = (
     "make",
     "procps",
     "python3",
+    "python3-pyroute2",
     "sparse",
 )
 # Left out of every package: nobody reads them in a guest.

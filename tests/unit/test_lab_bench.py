@@ -30,6 +30,7 @@ PROVENANCE = Provenance(
     memory_mb=2048,
     boot_id="one",
     command_line=["python3"],
+    other_load_percent=1.0,
 )
 
 
@@ -129,6 +130,21 @@ def test_overlap_counts_as_stock_only_where_stock_is_the_floor() -> None:
     row = dataclasses.replace(ROW, floor=1.3)
     flood = run_with(row, stock=[100, 104], upstream=[1, 1], sluice=[99, 101])
     assert not all(f.reached for f in report.findings_of(flood, row))
+
+
+def test_wide_spread_excuses_no_low_median() -> None:
+    noisy = run_with(stock=[60, 100], upstream=[1, 1], sluice=[50, 80])
+    assert not all(f.reached for f in report.findings_of(noisy, ROW))
+
+
+def test_busy_host_is_said() -> None:
+    loud = dataclasses.replace(PROVENANCE, other_load_percent=40.0)
+    run = dataclasses.replace(run_with(stock=[1]), provenance=loud)
+    assert "NOT QUIET" in format_table(run)
+
+
+def test_busy_ticks_leave_out_idle_and_iowait() -> None:
+    assert results.parse_busy_ticks("cpu  1 2 4 1000 500 8 16 32 0 0\n") == 63
 
 
 def test_lost_packet_is_short() -> None:

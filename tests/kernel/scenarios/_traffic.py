@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the scenarios share: a device with a sink, senders, and the counts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import Iterator, List
+
+from lab.scenarios import Env
+from lab.workloads.devices import HERE, THERE, Counters, Reader, read_counters
+from lab.workloads.devices import sink as open_sink
+from sluice.netlink import Client, Device, Queue
+
+DISCARD_PORT = 9
+
+
+def sink(env: Env, ring: int = 1000, paused: bool = False) -> Reader:
+    """HERE with fq_codel, until the scenario's end."""
+    return env.enter(
+        open_sink(env.helper("reader"), "sluice", ring=ring, paused=paused)
+    )
+
+
+def set_qdisc(env: Env, kind: str) -> None:
+    env.run("tc", "qdisc", "replace", "dev", HERE.name, "root", kind)
+
+
+def ifindex() -> int:
+    return socket.if_nametoindex(HERE.name)
+
+
+def read_device() -> Device:
+    with Client() as client:
+        return client.device(ifindex())
+
+
+def read_queue() -> Queue:
+    with Client() as client:
+        return client.queues(ifindex())[0]
+
+
+def set_device(**attrs: int) -> None:
+    with Client() as client:
+        client.set_device(ifindex(), **attrs)
+
+
+def counters() -> Counters:
+    return read_counters(HERE)
+
+
+def send(packets: int) -> int:
+    """Exactly so many packets to the sink's peer; never waits for room."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUFFORCE, 1 << 28)
+        for _ in range(packets):
+            out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
+    return packets
+
+
+class Flood:
+    """Blocking senders in threads of their own until end()."""
+
+    def __init__(self, senders: int) -> None:
+        self._ended = threading.Event()
+        self._sent = [0] * senders
+        self._threads = [
+            threading.Thread(target=self._send, args=(index,), daemon=True)
+            for index in range(senders)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _send(self, index: int) -> None:
+        out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        while not self._ended.is_set():
+            with contextlib.suppress(OSError):
+                out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
+                self._sent[index] += 1
+        out.close()
+
+    @property
+    def sent(self) -> int:
+        return sum(self._sent)
+
+    def end(self) -> int:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(timeout=10)
+            assert not thread.is_alive(), "a sender is stuck"
+        return self.sent
+
+
+@contextlib.contextmanager
+def flood(senders: int = 2) -> Iterator[Flood]:
+    running = Flood(senders)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def wait_for_stops(env: Env, more_than: int = 0) -> Queue:
+    def seen() -> Queue | None:
+        queue = read_queue()
+        return queue if queue.stops > more_than else None
+
+    return env.wait_for(seen, "the queue is stopped")
+
+
+def wait_until_read(env: Env, packets: int) -> Counters:
+    """Until the reader has read so many; drops at the ring count as read."""
+
+    def done() -> Counters | None:
+        now = counters()
+        enough = now.read + now.lost_at_ring >= packets
+        return now if enough and not now.held else None
+
+    return env.wait_for(done, f"{packets} packets read")
+
+
+def wait_until_empty(env: Env) -> None:
+    """Nothing held by the qdisc, nothing in the ring."""
+
+    def empty() -> bool:
+        before = counters()
+        time.sleep(0.1)
+        after = counters()
+        return after.held == 0 and before.read == after.read
+
+    env.wait_for(empty, "qdisc and ring empty")
+
+
+def assert_flows(env: Env) -> None:
+    """The queue is not stuck: packets sent now are read."""
+    wait_until_empty(env)
+    before = counters()
+    send(50)
+    wait_until_read(env, before.read + before.lost_at_ring + 50)
+
+
+def pktgen(env: Env, senders: int, packets: int) -> List[int]:
+    """Direct senders of exactly so many packets each; what each sent."""
+    from lab.workloads import pktgen as generator
+
+    names = env.enter(generator.senders(senders, packets=packets))
+    generator.start(names).join(timeout=45)
+    results = generator.read_results(names)
+    assert all(result.packets for result in results), "a sender sent nothing"
+    return [result.attempts for result in results]
+
+
+def ip(env: Env, *words: str) -> None:
+    env.run("ip", *words)
+
+

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A reader that stops reading, for a while or for good."""
+
+from __future__ import annotations
+
+from lab.scenarios import Env, scenario
+from tests.kernel.scenarios._traffic import (
+    assert_flows,
+    counters,
+    flood,
+    read_queue,
+    send,
+    sink,
+    wait_until_empty,
+    wait_until_read,
+)
+
+
+@scenario
+def dead_reader_does_not_block_sender(env: Env) -> None:
+    env.load("stall_ms=100")
+    sink(env, ring=50, paused=True)
+    with flood(senders=2) as senders:
+        env.wait_for(lambda: read_queue().state == "stalled", "the stall")
+        before = senders.sent
+        env.wait_for(lambda: senders.sent > before + 5000, "senders go on")
+        senders.end()
+    queue = read_queue()
+    assert queue.stalls >= 1 and queue.drops > 0, queue
+    assert counters().lost_at_ring > 0
+
+
+@scenario
+def resumed_reader_gets_lossless_again(env: Env) -> None:
+    env.load("stall_ms=100")
+    reader = sink(env, ring=50, paused=True)
+    send(500)
+    env.wait_for(lambda: read_queue().state == "stalled", "the stall")
+    reader.resume()
+    assert_flows(env)
+    before = counters()
+    send(2000)
+    after = wait_until_read(env, before.read + before.lost_at_ring + 2000)
+    assert after.lost_at_ring == before.lost_at_ring, (before, after)
+    assert read_queue().state != "stalled"
+
+
+@scenario
+def pause_shorter_than_the_stall_time_loses_nothing(env: Env) -> None:
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=100)
+    with flood(senders=2) as senders:
+        for _ in range(5):
+            reader.pause()
+            env.wait_for(lambda: read_queue().state == "stopped", "the stop")
+            reader.resume()
+        senders.end()
+    wait_until_empty(env)
+    assert counters().lost_at_ring == 0
+    assert read_queue().stalls == 0
+
+
+@scenario
+def killed_reader_leaves_no_stopped_queue(env: Env) -> None:
+    """A persistent device whose reader dies with its queue stopped."""
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=50, paused=True)
+    env.run("ip", "link", "set", "here0", "up")
+    send(500)
+    assert read_queue().state == "stopped"
+    reader.kill()  # the device is not persistent: it goes with its reader
+    env.wait_for(
+        lambda: "here0" not in env.run("ip", "-br", "link"), "the device is gone"
+    )

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What happens when the ring fills, with and without sluice."""
+
+from __future__ import annotations
+
+from lab.scenarios import Env, scenario
+from tests.kernel.scenarios._traffic import (
+    counters,
+    flood,
+    pktgen,
+    read_device,
+    read_queue,
+    send,
+    set_device,
+    set_qdisc,
+    sink,
+    wait_for_stops,
+    wait_until_read,
+)
+
+
+@scenario
+def full_ring_stops_queue(env: Env) -> None:
+    """23 packets into a ring of 8 that nobody reads: none is lost."""
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=8, paused=True)
+    send(23)
+    queue = read_queue()
+    assert queue.state == "stopped", queue
+    assert queue.stops == 1 and queue.ring == 8, queue
+    assert queue.fill == queue.limit < 8, queue
+    now = counters()
+    assert now.lost_at_ring == 0 and now.qdisc_drops == 0, now
+    assert now.held == 23 - queue.limit, now
+    reader.resume()
+    assert wait_until_read(env, 23).read == 23
+    queue = read_queue()
+    assert queue.state == "open" and queue.fill <= queue.low, queue
+
+
+@scenario
+def room_wakes_queue(env: Env) -> None:
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=100, paused=True)
+    send(500)
+    assert read_queue().state == "stopped"
+    reader.resume()
+    now = wait_until_read(env, 500)
+    assert (now.read, now.lost_at_ring, now.qdisc_drops) == (500, 0, 0), now
+    queue = read_queue()
+    assert queue.wakes_timer + queue.wakes_reader >= 1, queue
+
+
+@scenario
+def off_keeps_tail_drop(env: Env) -> None:
+    env.load()
+    sink(env, ring=8, paused=True)
+    set_device(on=0)
+    assert read_device().state == "off"
+    send(23)
+    now = counters()
+    assert (now.held, now.lost_at_ring) == (0, 15), now
+    assert read_queue().stops == 0
+
+
+@scenario
+def unloaded_is_stock(env: Env) -> None:
+    sink(env, ring=8, paused=True)
+    send(23)
+    assert counters().lost_at_ring == 15
+
+
+@scenario
+def noqueue_keeps_tail_drop(env: Env) -> None:
+    env.load()
+    sink(env, ring=8, paused=True)
+    set_qdisc(env, "noqueue")
+    send(23)
+    assert counters().lost_at_ring == 15
+    queue = read_queue()
+    assert queue.state == "noqueue" and queue.stops == 0, queue
+
+
+@scenario
+def sockets_lose_nothing(env: Env) -> None:
+    env.load()
+    sink(env, ring=100)
+    with flood(senders=4) as senders:
+        wait_for_stops(env, more_than=20)
+        sent = senders.end()
+    now = wait_until_read(env, sent)
+    assert sent > 1000, "hardly anything was sent"
+    assert now.lost_at_ring == 0, now
+    assert now.read + now.qdisc_drops == sent, (now, sent)
+
+
+def _direct_senders_lose_nothing(env: Env, senders: int) -> None:
+    env.load()
+    sink(env, ring=500)
+    sent = sum(pktgen(env, senders, packets=100_000 // senders))
+    now = wait_until_read(env, sent)
+    assert (now.read, now.lost_at_ring) == (sent, 0), (now, sent)
+    assert read_queue().stops > 0, "the ring never filled: proves nothing"
+
+
+@scenario
+def one_direct_sender_loses_nothing(env: Env) -> None:
+    _direct_senders_lose_nothing(env, 1)
+
+
+@scenario
+def two_direct_senders_lose_nothing(env: Env) -> None:
+    _direct_senders_lose_nothing(env, 2)
+
+
+@scenario
+def four_direct_senders_lose_nothing(env: Env) -> None:
+    _direct_senders_lose_nothing(env, 4)
+
+
+@scenario
+def bypassing_senders_lose_nothing_at_the_ring(env: Env) -> None:
+    env.load()
+    sink(env, ring=500)
+    env.run(env.helper("packet_bypass"), "here0", "20000", "4")
+    assert counters().lost_at_ring == 0
+    assert read_queue().stops > 0, "the ring never filled: proves nothing"

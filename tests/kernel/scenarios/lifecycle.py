@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Everything that can happen to a device while its queue is stopped."""
+
+from __future__ import annotations
+
+from lab.scenarios import Env, scenario
+from lab.workloads.devices import HERE
+from tests.kernel.scenarios._traffic import (
+    assert_flows,
+    flood,
+    read_device,
+    read_queue,
+    send,
+    set_device,
+    set_qdisc,
+    sink,
+)
+
+
+def _stopped(env: Env, ring: int = 100):
+    """A sink that does not read, behind a queue that is stopped."""
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=ring, paused=True)
+    send(2 * ring)
+    assert read_queue().state == "stopped"
+    return reader
+
+
+@scenario
+def off_leaves_no_stopped_queue(env: Env) -> None:
+    reader = _stopped(env)
+    set_device(on=0)
+    assert read_queue().state == "idle"
+    reader.resume()
+    assert_flows(env)
+
+
+@scenario
+def on_again_serves_again(env: Env) -> None:
+    reader = _stopped(env)
+    set_device(on=0)
+    set_device(on=1)
+    assert read_device().state == "served"
+    send(200)
+    assert read_queue().state == "stopped"
+    reader.resume()
+    assert_flows(env)
+
+
+@scenario
+def unload_leaves_no_stopped_queue(env: Env) -> None:
+    reader = _stopped(env)
+    env.run("rmmod", "sluice")
+    reader.resume()
+    assert_flows(env)
+
+
+@scenario
+def devices_present_at_load_are_served(env: Env) -> None:
+    reader = sink(env, ring=100, paused=True)
+    env.load("stall_ms=60000")
+    assert read_device().state == "served"
+    send(200)
+    assert read_queue().state == "stopped"
+    reader.resume()
+    assert_flows(env)
+
+
+@scenario
+def link_down_and_up_leaves_no_stopped_queue(env: Env) -> None:
+    reader = _stopped(env)
+    env.run("ip", "link", "set", HERE.name, "down")
+    assert read_device().state == "down"
+    reader.resume()
+    env.run("ip", "link", "set", HERE.name, "up")
+    env.run(
+        *("ip", "neighbour", "replace", "10.92.0.2", "lladdr"),
+        *("02:00:00:00:92:02", "dev", HERE.name, "nud", "permanent"),
+    )
+    assert read_device().state == "served"
+    assert_flows(env)
+
+
+@scenario
+def ring_resize_leaves_no_stopped_queue(env: Env) -> None:
+    reader = _stopped(env)
+    for length in (1000, 10, 100):
+        env.run("ip", "link", "set", HERE.name, "txqueuelen", str(length))
+    reader.resume()
+    assert_flows(env)
+    assert read_queue().ring == 100
+
+
+@scenario
+def qdisc_replacement_leaves_no_stopped_queue(env: Env) -> None:
+    reader = _stopped(env)
+    set_qdisc(env, "noqueue")
+    env.wait_for(lambda: read_queue().state == "noqueue", "the wake")
+    reader.resume()
+    assert_flows(env)
+    set_qdisc(env, "pfifo_fast")
+    assert_flows(env)
+
+
+@scenario
+def qdiscs_change_under_traffic(env: Env) -> None:
+    env.load()
+    sink(env, ring=100)
+    with flood(senders=2) as senders:
+        for kind in ("fq", "noqueue", "pfifo", "cake", "noqueue", "fq_codel"):
+            before = senders.sent
+            set_qdisc(env, kind)
+            env.wait_for(
+                lambda: senders.sent > before + 500, f"traffic through {kind}"
+            )
+        senders.end()
+    assert_flows(env)
+
+
+@scenario
+def sizes_change_under_traffic(env: Env) -> None:
+    env.load()
+    sink(env, ring=100)
+    with flood(senders=2) as senders:
+        for length in (1, 2, 16, 500, 10000, 33, 100):
+            before = senders.sent
+            env.run("ip", "link", "set", HERE.name, "txqueuelen", str(length))
+            env.wait_for(
+                lambda: senders.sent > before + 500, f"traffic at {length}"
+            )
+        senders.end()
+    assert_flows(env)
+
+
+@scenario
+def switching_under_traffic_leaves_no_stopped_queue(env: Env) -> None:
+    env.load()
+    sink(env, ring=100)
+    with flood(senders=2) as senders:
+        for turn in range(20):
+            set_device(on=turn % 2)
+        before = senders.sent
+        env.wait_for(lambda: senders.sent > before + 500, "traffic goes on")
+        senders.end()
+    assert_flows(env)
+
+
+@scenario
+def netns_move_leaves_no_stopped_queue(env: Env) -> None:
+    _stopped(env)
+    env.run("ip", "netns", "add", "elsewhere")
+    env.defer(env.run, "ip", "netns", "del", "elsewhere")
+    env.run("ip", "link", "set", HERE.name, "netns", "elsewhere")
+    env.run("ip", "-n", "elsewhere", "link", "set", HERE.name, "up")
+    text = env.run("ip", "-n", "elsewhere", "-s", "link", "show", HERE.name)
+    assert "state UP" in text or "UNKNOWN" in text, text
