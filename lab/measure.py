@@ -19,7 +19,7 @@ from lab.report import (
     lost_nothing,
     read_colour,
 )
-from lab.results import Run, format_run, read_provenance, run_of
+from lab.results import HostLoad, Run, format_run, read_provenance, run_of
 from lab.roots import ensure_root
 from lab.setup import say
 from lab.workloads import all_rows
@@ -69,12 +69,13 @@ def measure(plan: Plan) -> Run:
             **staged,
         }
         say(f"kernel {root.release}: booting under {vm.accelerator()}")
+        load = HostLoad()
         result = vm.run_job(machine, job, plan.deadline, say)
         path = output / "result.json"
         if not path.exists():
             raise LabError(f"kernel {root.kernel}: nothing measured: {result.reason}")
         measured = json.loads(path.read_text())
-        provenance = read_provenance(machine, result, measured["boot_id"])
+        provenance = read_provenance(machine, result, measured["boot_id"], load)
         return run_of(provenance, measured, result.trouble)
 
 

@@ -12,6 +12,10 @@ from lab.results import Run, Summary, summarise, why_missing
 from lab.workloads.row import Row
 
 WIDTH = 80
+# A median this much of the other's is its equal if the spreads overlap.
+EQUAL = 0.97
+# More of the host used by others than this, and the numbers say little.
+QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 38, 12, 6
 
 
@@ -41,8 +45,10 @@ def _three_digits(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
-def overlap(one: Summary, other: Summary) -> bool:
-    return one.low <= other.high and other.low <= one.high
+def is_equal(one: Summary, other: Summary) -> bool:
+    """Not lower than the other by more than chance explains."""
+    overlap = one.low <= other.high and other.low <= one.high
+    return overlap and one.median >= EQUAL * other.median
 
 
 def ratio(one: Summary | None, other: Summary | None) -> float | None:
@@ -55,7 +61,7 @@ def _against_stock(row: Row, stock: Summary, sluice: Summary) -> Finding:
     share = sluice.median / stock.median if stock.median else 0.0
     got = f"{share:.2f}x"
     reached = share >= row.floor
-    if not reached and row.floor == 1.0 and overlap(sluice, stock):
+    if not reached and row.floor == 1.0 and is_equal(sluice, stock):
         got, reached = got + ", within the spread", True
     return Finding(row.name, f"at least {row.floor:.2f}x stock", got, reached)
 
@@ -66,7 +72,7 @@ def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> Finding:
     if row.above_upstream:
         return Finding(row.name, "above upstream", got, share > 1)
     reached = share >= 1
-    if not reached and overlap(sluice, upstream):
+    if not reached and is_equal(sluice, upstream):
         got, reached = got + ", within the spread", True
     return Finding(row.name, "at least upstream", got, reached)
 
@@ -166,6 +172,8 @@ def format_provenance(run: Run) -> list[str]:
         f"VM       {facts.accelerator}, {facts.vcpus} vCPUs, "
         f"{facts.memory_mb} MB, {facts.qemu_version}"[: WIDTH - 9],
         f"date     {facts.date}, boot {facts.boot_id}",
+        f"others   used {facts.other_load_percent:.0f} % of the host meanwhile"
+        + ("" if facts.other_load_percent <= QUIET_PERCENT else ": NOT QUIET"),
     ]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import statistics
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ class Provenance:
     memory_mb: int
     boot_id: str
     command_line: list[str]
+    other_load_percent: float  # of the host's CPUs, by others than the VM
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,38 @@ def read_git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def read_provenance(machine: Machine, result: VmResult, boot_id: str) -> Provenance:
+def parse_busy_ticks(stat: str) -> int:
+    """Ticks all CPUs together were not idle, from /proc/stat."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = (
+        int(value) for value in stat.splitlines()[0].split()[1:]
+    )
+    return user + nice + system + irq + softirq + steal
+
+
+class HostLoad:
+    """Who used the host's CPUs since this was made: the VM, or somebody else."""
+
+    def __init__(self) -> None:
+        self._start = self._read()
+
+    @staticmethod
+    def _read() -> tuple[float, float, float]:
+        """Seconds: by the clock, busy on all CPUs, by us and our children."""
+        times = os.times()
+        busy = parse_busy_ticks(Path("/proc/stat").read_text())
+        return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), sum(times[:4])
+
+    def read_others_percent(self) -> float:
+        elapsed, busy, ours = (
+            now - then for now, then in zip(self._read(), self._start, strict=True)
+        )
+        share = (busy - ours) / (elapsed * (os.cpu_count() or 1))
+        return round(max(0.0, 100 * share), 1)
+
+
+def read_provenance(
+    machine: Machine, result: VmResult, boot_id: str, load: HostLoad
+) -> Provenance:
     model, cpus = parse_cpu(Path("/proc/cpuinfo").read_text())
     qemu = subprocess.run(
         [result.command[0], "--version"], capture_output=True, text=True
@@ -207,4 +241,5 @@ def read_provenance(machine: Machine, result: VmResult, boot_id: str) -> Provena
         memory_mb=machine.memory_mb,
         boot_id=boot_id,
         command_line=["python3", "-m", "lab", *sys.argv[1:]],
+        other_load_percent=load.read_others_percent(),
     )
