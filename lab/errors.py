@@ -12,6 +12,12 @@ class LabError(Exception):
     status = NO
 
 
+class UsageError(LabError):
+    """Asked for something that does not exist."""
+
+    status = USAGE
+
+
 class Unsuitable(LabError):
     """This machine lacks something the lab cannot supply."""
 

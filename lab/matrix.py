@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.errors import LabError
+from lab.errors import UsageError
 from lab.workloads.row import VARIANTS
 
 
@@ -46,4 +46,4 @@ def kernel_named(name: str) -> Kernel:
         if kernel.name == name:
             return kernel
     known = ", ".join(kernel.name for kernel in KERNELS)
-    raise LabError(f"kernel {name}: not in the lab's table; choose {known}")
+    raise UsageError(f"kernel {name}: not in the lab's table; choose {known}")

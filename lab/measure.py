@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab import build, vm
 from lab.cache import cache_dir
-from lab.errors import FINE, NO, LabError
+from lab.errors import FINE, NO, LabError, UsageError
 from lab.matrix import Kernel
 from lab.report import (
     all_findings,
@@ -50,7 +50,7 @@ def choose_rows(names: str | None, demo: bool = False) -> list[str]:
     chosen = names.split(",")
     unknown = [name for name in chosen if name not in known]
     if unknown:
-        raise LabError(f"row {unknown[0]}: unknown; choose from {', '.join(known)}")
+        raise UsageError(f"row {unknown[0]}: unknown; choose from {', '.join(known)}")
     return chosen
 
 

@@ -33,7 +33,7 @@ def missing_packages() -> list[str]:
 def require_root() -> None:
     if os.geteuid() != 0:
         raise Unsuitable(
-            "lab: not root, and roots and modules are built in a chroot; "
+            "this user: not root, and roots and modules are built in a chroot; "
             "run it through make, or through sudo"
         )
 
