@@ -15,6 +15,7 @@ from lab.workloads.devices import sink as open_sink
 from sluice.netlink import Client, Device, Queue
 
 DISCARD_PORT = 9
+SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 
 
 def sink(env: Env, ring: int = 1000, paused: bool = False) -> Reader:
@@ -54,7 +55,7 @@ def counters() -> Counters:
 def send(packets: int) -> int:
     """Exactly so many packets to the sink's peer; never waits for room."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
-        out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUFFORCE, 1 << 28)
+        out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
         for _ in range(packets):
             out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
     return packets
