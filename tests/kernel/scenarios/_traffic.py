@@ -147,8 +147,8 @@ def pktgen(env: Env, senders: int, packets: int) -> List[int]:
     from lab.workloads import pktgen as generator
 
     names = env.enter(generator.senders(senders, packets=packets))
-    generator.start(names).join(timeout=45)
-    results = generator.read_results(names)
+    generator.start(names)
+    results = generator.wait_ended(names)
     assert all(result.packets for result in results), "a sender sent nothing"
     return [result.attempts for result in results]
 
