@@ -92,12 +92,42 @@ static int ring_fill(const struct ptr_ring *ring, int size)
 	return slots_between(tail, READ_ONCE(ring->producer), size);
 }
 
+/* Full and not empty? A ring of no slots has none to look at. */
+static bool __ring_full(struct ptr_ring *ring)
+{
+	lockdep_assert_held(&ring->producer_lock);
+	return ring->size > 0 && __ptr_ring_full(ring);
+}
+
 /* Context: BH off, no lock of ours: takes the producer's lock if in doubt. */
 static int ring_fill_exact(struct ptr_ring *ring, int size)
 {
 	int fill = ring_fill(ring, size);
 
-	return fill || !ptr_ring_full(ring) ? fill : size;
+	if (fill)
+		return fill;
+	spin_lock(&ring->producer_lock);
+	if (__ring_full(ring))
+		fill = size;
+	spin_unlock(&ring->producer_lock);
+	return fill;
+}
+
+/* Context: hard irq, which may have interrupted the lock's holder: then the
+ * answer errs high, and the next review tells.
+ */
+static int ring_fill_in_irq(struct ptr_ring *ring, int size)
+{
+	int fill = ring_fill(ring, size);
+
+	if (fill)
+		return fill;
+	if (!spin_trylock(&ring->producer_lock))
+		return size;
+	if (__ring_full(ring))
+		fill = size;
+	spin_unlock(&ring->producer_lock);
+	return fill;
 }
 
 /* Slots kept free for senders that are past the stopped test. */
@@ -217,13 +247,11 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 		return;
 	}
 
-	fill = ring_fill(ring, q->size);
+	fill = ring_fill_in_irq(ring, q->size);
 	head = READ_ONCE(ring->consumer_head);
 	low = low_for(q, limit_for(q, ring, q->size));
 	if (head != q->head)
 		__queue_learn(q, head, now);
-	else if (!fill)		/* nothing was read: it is full, not empty */
-		fill = q->size;
 
 	if (fill <= low) {
 		__queue_wake(q, fill, cause);
@@ -315,6 +343,8 @@ void sluice_queue_look(struct sluice_queue *q)
 	fill = ring_fill_exact(ring, size);
 	room = limit - 1 - fill;
 	if (room <= 0) {
+		/* keep it due, however far the producer gets while stalled */
+		WRITE_ONCE(q->look_at, producer);
 		queue_filled(q, ring, fill, limit);
 		return;
 	}
