@@ -111,13 +111,17 @@ def wait_for_stops(env: Env, more_than: int = 0) -> Queue:
     return env.wait_for(seen, "the queue is stopped")
 
 
+def gone(now: Counters) -> int:
+    """Packets read, or dropped by the ring or the qdisc."""
+    return now.read + now.lost_at_ring + now.qdisc_drops
+
+
 def wait_until_read(env: Env, packets: int) -> Counters:
-    """Until the reader has read so many; drops at the ring count as read."""
+    """Until so many packets are gone() and the qdisc holds none."""
 
     def done() -> Counters | None:
         now = counters()
-        enough = now.read + now.lost_at_ring >= packets
-        return now if enough and not now.held else None
+        return now if gone(now) >= packets and not now.held else None
 
     return env.wait_for(done, f"{packets} packets read")
 
@@ -139,7 +143,8 @@ def assert_flows(env: Env) -> None:
     wait_until_empty(env)
     before = counters()
     send(50)
-    wait_until_read(env, before.read + before.lost_at_ring + 50)
+    after = wait_until_read(env, gone(before) + 50)
+    assert after.read > before.read, (before, after)
 
 
 def pktgen(env: Env, senders: int, packets: int) -> List[int]:
