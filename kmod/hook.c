@@ -12,7 +12,7 @@
 #include "sluice.h"
 
 /*
- * Did the producer reach look_at, or did the ring change? Half a ring tells
+ * Did the producer get where a look is due, or did the ring change? Half a ring tells
  * before from behind. All it reads the driver is about to read or write.
  */
 static __always_inline bool look_is_due(const struct sluice_queue *q)
@@ -25,7 +25,8 @@ static __always_inline bool look_is_due(const struct sluice_queue *q)
 	if (unlikely(!file || file != READ_ONCE(*q->slot) ||
 		     size != READ_ONCE(ring->size)))
 		return true;
-	ahead = READ_ONCE(ring->producer) - READ_ONCE(q->look_at);
+	ahead = READ_ONCE(ring->producer) -
+		sluice_look_index(atomic64_read(&q->look));
 	if (ahead < 0)
 		ahead += size;
 	return (unsigned int)ahead < (unsigned int)size / 2;

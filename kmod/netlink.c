@@ -13,11 +13,17 @@
 
 static struct genl_family family;
 
+/* beyond the 15 bits that a policy holds itself */
+static const struct netlink_range_validation stall_ms_range = {
+	.min = 1,
+	.max = SLUICE_STALL_MS_MAX,
+};
+
 static const struct nla_policy device_policy[__SLUICE_A_DEVICE_END] = {
 	[SLUICE_A_DEVICE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
 	[SLUICE_A_DEVICE_ON] = NLA_POLICY_MAX(NLA_U8, 1),
-	[SLUICE_A_DEVICE_STALL_MS] = NLA_POLICY_RANGE(NLA_U32, 1,
-						      SLUICE_STALL_MS_MAX),
+	[SLUICE_A_DEVICE_STALL_MS] = NLA_POLICY_FULL_RANGE(NLA_U32,
+							   &stall_ms_range),
 	[SLUICE_A_DEVICE_LOW_PERCENT] = NLA_POLICY_MAX(NLA_U32,
 						       SLUICE_LOW_PERCENT_MAX),
 	[SLUICE_A_DEVICE_LIMIT] = { .type = NLA_U32 },
@@ -74,8 +80,6 @@ static int put_queue_attrs(struct sk_buff *msg, struct sluice_device *d,
 	       put_count(msg, SLUICE_A_QUEUE_STOPS, v.stops) ||
 	       put_count(msg, SLUICE_A_QUEUE_WAKES_TIMER,
 			 v.wakes[SLUICE_WAKE_TIMER]) ||
-	       put_count(msg, SLUICE_A_QUEUE_WAKES_READER,
-			 v.wakes[SLUICE_WAKE_READER]) ||
 	       put_count(msg, SLUICE_A_QUEUE_WAKES_OTHER,
 			 v.wakes[SLUICE_WAKE_OTHER]) ||
 	       put_count(msg, SLUICE_A_QUEUE_STALLS, v.stalls) ||

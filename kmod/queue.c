@@ -39,9 +39,10 @@
  *
  * Looks. Reading the reader's indices costs a cache miss, so a sender does it
  * only when the ring could have reached its limit since the last look:
- * q->look_at is the producer index at which that can be. It is a hint,
- * written without lock; being old it is too early, never too late, because
- * the reader only makes room.
+ * q->look holds the producer index at which that can be. Whoever looks
+ * writes it, without lock, unless somebody else did since: a sender that was
+ * held up for half a ring would make an index of the past look like one of
+ * the future.
  */
 #include <linux/math64.h>
 #include <net/sch_generic.h>
@@ -166,12 +167,25 @@ static void __queue_arm(struct sluice_queue *q, u64 ns)
 	hrtimer_start(&q->timer, ns_to_ktime(ns), HRTIMER_MODE_REL_PINNED_HARD);
 }
 
-/* The moment a reader at its learned pace has read @packets. */
+/*
+ * The moment a reader at its learned pace has read @packets, less what timers
+ * were late of late: a CPU may sleep, or be a virtual one that waits.
+ */
 static void __queue_arm_after(struct sluice_queue *q, int packets)
 {
-	u64 ns = (u64)q->reader_ns * packets;
+	s64 ns = (u64)q->reader_ns * packets - q->late_ns;
 
-	__queue_arm(q, clamp_t(u64, ns, REVIEW_MIN_NS, REVIEW_MAX_NS));
+	__queue_arm(q, clamp_t(s64, ns, REVIEW_MIN_NS, REVIEW_MAX_NS));
+}
+
+static void __queue_learn_lateness(struct sluice_queue *q)
+{
+	s64 late = ktime_to_ns(hrtimer_cb_get_time(&q->timer)) -
+		   ktime_to_ns(hrtimer_get_expires(&q->timer));
+
+	lockdep_assert_held(&q->lock);
+	q->late_ns = (7LL * q->late_ns +
+		      clamp_t(s64, late, 0, REVIEW_MAX_NS)) / 8;
 }
 
 static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
@@ -223,8 +237,11 @@ static void __queue_learn(struct sluice_queue *q, int head, u64 now)
 	if (packets < 8)	/* too few to tell a pace from noise */
 		return;
 
+	/* Faster is believed at once, slower by and by: a review that comes
+	 * too early costs one more, one that comes too late starves the reader.
+	 */
 	ns = min_t(u64, div_u64(now - q->learned_at, packets), NSEC_PER_SEC);
-	q->reader_ns = (3ULL * q->reader_ns + ns) / 4;
+	q->reader_ns = ns < q->reader_ns ? ns : (7ULL * q->reader_ns + ns) / 8;
 	q->learned_head = head;
 	q->learned_at = now;
 }
@@ -271,26 +288,42 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 	unsigned long flags;
 
 	spin_lock_irqsave(&q->lock, flags);
-	if (q->stopped)
+	if (q->stopped) {
+		__queue_learn_lateness(q);
 		__queue_review(q, SLUICE_WAKE_TIMER);
+	}
 	spin_unlock_irqrestore(&q->lock, flags);
 	return HRTIMER_NORESTART;
 }
 
 /* A sender found the limit reached. */
 static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
-			 int fill, int limit)
+			 int fill, int limit, int size)
 {
 	unsigned long flags;
 
+	if (fill >= size)
+		atomic64_inc(&q->drops);
 	spin_lock_irqsave(&q->lock, flags);
-	if (fill >= q->size)
-		q->drops++;
-	if (q->stalled && READ_ONCE(ring->consumer_head) != q->head)
-		q->stalled = false;
-	if (q->open && !q->stalled)
+	q->stalled = false;
+	if (q->open)
 		__queue_stop(q, ring, fill, limit);
 	spin_unlock_irqrestore(&q->lock, flags);
+}
+
+/*
+ * Nothing was read since the reader was called dead: this packet is stock's
+ * to keep or to drop. The ring was not empty then, so what looks empty is full.
+ */
+static bool stall_lasts(struct sluice_queue *q, const struct ptr_ring *ring,
+			int size)
+{
+	if (likely(!READ_ONCE(q->stalled)) ||
+	    READ_ONCE(ring->consumer_head) != READ_ONCE(q->head))
+		return false;
+	if (!ring_fill(ring, size))
+		atomic64_inc(&q->drops);
+	return true;
 }
 
 /* A ring we have not seen behind this queue, or not at this size. */
@@ -311,6 +344,15 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 	return true;
 }
 
+/* Look again when the producer is at @index, unless somebody wrote meanwhile. */
+static void look_next(struct sluice_queue *q, s64 look, int index)
+{
+	u64 looks = (u64)look >> 32;
+
+	if (sluice_look_index(look) != index)
+		atomic64_cmpxchg(&q->look, look, (looks + 1) << 32 | (u32)index);
+}
+
 /**
  * sluice_queue_look() - a packet is about to enter a ring that may be filling
  * @q: its queue, of a device that is served
@@ -322,6 +364,7 @@ void sluice_queue_look(struct sluice_queue *q)
 	int size, producer, limit, fill, room, next;
 	void *file = READ_ONCE(*q->slot);
 	struct ptr_ring *ring;
+	s64 look;
 
 	if (!file)
 		return;
@@ -338,20 +381,25 @@ void sluice_queue_look(struct sluice_queue *q)
 	    !queue_adopted(q, file, size))
 		return;
 
+	look = atomic64_read(&q->look);
+	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	producer = READ_ONCE(ring->producer);
+	if (stall_lasts(q, ring, size)) {
+		look_next(q, look, producer);	/* stays due */
+		return;
+	}
 	limit = limit_for(q, ring, size);
 	fill = ring_fill_exact(ring, size);
 	room = limit - 1 - fill;
 	if (room <= 0) {
-		/* keep it due, however far the producer gets while stalled */
-		WRITE_ONCE(q->look_at, producer);
-		queue_filled(q, ring, fill, limit);
+		look_next(q, look, producer);	/* stays due */
+		queue_filled(q, ring, fill, limit, size);
 		return;
 	}
 	if (unlikely(READ_ONCE(q->stalled)))
 		WRITE_ONCE(q->stalled, false);
 	next = producer + min(room, size / 2 - 1);
-	WRITE_ONCE(q->look_at, next < size ? next : next - size);
+	look_next(q, look, next < size ? next : next - size);
 }
 
 /**
@@ -431,7 +479,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 	memcpy(view->wakes, q->wakes, sizeof(view->wakes));
 	view->stalls = q->stalls;
 	view->longest_stop_ns = q->longest_stop_ns;
-	view->drops = q->drops;
+	view->drops = atomic64_read(&q->drops);
 	spin_unlock_irq(&q->lock);
 	rcu_read_unlock_bh();
 }

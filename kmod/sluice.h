@@ -29,7 +29,6 @@
 
 enum sluice_wake_cause {
 	SLUICE_WAKE_TIMER,	/* the sender's timer saw room */
-	SLUICE_WAKE_READER,	/* a read saw room */
 	SLUICE_WAKE_OTHER,	/* off, down, moved, no qdisc, no reader */
 	SLUICE_WAKE_CAUSES,
 };
@@ -40,7 +39,8 @@ enum sluice_wake_cause {
  * @file: what a sender last found there; NULL makes the next one look
  * @ring: the ring in @file
  * @size: slots of @ring at the last look
- * @look_at: producer index at which a sender looks at @ring again
+ * @look: low half: producer index at which a sender looks at @ring again;
+ *	  high half: how often that was changed
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
  * @lock: protects all below; taken with interrupts off, nests outside the
@@ -56,13 +56,14 @@ enum sluice_wake_cause {
  * @alive_at: last sign of life of the reader while stopped
  * @learned_at: when the reader's pace was last learned
  * @reader_ns: the reader's pace, nanoseconds per packet
+ * @late_ns: how late @timer was of late, nanoseconds
  */
 struct sluice_queue {
 	void **slot;
 	void *file;
 	struct ptr_ring *ring;
 	int size;
-	int look_at;
+	atomic64_t look;
 	struct sluice_device *device;
 	struct netdev_queue *txq;
 
@@ -73,6 +74,7 @@ struct sluice_queue {
 	int head;
 	int learned_head;
 	u32 reader_ns;
+	u32 late_ns;
 	u64 stopped_at;
 	u64 alive_at;
 	u64 learned_at;
@@ -82,7 +84,7 @@ struct sluice_queue {
 	u64 wakes[SLUICE_WAKE_CAUSES];
 	u64 stalls;
 	u64 longest_stop_ns;
-	u64 drops;
+	atomic64_t drops;
 };
 
 /**
@@ -140,6 +142,11 @@ void sluice_queue_look(struct sluice_queue *q);
 void sluice_queue_opened(struct sluice_queue *q);
 void sluice_queue_closed(struct sluice_queue *q);
 void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view);
+
+static __always_inline int sluice_look_index(s64 look)
+{
+	return (int)(u32)look;
+}
 
 /* device.c */
 int sluice_devices_start(void);

@@ -22,6 +22,7 @@ from lab.roots import Root
 from lab.vm import REPOSITORY
 
 KMOD = REPOSITORY / "kmod"
+FAKE_TUN = REPOSITORY / "tests" / "kernel" / "fake_tun"
 HELPER_FOLDERS = (
     REPOSITORY / "lab" / "workloads",
     REPOSITORY / "tests" / "kernel",
@@ -149,8 +150,7 @@ def helper_sources() -> list[Path]:
     return sorted(
         path
         for folder in HELPER_FOLDERS
-        for path in folder.rglob("*.[ch]")
-        if folder.is_dir()
+        for path in folder.glob("*.[ch]")
     )
 
 
@@ -181,15 +181,11 @@ def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
         )
 
 
-def stage(root: Root, output: Path) -> dict[str, str | None]:
+def stage(root: Root, output: Path) -> dict[str, str]:
     """Build what the guest needs into its /out; where it finds that."""
     output.mkdir(parents=True, exist_ok=True)
-    staged: dict[str, str | None] = {"module": None, "helpers": None}
-    if KMOD.is_dir() and source_files(KMOD):
-        shutil.copy(build_module(root), output)
-        staged["module"] = "/out/sluice.ko"
-    if helper_sources():
-        helpers = build_helpers(root)
-        shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)
-        staged["helpers"] = "/out/bin"
-    return staged
+    shutil.copy(build_module(root), output)
+    shutil.copy(build_module(root, FAKE_TUN), output)
+    helpers = build_helpers(root)
+    shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)
+    return {"module": "/out/sluice.ko", "helpers": "/out/bin"}

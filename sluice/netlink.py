@@ -45,7 +45,6 @@ _QUEUE_ATTRS = (
     ("SLUICE_A_QUEUE_LOW", "uint32"),
     ("SLUICE_A_QUEUE_STOPS", "uint64"),
     ("SLUICE_A_QUEUE_WAKES_TIMER", "uint64"),
-    ("SLUICE_A_QUEUE_WAKES_READER", "uint64"),
     ("SLUICE_A_QUEUE_WAKES_OTHER", "uint64"),
     ("SLUICE_A_QUEUE_STALLS", "uint64"),
     ("SLUICE_A_QUEUE_LONGEST_STOP_NS", "uint64"),
@@ -96,7 +95,6 @@ class Queue:
     low: int
     stops: int
     wakes_timer: int
-    wakes_reader: int
     wakes_other: int
     stalls: int
     longest_stop_ns: int

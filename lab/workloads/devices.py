@@ -175,19 +175,25 @@ def attach(
     qdisc: str = "fq_codel",
     ring: Optional[int] = None,
 ) -> None:
-    """Qdisc, address, and the peer as a static neighbour; then up."""
+    """Qdisc, address, and the peer as a static neighbour; then up.
+
+    A tun device has no MAC address ("") and needs no neighbour.
+    """
     namespace = ["-n", device.netns] if device.netns else []
     if ring is not None:
         run_tool(["ip", *namespace, "link", "set", device.name, "txqueuelen", str(ring)])
     # "replace" makes the kind we ask for even where it is the default.
     run_tool(["tc", *namespace, "qdisc", "replace", "dev", device.name, "root", qdisc])
     lines = [
-        f"link set dev {device.name} address {device.mac}",
         f"link set dev {device.name} up",
         f"address add {device.address}/24 dev {device.name}",
-        f"neighbour replace {peer.address} lladdr {peer.mac}"
-        f" dev {device.name} nud permanent",
     ]
+    if device.mac:
+        lines.insert(0, f"link set dev {device.name} address {device.mac}")
+        lines.append(
+            f"neighbour replace {peer.address} lladdr {peer.mac}"
+            f" dev {device.name} nud permanent"
+        )
     run_tool(["ip", *namespace, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
 

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A tun or tap device whose queues the scenario itself opens and reads."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+from dataclasses import replace
+from typing import Iterator, List
+
+from lab.workloads.devices import HERE, THERE, attach, silence_first_netns
+
+TUNSETIFF = 0x400454CA
+TUNSETPERSIST = 0x400454CB
+TUNSETQUEUE = 0x400454D9
+IFF_TUN, IFF_TAP, IFF_NO_PI = 0x0001, 0x0002, 0x1000
+IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
+PACKET_MAX = 65536
+
+
+def _request(flags: int, name: str = HERE.name) -> bytes:
+    return struct.pack("16sH22x", name.encode(), flags)
+
+
+class Tap:
+    """Nothing is read until read() or read_all() is called."""
+
+    def __init__(self, flags: int) -> None:
+        self.flags = flags | IFF_NO_PI
+        self.queues: List[int] = []
+        self.read_count = 0
+
+    def open_queue(self) -> int:
+        """One more queue, or the device itself; its place in self.queues."""
+        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        try:
+            fcntl.ioctl(fd, TUNSETIFF, _request(self.flags))
+        except OSError:
+            os.close(fd)
+            raise
+        self.queues.append(fd)
+        return len(self.queues) - 1
+
+    def close_queue(self, place: int) -> None:
+        os.close(self.queues.pop(place))
+
+    def set_attached(self, place: int, attached: bool) -> None:
+        flag = IFF_ATTACH_QUEUE if attached else IFF_DETACH_QUEUE
+        fcntl.ioctl(self.queues[place], TUNSETQUEUE, _request(flag, ""))
+
+    def set_persistent(self, persistent: bool) -> None:
+        fcntl.ioctl(self.queues[0], TUNSETPERSIST, int(persistent))
+
+    def read(self, place: int, most: int = 1 << 30) -> int:
+        """Packets that can be read at once, up to `most`."""
+        count = 0
+        with contextlib.suppress(OSError):  # EAGAIN: empty; EBADFD: detached
+            while count < most:
+                os.read(self.queues[place], PACKET_MAX)
+                count += 1
+        self.read_count += count
+        return count
+
+    def read_all(self) -> int:
+        return sum(self.read(place) for place in range(len(self.queues)))
+
+
+@contextlib.contextmanager
+def tap(
+    queues: int = 1, ring: int = 100, qdisc: str = "fq_codel", flags: int = IFF_TAP
+) -> Iterator[Tap]:
+    """HERE with so many queues; gone at the end, persistent or not."""
+    silence_first_netns()
+    device = Tap(flags | (IFF_MULTI_QUEUE if queues > 1 else 0))
+    try:
+        for _ in range(queues):
+            device.open_queue()
+        here = replace(HERE, mac="") if flags & IFF_TUN else HERE
+        attach(here, THERE, qdisc=qdisc, ring=ring)
+        yield device
+    finally:
+        if device.queues:
+            device.set_persistent(False)
+        while device.queues:
+            device.close_queue(0)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Queues and readers that come, go and change places while queues are stopped."""
+
+from __future__ import annotations
+
+import socket
+from typing import List
+
+from lab.scenarios import Env, scenario
+from lab.workloads.devices import HERE, THERE
+from sluice.netlink import Client, Queue
+from tests.kernel.scenarios._tap import IFF_TUN, Tap, tap
+from tests.kernel.scenarios._traffic import (
+    SO_SNDBUFFORCE,
+    counters,
+    ifindex,
+    read_device,
+    send,
+)
+
+
+def _queues() -> List[Queue]:
+    with Client() as client:
+        return client.queues(ifindex())
+
+
+def _send_to_all(packets: int, ports: int = 64) -> int:
+    """The same number over each of many flows, so that every queue gets some."""
+    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
+    with out:
+        for number in range(packets):
+            out.sendto(b"x" * 60, (THERE.address, 1000 + number % ports))
+    return packets
+
+
+def _stop_all(env: Env, device: Tap) -> int:
+    """Fills every ring; what was sent."""
+    sent = 0
+    while any(q.state != "stopped" for q in _queues()):
+        assert sent < 20_000, _queues()
+        sent += _send_to_all(200)
+    return sent
+
+
+def _drain(env: Env, device: Tap) -> None:
+    """Reads until the qdiscs and the rings hold nothing."""
+
+    def empty() -> bool:
+        return device.read_all() == 0 and counters().held == 0
+
+    env.wait_for(empty, "qdisc and rings empty")
+    assert all(q.state == "open" for q in _queues()), _queues()
+
+
+def _assert_all_flow(env: Env, device: Tap) -> None:
+    """Packets over all flows are read, and none is lost."""
+    _drain(env, device)
+    before = counters()
+    read_before = device.read_count
+    sent = _send_to_all(64)
+    env.wait_for(
+        lambda: device.read_all() >= 0 and device.read_count - read_before >= sent,
+        f"{sent} packets read",
+    )
+    assert counters().lost_at_ring == before.lost_at_ring
+
+
+@scenario
+def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
+    sent = _stop_all(env, device)
+    device.read(1)
+    env.wait_for(lambda: _queues()[1].wakes_timer, "queue 1 wakes")
+    states = [q.state for q in _queues()]
+    assert states[0] == states[2] == "stopped", states
+    _drain(env, device)
+    now = counters()
+    assert now.lost_at_ring == 0, now
+    assert device.read_count + now.qdisc_drops == sent, (now, sent)
+
+
+@scenario
+def detached_queue_leaves_no_stopped_queue(env: Env) -> None:
+    """Detaching the first moves the last queue into its place."""
+    env.load("stall_ms=60000")
+    device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
+    _stop_all(env, device)
+    device.set_attached(0, False)
+    _assert_all_flow(env, device)
+    _stop_all(env, device)
+    device.set_attached(0, True)
+    _assert_all_flow(env, device)
+    assert len(_queues()) == 3
+
+
+@scenario
+def closed_queue_leaves_no_stopped_queue(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
+    _stop_all(env, device)
+    device.close_queue(0)
+    _assert_all_flow(env, device)
+    _stop_all(env, device)
+    device.close_queue(1)
+    _assert_all_flow(env, device)
+    device.open_queue()
+    device.open_queue()
+    _assert_all_flow(env, device)
+    _stop_all(env, device)
+    _assert_all_flow(env, device)
+
+
+@scenario
+def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(ring=100))
+    device.set_persistent(True)
+    for _ in range(5):
+        _stop_all(env, device)
+        device.close_queue(0)
+        env.wait_for(
+            lambda: _queues()[0].state == "unread", "no stopped queue is left"
+        )
+        send(50)  # nobody is there: stock drops them before the ring
+        device.open_queue()
+        _assert_all_flow(env, device)
+    queue = _queues()[0]
+    assert queue.stops >= 5, queue
+
+
+@scenario
+def device_vanishes_while_its_queue_is_stopped(env: Env) -> None:
+    env.load("stall_ms=60000")
+    for _ in range(3):
+        with tap(ring=100) as device:
+            _stop_all(env, device)
+    assert HERE.name not in env.run("ip", "-br", "link")
+    with Client() as client:
+        assert client.devices() == []
+
+
+@scenario
+def deleted_device_leaves_its_reader_alive(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(ring=100))
+    _stop_all(env, device)
+    env.run("ip", "link", "del", HERE.name)
+    with Client() as client:
+        assert client.devices() == []
+    device.queues.clear()  # not persistent: there is nothing to unset
+
+
+@scenario
+def renamed_device_stays_served(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(ring=100))
+    _stop_all(env, device)
+    env.run("ip", "link", "set", HERE.name, "down")
+    env.run("ip", "link", "set", HERE.name, "name", "other0")
+    env.run("ip", "link", "set", "other0", "up")
+    with Client() as client:
+        (seen,) = client.devices()
+    assert (seen.ifname, seen.state) == ("other0", "served"), seen
+
+
+@scenario
+def tun_device_is_served(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(ring=100, flags=IFF_TUN))
+    assert read_device().state == "served"
+    sent = _stop_all(env, device)
+    _drain(env, device)
+    now = counters()
+    assert now.lost_at_ring == 0, now
+    assert device.read_count + now.qdisc_drops == sent, (now, sent)
+
+
+@scenario
+def device_without_a_reader_is_served_once_it_has_one(env: Env) -> None:
+    env.run("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
+    env.defer(env.run, "sh", "-c", f"ip link del {HERE.name} 2>&- || true")
+    env.run("ip", "link", "set", HERE.name, "up")
+    env.load("stall_ms=60000")
+    assert read_device().state == "unread"
+    device = env.enter(tap(ring=100))
+    env.wait_for(lambda: read_device().state == "served", "served")
+    _stop_all(env, device)
+    _assert_all_flow(env, device)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What sluice does not serve, and what it does not accept."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from pathlib import Path
+
+from lab.scenarios import Env, scenario
+from lab.workloads.devices import HERE, read_has_backpressure
+from lab.workloads.devices import sink as open_sink
+from pyroute2.netlink.exceptions import NetlinkError
+from sluice.netlink import Client, Device
+from tests.kernel.scenarios._traffic import (
+    assert_flows,
+    counters,
+    ifindex,
+    read_device,
+    read_queue,
+    send,
+    set_device,
+    sink,
+)
+
+
+def _fake_device(env: Env, layout: str) -> Device:
+    module = os.path.join(os.path.dirname(str(env.module)), "fake_tun.ko")
+    env.run("insmod", module, f"layout={layout}")
+    env.defer(env.run, "rmmod", "fake_tun")
+    env.run("ip", "link", "set", "fake0", "up")
+    with Client() as client:
+        return client.device(socket.if_nametoindex("fake0"))
+
+
+def _unknown_layout_is_refused(env: Env, layout: str, reason: str) -> None:
+    env.load()
+    sink(env)
+    device = _fake_device(env, layout)
+    assert (device.state, device.reason) == ("refused", reason), device
+    assert read_device().state == "served", "the real device is not served"
+    assert_flows(env)
+
+
+@scenario
+def wild_pointer_is_refused(env: Env) -> None:
+    _unknown_layout_is_refused(env, "wild", "queue does not lead to a file")
+
+
+@scenario
+def unknown_layout_is_refused(env: Env) -> None:
+    _unknown_layout_is_refused(
+        env, "other", "queue leads to a file that is not its own"
+    )
+
+
+def _set_ftrace(value: int) -> bool:
+    """Whether the kernel accepts it."""
+    try:
+        Path("/proc/sys/kernel/ftrace_enabled").write_text(f"{value}\n")
+    except OSError:
+        return False
+    return True
+
+
+@scenario
+def without_ftrace_stock_remains(env: Env) -> None:
+    if not _set_ftrace(0):
+        env.skip("this kernel does not let ftrace be switched off")
+    env.defer(_set_ftrace, 1)
+    env.load()
+    sink(env, ring=8, paused=True)
+    device = read_device()
+    assert device.state == "refused" and "ftrace" in device.reason, device
+    send(23)
+    assert counters().lost_at_ring == 15
+
+
+@scenario
+def ftrace_stays_on_while_a_device_is_served(env: Env) -> None:
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=8, paused=True)
+    assert not _set_ftrace(0), "ftrace was switched off"
+    send(23)
+    assert read_queue().state == "stopped"
+    reader.resume()
+    assert_flows(env)
+
+
+@scenario
+def backpressure_flag_is_shown_as_upstream(env: Env) -> None:
+    if not read_has_backpressure():
+        env.skip("this kernel has no IFF_BACKPRESSURE")
+    env.load()
+    reader = env.enter(open_sink(env.helper("reader"), "upstream", ring=100))
+    assert read_device().state == "upstream"
+    reader.pause()
+    send(300)
+    assert read_queue().stops == 0, "sluice stopped a queue upstream serves"
+    assert counters().lost_at_ring == 0, "IFF_BACKPRESSURE does not work"
+    reader.resume()
+    assert_flows(env)
+
+
+def _refused(**attrs: int) -> int:
+    with Client() as client:
+        try:
+            client.set_device(**attrs)
+        except NetlinkError as error:
+            return error.code
+    return 0
+
+
+@scenario
+def bad_requests_are_refused_and_change_nothing(env: Env) -> None:
+    env.load()
+    sink(env)
+    before, index = read_device(), ifindex()
+    out_of_range = ({"on": 2}, {"stall_ms": 0}, {"stall_ms": 60001})
+    for attrs in (*out_of_range, {"low_percent": 96}):
+        code = _refused(ifindex=index, **attrs)
+        assert code in (errno.ERANGE, errno.EINVAL), (attrs, code)
+    assert _refused(ifindex=0, on=0) in (errno.ERANGE, errno.EINVAL)
+    assert _refused(ifindex=1, on=0) == errno.ENODEV, "lo is not a tun device"
+    assert _refused(ifindex=99999, on=0) == errno.ENODEV
+    assert read_device() == before
+
+
+PLAIN_USER = """
+from sluice.netlink import Client
+from pyroute2.netlink.exceptions import NetlinkError
+import os, socket, sys
+os.setuid(65534)
+index = socket.if_nametoindex(sys.argv[1])
+with Client() as client:
+    assert client.device(index).on
+    try:
+        client.set_device(index, on=0)
+    except NetlinkError as error:
+        print(error.code)
+"""
+
+
+@scenario
+def plain_user_sees_and_does_not_set(env: Env) -> None:
+    env.load()
+    sink(env)
+    said = env.run(sys.executable, "-c", PLAIN_USER, HERE.name)
+    assert said.strip() == str(errno.EPERM), said
+    assert read_device().on
+
+
+@scenario
+def other_namespace_does_not_see_the_device(env: Env) -> None:
+    env.load()
+    sink(env)
+    env.run("ip", "netns", "add", "elsewhere")
+    env.defer(env.run, "ip", "netns", "del", "elsewhere")
+    program = "from sluice.netlink import Client; print(Client().devices())"
+    said = env.run(
+        *("ip", "netns", "exec", "elsewhere", sys.executable, "-c", program)
+    )
+    assert said.strip() == "[]", said
+    set_device(on=1)
