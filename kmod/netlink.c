@@ -9,12 +9,13 @@
 #include <net/genetlink.h>
 #include <net/sock.h>
 
+#include "compat.h"
 #include "sluice.h"
 
 static struct genl_family family;
 
-/* beyond the 15 bits that a policy holds itself */
-static const struct netlink_range_validation stall_ms_range = {
+/* Beyond the 15 bits that a policy holds itself; const only since 6.6. */
+static SLUICE_CONST_RANGE struct netlink_range_validation stall_ms_range = {
 	.min = 1,
 	.max = SLUICE_STALL_MS_MAX,
 };
@@ -244,9 +245,6 @@ static struct genl_family family __ro_after_init = {
 	.module = THIS_MODULE,
 	.ops = ops,
 	.n_ops = ARRAY_SIZE(ops),
-#ifdef SLUICE_HAS_RESV_START_OP
-	.resv_start_op = __SLUICE_CMD_END,
-#endif
 };
 
 /**

@@ -56,6 +56,14 @@ def command_build(options: argparse.Namespace) -> int:
                 f"kernel {kernel.name}: {len(check.warnings)} complaints of "
                 "the compiler and sparse (see above); mend them"
             )
+    if options.check:
+        complaints = build.check_style(root, build.source_files(source))
+        if complaints:
+            print("\n".join(complaints))
+            raise LabError(
+                f"{source.name}/: {len(complaints)} complaints of checkpatch "
+                "(see above); mend them"
+            )
     return 0
 
 
@@ -111,15 +119,15 @@ def _add_build(commands) -> None:
     make = commands.add_parser("build", help="build the module")
     make.add_argument("--kernel", help="only for this one; default: for all")
     make.add_argument("--source", default=str(build.KMOD), metavar="DIR")
-    make.add_argument("--check", action="store_true", help="W=1 and sparse too")
+    make.add_argument("--check", action="store_true", help="W=1, sparse and checkpatch too")
     make.set_defaults(run=command_build)
 
 
-def _add_measuring(commands, name: str, text: str, rounds: int, run) -> None:
+def _add_measuring(commands, name: str, text: str, seconds: float, run) -> None:
     command = commands.add_parser(name, help=text)
     command.add_argument("--kernel", default=NEWEST)
-    command.add_argument("--rounds", type=int, default=rounds, metavar="N")
-    command.add_argument("--seconds", type=float, default=2.0, metavar="S")
+    command.add_argument("--rounds", type=int, default=3, metavar="N")
+    command.add_argument("--seconds", type=float, default=seconds, metavar="S")
     command.add_argument("--rows", metavar="A,B", help="only these rows")
     command.add_argument("--json", metavar="FILE", help="save the run there")
     command.set_defaults(run=run)
@@ -145,9 +153,9 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     demo = "the short table, in a few minutes"
-    _add_measuring(commands, "demo", demo, 2, command_demo)
+    _add_measuring(commands, "demo", demo, 1.5, command_demo)
     bench = "every row, and every figure demanded"
-    _add_measuring(commands, "bench", bench, 3, command_bench)
+    _add_measuring(commands, "bench", bench, 3.0, command_bench)
     _add_shell(commands)
     _add_build(commands)
     _add_rest(commands)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from lab.cache import (
 )
 from lab.errors import LabError
 from lab.roots import Root
+from lab.setup import say
 from lab.vm import REPOSITORY
 
 KMOD = REPOSITORY / "kmod"
@@ -38,6 +40,18 @@ mount -t tmpfs tmp "$1/tmp"
 mount --bind /dev "$1/dev"
 exec chroot "$1" /bin/sh -ec "$3"
 """
+# Debian's 7.3 headers lack the script that asks whether sparse is there, and
+# sparse 0.6.4 knows neither C23's typeof_unqual nor a constant strlen.
+_SPARSE = (
+    "C=2",
+    "KBUILD_CHECKSRC=2",
+    "\"CF='-D__builtin_strlen(s)=(sizeof(s)-1)' "
+    "-D__typeof_unqual__=__typeof__\"",
+)
+CHECKPATCH_SOURCE = "linux-source-6.12"
+CHECKPATCH_FILES = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
+# Alignment inside the kernel's own tracing macros, which checkpatch misreads.
+CHECKPATCH_SPARED = ("trace.h",)
 _WARNING = re.compile(r"^(?P<file>[^\s:]+):\d+.*\b(warning|error):")
 
 
@@ -104,6 +118,13 @@ def parse_warnings(log: str) -> list[str]:
     ]
 
 
+def parse_unchecked(log: str, sources: list[Path]) -> list[str]:
+    """The sources that sparse was not run on: silence is no consent."""
+    checked = re.findall(r"^\s*CHECK\s+(\S+)$", log, re.MULTILINE)
+    names = {Path(path).name for path in checked}
+    return [p.name for p in sources if p.suffix == ".c" and p.name not in names]
+
+
 def _first_error(log: str) -> str:
     for line in log.splitlines():
         if "error:" in line or "ERROR:" in line:
@@ -138,12 +159,72 @@ def check_module(root: Root, source: Path = KMOD) -> Check:
     key = digest(root.key, digest_files(source_files(source)))
     with fresh_directory(cache_dir() / "checks" / f"{root.kernel}-{key}") as work:
         _copy_source(source, work)
-        status, log = run_in_root(root, work, _make(root, "W=1", "C=2"))
+        status, log = run_in_root(root, work, _make(root, "W=1", *_SPARSE))
+        unchecked = parse_unchecked(log, source_files(source))
         shutil.rmtree(work.with_name(work.name.removeprefix(".new-")), True)
     warnings = parse_warnings(log)
+    warnings += [f"{name}: sparse did not look at it" for name in unchecked]
     if status != 0 and not warnings:
         warnings = [_first_error(log)]
     return Check(root.kernel, warnings, log)
+
+
+def _extract_checkpatch(deb: Path, target: Path) -> None:
+    """The three files, out of the kernel's source in a package."""
+    show = subprocess.Popen(
+        ["dpkg-deb", "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE
+    )
+    with show, tarfile.open(fileobj=show.stdout, mode="r|") as package:
+        for outer in package:
+            if not outer.name.endswith(".tar.xz"):
+                continue
+            with tarfile.open(
+                fileobj=package.extractfile(outer), mode="r|xz"
+            ) as source:
+                for member in source:
+                    path = Path(member.name)
+                    if path.name in CHECKPATCH_FILES:
+                        data = source.extractfile(member).read()
+                        (target / path.name).write_bytes(data)
+
+
+def ensure_checkpatch(root: Root) -> Path:
+    """checkpatch.pl, from the kernel's source package: cached, or fetched."""
+    final = cache_dir() / "checkpatch" / CHECKPATCH_SOURCE
+    with locked("checkpatch"):
+        if not final.exists():
+            say(f"fetching checkpatch from {CHECKPATCH_SOURCE} (1 minute)")
+            with fresh_directory(final) as work:
+                status, log = run_in_root(
+                    root,
+                    work,
+                    "apt-get -qq update; apt-get -qq -o APT::Sandbox::User=root "
+                    f"download {CHECKPATCH_SOURCE}",
+                )
+                debs = list(work.glob("*.deb"))
+                if status != 0 or not debs:
+                    raise LabError(
+                        f"{CHECKPATCH_SOURCE}: cannot be fetched "
+                        f"({_first_error(log)}); check the network"
+                    )
+                _extract_checkpatch(debs[0], work)
+                debs[0].unlink()
+    return final / "checkpatch.pl"
+
+
+def check_style(root: Root, sources: list[Path]) -> list[str]:
+    """What checkpatch --strict says about these files."""
+    command = ["perl", str(ensure_checkpatch(root)), "--no-tree", "--strict"]
+    command += ["--terse", "--no-summary", "--show-types", "-f"]
+    command += [str(path) for path in sources if path.suffix in (".c", ".h")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.stderr.strip():
+        raise LabError(f"checkpatch: {done.stderr.strip().splitlines()[0]}")
+    return [
+        line
+        for line in done.stdout.splitlines()
+        if not line.partition(":")[0].endswith(CHECKPATCH_SPARED)
+    ]
 
 
 def helper_sources() -> list[Path]:

@@ -59,8 +59,8 @@ def ratio(one: Summary | None, other: Summary | None) -> float | None:
 
 def _against_stock(row: Row, stock: Summary, sluice: Summary) -> Finding:
     share = sluice.median / stock.median if stock.median else 0.0
-    got = f"{share:.2f}x"
     reached = share >= row.floor
+    got = f"{share:.2f}x" if reached else f"{share:.3f}x"
     if not reached and row.floor == 1.0 and is_equal(sluice, stock):
         got, reached = got + ", within the spread", True
     return Finding(row.name, f"at least {row.floor:.2f}x stock", got, reached)
@@ -90,6 +90,10 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         lost = sluice.lost_at_ring
         got = f"{lost:,} lost"
         findings.append(Finding(row.name, "0 lost at the ring", got, lost == 0))
+    strays = sum(s.unaccounted for s in (stock, upstream, sluice) if s)
+    if strays:
+        got = f"{strays:,} are not"
+        findings.append(Finding(row.name, "every packet accounted for", got, False))
     if row.floor is not None:
         findings.append(_against_stock(row, stock, sluice))
     if upstream is not None and (row.above_upstream or row.reaches_upstream):

@@ -71,11 +71,13 @@ def server() -> Iterator[None]:
         process.communicate()
 
 
-def run_client(streams: int, seconds: float) -> str:
+def run_client(streams: int, seconds: float, *options: str) -> str:
+    """From NEAR to FAR; iperf3's JSON."""
     # iperf3 counts in whole seconds.
     argv = NEAR.command(
         *("iperf3", "--client", FAR.address, "--json"),
         *("--time", str(max(1, round(seconds))), "--parallel", str(streams)),
+        *options,
     )
     try:
         done = subprocess.run(

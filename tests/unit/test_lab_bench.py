@@ -155,6 +155,14 @@ def test_lost_packet_is_short() -> None:
     assert report.findings_of(run, ROW)[0].got == "3 lost"
 
 
+def test_stray_packet_is_short() -> None:
+    run = run_with(stock=[1], upstream=[1], sluice=[1])
+    stray = dict(sample(1), unaccounted=-2)
+    stray = dataclasses.replace(run.measurements[0], sample=stray)
+    run = dataclasses.replace(run, measurements=[stray, *run.measurements[1:]])
+    assert "2 are not" in [f.got for f in report.findings_of(run, ROW)]
+
+
 def test_missing_variant_is_short_and_not_complete() -> None:
     run = run_with(stock=[1])
     lost = Measurement(0, "fake", "sluice", "lost", "no answer", None)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from lab.workloads import VARIANTS, all_rows, dead_reader, devices, latency
-from lab.workloads import pktgen, tcp, udp_flood
+from lab.workloads import pktgen, tcp
 from lab.workloads.row import Sample, WorkloadError
 
 PING = """\
@@ -147,12 +147,6 @@ def test_iperf3_gives_the_receivers_rate() -> None:
 def test_iperf3_without_a_transfer_is_refused(text: str, reason: str) -> None:
     with pytest.raises(WorkloadError, match=reason):
         tcp.parse_iperf3(text)
-
-
-def test_udp_flood_line_must_have_its_names() -> None:
-    assert udp_flood.parse_line('{"sent": 5}', "sent")["sent"] == 5
-    with pytest.raises(WorkloadError, match="udp_flood"):
-        udp_flood.parse_line('{"sent": 5}', "received")
 
 
 def test_dead_reader_line_must_be_whole() -> None:
