@@ -83,7 +83,7 @@ static int slots_between(int from, int to, int size)
 /*
  * Packets in the ring, free slots not yet handed back counted as packets.
  * Reads the tail first: a packet read meanwhile makes the answer too high,
- * never too low. A full ring looks empty; see ring_fill_exact().
+ * never too low. A full ring looks empty; see __ring_fill_exact().
  */
 static int ring_fill(const struct ptr_ring *ring, int size)
 {
@@ -93,11 +93,22 @@ static int ring_fill(const struct ptr_ring *ring, int size)
 	return slots_between(tail, READ_ONCE(ring->producer), size);
 }
 
-/* Full and not empty? A ring of no slots has none to look at. */
-static bool __ring_full(struct ptr_ring *ring)
+/*
+ * The same, but a full ring is told from an empty one: the newest packet is
+ * still there. (The slot the producer is at would not do. The reader clears
+ * the last slot of a batch before it moves the tail.)
+ */
+static int __ring_fill_exact(const struct ptr_ring *ring, int size)
 {
+	int fill, newest;
+
 	lockdep_assert_held(&ring->producer_lock);
-	return ring->size > 0 && __ptr_ring_full(ring);
+
+	fill = ring_fill(ring, size);
+	if (fill || ring->size != size)
+		return fill;
+	newest = ring->producer ? ring->producer - 1 : size - 1;
+	return READ_ONCE(ring->queue[newest]) ? size : 0;
 }
 
 /* Context: BH off, no lock of ours: takes the producer's lock if in doubt. */
@@ -108,8 +119,7 @@ static int ring_fill_exact(struct ptr_ring *ring, int size)
 	if (fill)
 		return fill;
 	spin_lock(&ring->producer_lock);
-	if (__ring_full(ring))
-		fill = size;
+	fill = __ring_fill_exact(ring, size);
 	spin_unlock(&ring->producer_lock);
 	return fill;
 }
@@ -125,8 +135,7 @@ static int ring_fill_in_irq(struct ptr_ring *ring, int size)
 		return fill;
 	if (!spin_trylock(&ring->producer_lock))
 		return size;
-	if (__ring_full(ring))
-		fill = size;
+	fill = __ring_fill_exact(ring, size);
 	spin_unlock(&ring->producer_lock);
 	return fill;
 }

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # In the order of the report.
-MODULES = ("pktgen", "tcp", "udp_flood", "dead_reader", "never_full")
+MODULES = ("pktgen", "tcp", "udp_flood", "dead_reader", "never_full", "fill")
 
 
 def _modules() -> List[ModuleType]:

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 from dataclasses import dataclass
-from typing import Dict, Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 from lab.workloads.devices import Device
 from lab.workloads.row import WorkloadError
@@ -24,12 +24,14 @@ class Latency:
     p50_ms: Optional[float]  # None: no answer came back
     p95_ms: Optional[float]
     p99_ms: Optional[float]
+    times_ms: Tuple[float, ...] = ()
 
-    def fields(self) -> Dict[str, Optional[float]]:
+    def fields(self) -> Dict[str, Any]:
         return {
             "ping_p50_ms": self.p50_ms,
             "ping_p95_ms": self.p95_ms,
             "ping_p99_ms": self.p99_ms,
+            "pings_ms": [round(time, 1) for time in sorted(self.times_ms)],
         }
 
 
@@ -52,6 +54,7 @@ def parse_ping(text: str) -> Latency:
         p50_ms=percentile(times, 50),
         p95_ms=percentile(times, 95),
         p99_ms=percentile(times, 99),
+        times_ms=tuple(times),
     )
 
 

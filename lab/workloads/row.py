@@ -9,7 +9,7 @@ rest and must be 0.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from lab.errors import LabError
 
@@ -52,6 +52,7 @@ class Sample:
     ping_p50_ms: Optional[float] = None
     ping_p95_ms: Optional[float] = None
     ping_p99_ms: Optional[float] = None
+    pings_ms: List[float] = field(default_factory=list)  # ascending
     extra: Dict[str, Any] = field(default_factory=dict)
 
     @property
