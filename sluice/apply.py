@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""sluice apply: do to the devices there are what /etc/sluice.conf remembers."""
+
+from __future__ import annotations
+
+import click
+
+from sluice import config, devices, options, output, switch, system
+from sluice.errors import FINE, NO
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[NAME]")
+@options.netns_option
+@options.json_option
+def apply(name: str | None, netns: str, as_json: bool) -> int:
+    """Apply /etc/sluice.conf to the devices there are, or to one.
+
+    For udev, after a device appeared. A device without a line is left alone.
+    """
+    lines = config.read()
+    wrongs = config.wrongs(lines)
+    for wrong in wrongs:
+        output.complain(wrong)
+    outcomes = []
+    # udev calls this for each device: without a line there is nothing to ask.
+    if any(line.rule for line in lines) and (
+        name is None or config.rule_for(name, lines)
+    ):
+        with system.netns(netns) as where:
+            for view in devices.read_views(where, {}):
+                rule = config.rule_for(view.name, lines)
+                if rule and name in (None, view.name):
+                    outcomes.append(switch.switch(view, rule))
+    if as_json:
+        output.say_json({"devices": outcomes, "wrong": wrongs})
+    else:
+        for outcome in outcomes:
+            output.say(switch.format_outcome(outcome))
+    return NO if wrongs else FINE

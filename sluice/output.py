@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The only file that prints: text for people, JSON for programs, complaints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Iterable
+
+import click
+
+WIDTH = 79
+
+
+def wants_color() -> bool:
+    """Only on a terminal, and never with NO_COLOR (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def say(lines: Iterable[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    if not wants_color():
+        text = click.unstyle(text)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def say_json(value: object, indent: int | None = 1) -> None:
+    json.dump(value, sys.stdout, default=_plain, indent=indent)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def complain(text: str) -> None:
+    """One line on stderr: object, reason, next step."""
+    print(f"sluice: {' '.join(text.split())}", file=sys.stderr)
+
+
+def wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:
+    """Lines under 80 columns; the first begins with `first`, others with `rest`."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * len(first) if rest is None else rest,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
+def bold(text: str) -> str:
+    return click.style(text, bold=True)
+
+
+def good(text: str) -> str:
+    return click.style(text, fg="green")
+
+
+def notable(text: str) -> str:
+    return click.style(text, fg="yellow")
+
+
+def bad(text: str) -> str:
+    return click.style(text, fg="red")
+
+
+def count(number: int, noun: str, nouns: str = "") -> str:
+    """1 device, 2 devices."""
+    return f"{number} {noun if number == 1 else nouns or noun + 's'}"

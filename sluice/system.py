@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the command asks of the running system: the only file that does.
+
+read_* touch the system and never write; the others say what they change.
+parse_* are pure. A file or device that vanishes while we read is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import gzip
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from sluice.errors import SluiceError
+from sluice.netlink import Client, Device, Queue
+
+NETNS_DIR = Path("/run/netns")
+PROC = Path("/proc")
+SYS = Path("/sys")
+TRACING = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
+
+IFF_UP = 0x1
+IFF_TUN, IFF_BACKPRESSURE = 0x0001, 0x0080
+ARPHRD_NONE = 65534
+
+CLONE_NEWNET = 0x40000000
+SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432
+FSCONFIG_CMD_CREATE = 6
+ROOT = 0xFFFFFFFF
+QDISC_HANDLE = 0x5C1C0000  # 5c1c: a major number the kernel does not hand out
+
+
+@dataclass(frozen=True)
+class Link:
+    """A tun or tap device as the stock system shows it."""
+
+    ifindex: int
+    name: str
+    kind: str  # tun or tap
+    up: bool
+    qdisc: str
+    ring: int  # txqueuelen
+    queues: int
+    tx_dropped: int
+    upstream: bool | None  # IFF_BACKPRESSURE; None: cannot be seen
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process that holds a device open."""
+
+    pid: int
+    command: str
+    vhost: bool
+    netns: int  # inode of its network namespace, 0 if not to be seen
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """The network namespace we are in."""
+
+    name: str  # "" for the one the command was started in
+    inode: int
+    sysfs: Path | None
+
+
+@dataclass(frozen=True)
+class ModuleAnswer:
+    """What the module says about the devices of one namespace."""
+
+    devices: tuple[Device, ...]
+    queues: tuple[Queue, ...]
+
+
+# Namespaces
+
+
+def read_netns_names() -> list[str]:
+    try:
+        return sorted(path.name for path in NETNS_DIR.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _set_netns(fd: int) -> None:
+    if _libc().setns(fd, CLONE_NEWNET) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _open_sysfs() -> int | None:
+    """A sysfs of the namespace we are in, mounted nowhere; None if refused."""
+    call = _libc().syscall
+    context = call(SYS_FSOPEN, b"sysfs", 1)
+    if context < 0:
+        return None
+    try:
+        if call(SYS_FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0) < 0:
+            return None
+        mount = call(SYS_FSMOUNT, context, 1, 0)
+    finally:
+        os.close(context)
+    return mount if mount >= 0 else None
+
+
+@contextlib.contextmanager
+def netns(name: str) -> Iterator[Namespace]:
+    """Be in the namespace of this name; "" stays where we are."""
+    if not name:
+        yield Namespace("", _inode(PROC / "self/ns/net"), SYS)
+        return
+    with contextlib.ExitStack() as stack:
+        home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        stack.callback(os.close, home)
+        try:
+            there = os.open(NETNS_DIR / name, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, there)
+            _set_netns(there)
+        except FileNotFoundError:
+            raise SluiceError(
+                f"netns {name}: there is none in {NETNS_DIR}; see: ip netns"
+            ) from None
+        except OSError as error:
+            raise SluiceError(
+                f"netns {name}: cannot be entered ({error.strerror}); "
+                "run it as root"
+            ) from error
+        stack.callback(_set_netns, home)
+        sysfs = _open_sysfs()
+        if sysfs is not None:
+            stack.callback(os.close, sysfs)
+        yield Namespace(
+            name,
+            os.fstat(there).st_ino,
+            None if sysfs is None else Path(f"/proc/self/fd/{sysfs}"),
+        )
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+# Devices
+
+
+def parse_tun_flags(text: str | None) -> int | None:
+    try:
+        return int(text or "", 0)
+    except ValueError:
+        return None
+
+
+def parse_link(message: Mapping[str, Any], tun_flags: int | None) -> Link | None:
+    """A device of kind tun in rtnetlink's answer; None for all others."""
+    attrs = dict(message["attrs"])
+    info = attrs.get("IFLA_LINKINFO")
+    if info is None or dict(info["attrs"]).get("IFLA_INFO_KIND") != "tun":
+        return None
+    if tun_flags is None:
+        tun = message["ifi_type"] == ARPHRD_NONE
+    else:
+        tun = bool(tun_flags & IFF_TUN)
+    return Link(
+        ifindex=message["index"],
+        name=attrs["IFLA_IFNAME"],
+        kind="tun" if tun else "tap",
+        up=bool(message["flags"] & IFF_UP),
+        qdisc=attrs.get("IFLA_QDISC", ""),
+        ring=attrs.get("IFLA_TXQLEN", 0),
+        queues=_used_queues(dict(info["attrs"])),
+        tx_dropped=attrs.get("IFLA_STATS64", {}).get("tx_dropped", 0),
+        upstream=None if tun_flags is None else bool(tun_flags & IFF_BACKPRESSURE),
+    )
+
+
+def _used_queues(info: Mapping[str, Any]) -> int:
+    data = info.get("IFLA_INFO_DATA")
+    attrs = dict(data["attrs"]) if data is not None else {}
+    return attrs.get("IFLA_TUN_NUM_QUEUES", 1)
+
+
+def read_links(where: Namespace) -> list[Link]:
+    with IPRoute() as route:
+        messages = list(route.get_links())
+    links = []
+    for message in messages:
+        name = dict(message["attrs"])["IFLA_IFNAME"]
+        flags = None
+        if where.sysfs is not None:
+            text = read_text(where.sysfs / "class/net" / name / "tun_flags")
+            flags = parse_tun_flags(text)
+        link = parse_link(message, flags)
+        if link is not None:
+            links.append(link)
+    return links
+
+
+def read_module() -> ModuleAnswer | None:
+    """What the module says in the namespace we are in; None: not loaded."""
+    try:
+        with Client() as client:
+            return ModuleAnswer(tuple(client.devices()), tuple(client.queues()))
+    except LookupError:
+        return None
+    except IndexError as error:
+        raise SluiceError(
+            "module: newer than this command; update the package sluice"
+        ) from error
+
+
+def set_device(ifindex: int, values: Mapping[str, int]) -> None:
+    """Set a device in the namespace we are in; LookupError: no module."""
+    with Client() as client:
+        client.set_device(ifindex, **values)
+
+
+def attach_qdisc(ifindex: int, queues: int, kind: str) -> None:
+    """A qdisc with a queue at the root; with several queues one for each."""
+    with IPRoute() as route:
+        if queues == 1:
+            route.tc("replace", kind, ifindex, QDISC_HANDLE, parent=ROOT)
+            return
+        route.tc("replace", "mq", ifindex, QDISC_HANDLE, parent=ROOT)
+        for number in range(1, queues + 1):
+            parent = QDISC_HANDLE | number
+            route.tc("replace", kind, ifindex, 0, parent=parent)
+
+
+# Processes
+
+
+def parse_iff(fdinfo: str) -> str:
+    """The device a descriptor of /dev/net/tun is attached to, or nothing."""
+    for line in fdinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key == "iff":
+            return value.strip()
+    return ""
+
+
+def read_owners() -> dict[str, list[Owner]]:
+    """Who holds which device open, by the name of the device."""
+    owners: dict[str, list[Owner]] = {}
+    for process in PROC.iterdir():
+        if not process.name.isdigit():
+            continue
+        names, vhost = _read_open_devices(process)
+        if not names:
+            continue
+        owner = Owner(
+            pid=int(process.name),
+            command=(read_text(process / "comm") or "?").strip(),
+            vhost=vhost,
+            netns=_inode(process / "ns/net"),
+        )
+        for name in names:
+            owners.setdefault(name, []).append(owner)
+    return owners
+
+
+def _read_open_devices(process: Path) -> tuple[set[str], bool]:
+    """The devices a process holds open; whether it holds vhost-net open."""
+    names: set[str] = set()
+    vhost = False
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(process / "fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(process / "fd" / fd)
+                vhost |= target.endswith("/vhost-net")
+                if target.endswith("/net/tun"):
+                    text = read_text(process / "fdinfo" / fd) or ""
+                    names.add(parse_iff(text))
+    return names - {""}, vhost
+
+
+def owners_of(name: str, inode: int, owners: Mapping[str, list[Owner]]) -> list[Owner]:
+    """Those in the device's namespace; if none is, all that hold its name."""
+    named = sorted(owners.get(name, []), key=lambda owner: owner.pid)
+    return [owner for owner in named if owner.netns == inode] or named
+
+
+# Files
+
+
+def read_text(path: Path) -> str | None:
+    """A file's text, or None if it cannot be read."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:
+        return None
+
+
+def read_first(paths: Iterable[Path]) -> str | None:
+    for path in paths:
+        text = read_text(path)
+        if text is not None:
+            return text
+    return None
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def read_module_version() -> str:
+    """The version of the loaded module; nothing if it is not loaded."""
+    text = read_text(SYS / "module/sluice/version")
+    if text is None:
+        return "unknown" if (SYS / "module/sluice").is_dir() else ""
+    return text.strip()
+
+
+def read_kernel_config(release: str) -> str | None:
+    text = read_first([Path(f"/boot/config-{release}"),
+                       Path(f"/lib/modules/{release}/config")])
+    if text is not None:
+        return text
+    with contextlib.suppress(OSError):
+        return gzip.decompress((PROC / "config.gz").read_bytes()).decode()
+    return None
+
+
+def read_distribution() -> tuple[str, ...]:
+    """The distribution's ID, and those it is like."""
+    text = read_first([Path("/etc/os-release"), Path("/usr/lib/os-release")])
+    found: dict[str, str] = {}
+    for line in (text or "").splitlines():
+        key, _, value = line.partition("=")
+        found[key] = value.strip("\"'")
+    return (found.get("ID", ""), *found.get("ID_LIKE", "").split())
+
+
+def has_headers(release: str) -> bool:
+    return Path(f"/lib/modules/{release}/build/include").is_dir()
+
+
+def has_module_file(release: str) -> bool:
+    """Whether modprobe finds the module for this kernel."""
+    return "/sluice.ko" in (read_text(Path(f"/lib/modules/{release}/modules.dep")) or "")
+
+
+def has_tun() -> bool:
+    return Path("/dev/net/tun").exists()
+
+
+def loads_at_boot() -> bool:
+    """Whether systemd or the init scripts load the module at boot."""
+    files = [Path("/etc/modules")]
+    for folder in ("/etc", "/run", "/usr/lib", "/usr/local/lib"):
+        files += Path(folder, "modules-load.d").glob("*.conf")
+    lines = "\n".join(read_text(path) or "" for path in files).splitlines()
+    return "sluice" in {line.strip() for line in lines}
+
+
+def has_udev_rule() -> bool:
+    folders = ("/etc/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d")
+    return any(Path(folder, "60-sluice.rules").exists() for folder in folders)
+
+
+def read_dkms() -> str | None:
+    """What DKMS says of the module; None: DKMS is not installed."""
+    status, text = read_output("dkms", "status", "-m", "sluice")
+    return None if status == 127 else text.strip()
+
+
+def read_signing_key() -> tuple[str, bool | None]:
+    """DKMS's key, nothing if there is none; whether the firmware trusts it."""
+    for name in ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"):
+        if Path(name).exists():
+            status, text = read_output("mokutil", "--test-key", name)
+            known = {127: None, 126: None}.get(status, "already enrolled" in text)
+            return name, known
+    return "", None
+
+
+def read_parameters() -> dict[str, str]:
+    """The parameters of the loaded module."""
+    folder = SYS / "module/sluice/parameters"
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return {}
+    return {name: (read_text(folder / name) or "?").strip() for name in names}
+
+
+def read_kernel_lines() -> list[str]:
+    """What the kernel logged of the module, oldest first."""
+    status, text = read_output("dmesg")
+    return [] if status else [line for line in text.splitlines() if "sluice" in line]
+
+
+def read_enabled_functions() -> str | None:
+    """Which functions are traced, and how; None: cannot be seen."""
+    return read_first(path / "enabled_functions" for path in TRACING)
+
+
+def read_secure_boot() -> bool | None:
+    """None: no EFI."""
+    guid = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    path = SYS / "firmware/efi/efivars" / f"SecureBoot-{guid}"
+    with contextlib.suppress(OSError):
+        return path.read_bytes()[4:5] == b"\x01"
+    return None
+
+
+def read_output(*command: str) -> tuple[int, str]:
+    """Status and output of a command that only looks; 127 if there is none."""
+    if shutil.which(command[0]) is None:
+        return 127, ""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 126, ""
+    return done.returncode, done.stdout
+
+
+def netlink_reason(error: NetlinkError) -> str:
+    """The reason in words, for a line of its own."""
+    if error.code == errno.EPERM:
+        return "not permitted"
+    return os.strerror(error.code)

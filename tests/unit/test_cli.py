@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Arguments, exit codes and complaints of the command."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyroute2.netlink.exceptions import NetlinkError
+
+from sluice import cli, config
+from sluice.cli import main
+from tests.unit._machine import Machine
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "nonsense",
+        "--nonsense",
+        "status --nonsense",
+        "--netns",
+        "--netns a/b",
+        "--netns ..",
+        "--netns x --all-netns",
+        "metrics --netns x --all-netns",
+        "metrics tap0",
+        "on",
+        "off",
+        "on --now",
+        "on a/b",
+        "on abcdefghijklmnop",
+        "on tap0 --stall-ms",
+        "on tap0 --stall-ms x",
+        "on tap0 --stall-ms 0",
+        "on tap0 --stall-ms 60001",
+        "on tap0 --low-percent 96",
+        "on tap0 --low-percent -1",
+        "on tap0 --limit -1",
+        "on tap0 --limit 4294967296",
+        "on tap0 --qdisc noqueue",
+        "off tap0 --stall-ms 5",
+        "off tap0 --qdisc fq_codel",
+        "apply a b",
+        "watch --interval 0",
+        "watch --count -1",
+        "doctor tap0",
+        "completion",
+        "completion tcsh",
+    ],
+)
+def test_wrong_arguments_are_one_line_and_status_2(
+    machine: Machine, capsys, arguments: str
+) -> None:
+    assert main(arguments.split()) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert said.err.startswith("sluice: ") and "; see: sluice" in said.err
+    assert not machine.set_calls and not config.PATH.exists()
+
+
+@pytest.mark.parametrize("name", ["", "tap 0", "#tap0"])
+def test_names_that_cannot_be_remembered(machine: Machine, name: str) -> None:
+    assert main(["on", name]) == 2
+    assert not config.PATH.exists()
+
+
+@pytest.mark.parametrize("arguments", [["status", "nope"], ["--netns", "nope"]])
+def test_absent_things_are_status_1(machine: Machine, capsys, arguments) -> None:
+    assert main(arguments) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+
+
+def test_common_options_may_stand_before_the_subcommand(machine, capsys) -> None:
+    assert main(["--json", "metrics"]) == 0
+    assert capsys.readouterr().out.startswith("{")
+    machine.namespaces["on"] = 5
+    assert main(["--netns", "on", "off", "tap0", "--now"]) == 0
+    assert machine.set_calls == [(2, {"on": 0})]
+
+
+@pytest.mark.parametrize("command", ["", *cli.MODULES])
+def test_help_fits_the_terminal(capsys, command: str) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Usage: sluice")
+    assert max(len(line) for line in said.splitlines()) < 80
+
+
+def test_version(capsys) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "sluice 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (NetlinkError(errno.EPERM), "netlink: not permitted; run it as root"),
+        (NetlinkError(errno.EINVAL), "netlink: Invalid argument; see: sluice doctor"),
+        (OSError(24, "Too many open files", "/proc"), "/proc: Too many open files; "),
+        (ValueError("what\nnow"), "ValueError: what now; a defect of this command"),
+    ],
+)
+def test_whatever_goes_wrong_is_one_line(
+    machine: Machine, capsys, monkeypatch, error: Exception, text: str
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("sluice.system.read_links", fail)
+    assert main(["status"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"sluice: {text}") and said.count("\n") == 1
+
+
+def test_interrupt_is_quiet(machine: Machine, capsys, monkeypatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sluice.system.read_links", interrupted)
+    assert main(["status"]) == 130
+    assert capsys.readouterr().err.strip() == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(capsys, shell: str) -> None:
+    assert main(["completion", shell]) == 0
+    assert "_SLUICE_COMPLETE" in capsys.readouterr().out
+
+
+def _command(*arguments: str, **more: object) -> subprocess.Popen:
+    environment = {**os.environ, "SLUICE_TRACEBACK": ""}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=REPOSITORY,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("how", [["-m", "sluice"], ["bin/sluice"]])
+def test_both_ways_to_start_it(how: list[str]) -> None:
+    out, err = _command(*how, "--version").communicate()
+    assert (out, err) == (b"sluice 0.1.0\n", b"")
+
+
+def test_reader_that_leaves_early_gets_no_traceback() -> None:
+    process = _command("-m", "sluice", "completion", "bash")
+    process.stdout.close()
+    assert b"Traceback" not in process.stderr.read()
+    process.wait()
+
+
+def test_completion_of_names(machine: Machine) -> None:
+    from sluice.options import _complete_device
+
+    found = _complete_device(None, None, "ta")  # type: ignore[arg-type]
+    assert [item.value for item in found] == ["tap0"]

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The file that remembers on and off."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from sluice import config
+from sluice.config import Rule, format_rule, parse, parse_line, remembered, rule_for
+from sluice.errors import SluiceError
+
+
+def texts(lines: list[config.Line]) -> list[str]:
+    return [line.text for line in lines]
+
+
+def test_last_match_wins() -> None:
+    lines = parse("tap* on\ntap0 off\n# tap0 on\nvnet[0-9] on stall-ms=5\n")
+    assert rule_for("tap0", lines) == Rule("tap0", False)
+    assert rule_for("tap1", lines) == Rule("tap*", True)
+    assert rule_for("vnet3", lines) == Rule("vnet[0-9]", True, {"stall-ms": 5})
+    assert rule_for("Tap1", lines) is None
+
+
+def test_rule_survives_its_own_format() -> None:
+    rule = Rule("a?", True, {"stall-ms": 9, "low-percent": 0, "limit": 70}, "cake")
+    assert parse_line(format_rule(rule)).rule == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tap0",
+        "tap0 maybe",
+        "tap0 on stall-ms",
+        "tap0 on stall-ms=",
+        "tap0 on stall-ms=0",
+        "tap0 on stall-ms=60001",
+        "tap0 on stall-ms=-1",
+        "tap0 on stall-ms=1e3",
+        "tap0 on low-percent=96",
+        "tap0 on limit=4294967296",
+        "tap0 on limit=99999999999999999999",
+        "tap0 on qdisc=noqueue",
+        "tap0 on qdisc",
+        "tap0 on colour=red",
+        "tap0 off on",
+    ],
+)
+def test_wrong_lines_are_named_and_have_no_rule(text: str) -> None:
+    (wrong,) = config.wrongs(parse(f"# x\n{text}\n"), Path("/c"))
+    assert wrong.startswith("/c:2: ") and wrong.endswith("; edit the line")
+    assert rule_for("tap0", parse(text)) is None
+
+
+def test_comments_and_wrong_lines_are_kept() -> None:
+    before = "# head\n\ntap0 on  # the gateway\ntap1 maybe\n  # end\n"
+    lines = remembered(parse(before), Rule("tap0", False))
+    assert texts(lines) == [
+        "# head",
+        "",
+        "tap0 off # the gateway",
+        "tap1 maybe",
+        "  # end",
+    ]
+
+
+def test_what_is_not_said_stays_as_it_was() -> None:
+    lines = parse("tap0 on stall-ms=100 limit=7 qdisc=cake")
+    lines = remembered(lines, Rule("tap0", True, {"limit": 9}))
+    assert texts(lines) == ["tap0 on stall-ms=100 limit=9 qdisc=cake"]
+
+
+def test_rule_moves_behind_what_would_hide_it() -> None:
+    lines = remembered(parse("tap0 on\ntap* on\n# end"), Rule("tap0", False))
+    assert texts(lines) == ["tap* on", "# end", "tap0 off"]
+    assert not rule_for("tap0", lines).on
+
+
+def test_new_file_explains_itself(tmp_path: Path) -> None:
+    path = tmp_path / "conf"
+    config.remember([Rule("tap0", True)], path, tmp_path / "lock")
+    assert path.read_text() == config.HEADER + "tap0 on\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert not config.wrongs(config.read(path))
+
+
+def test_rights_links_and_strange_bytes_survive(tmp_path: Path) -> None:
+    real, path = tmp_path / "real", tmp_path / "conf"
+    real.write_bytes(b"# caf\xe9\n")
+    real.chmod(0o640)
+    path.symlink_to(real)
+    config.remember([Rule("tap0", True)], path, tmp_path / "lock")
+    assert path.is_symlink() and real.read_bytes() == b"# caf\xe9\ntap0 on\n"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_failed_write_leaves_the_file_whole(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "conf"
+    path.write_text("tap0 on\n")
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(SluiceError, match="no space left"):
+        config.remember([Rule("tap1", True)], path, tmp_path / "lock")
+    assert path.read_text() == "tap0 on\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["conf", "lock"]
+
+
+def _remember_many(folder: Path, number: int) -> None:
+    for turn in range(20):
+        rule = Rule(f"tap{number}", bool(turn % 2), {"stall-ms": turn + 1})
+        config.remember([rule], folder / "conf", folder / "lock")
+
+
+def test_nothing_is_lost_among_many_writers(tmp_path: Path) -> None:
+    (tmp_path / "conf").write_text("# kept\n")
+    writers = [
+        multiprocessing.Process(target=_remember_many, args=(tmp_path, number))
+        for number in range(6)
+    ]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        assert not config.wrongs(config.read(tmp_path / "conf"))
+    assert [writer.exitcode for writer in writers] == [0] * 6
+    lines = config.read(tmp_path / "conf")
+    assert lines[0].text == "# kept" and len(lines) == 7
+    for number in range(6):
+        rule = Rule(f"tap{number}", True, {"stall-ms": 20})
+        assert rule_for(f"tap{number}", lines) == rule
