@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -75,7 +76,20 @@ def _measure(options: argparse.Namespace, demo: bool) -> int:
     path = measure.save(run, Path(options.json) if options.json else None)
     measure.show(run)
     print(f"saved in {path}")
-    return measure.demo_status(run) if demo else measure.bench_status(run)
+    if demo:
+        return measure.demo_status(run)
+    _write_page(path)
+    return measure.bench_status(run)
+
+
+def _write_page(result: Path) -> None:
+    """The page beside the result; its plots need the lab's venv."""
+    page = result.with_suffix(".html")
+    command = [str(testing.ensure_venv()), "-B", "-m", "lab.page"]
+    done = subprocess.run([*command, str(result), str(page)], cwd=vm.REPOSITORY)
+    if done.returncode != 0:
+        raise LabError(f"{page}: could not be drawn (see above)")
+    print(f"page  in {page}")
 
 
 def command_demo(options: argparse.Namespace) -> int:
@@ -89,6 +103,9 @@ def command_bench(options: argparse.Namespace) -> int:
 def command_report(options: argparse.Namespace) -> int:
     run = combine([parse_run(Path(name).read_text()) for name in options.files])
     measure.show(run)
+    if options.page:
+        path = measure.save(run, Path(options.page).with_suffix(".json"))
+        _write_page(path)
     return measure.bench_status(run)
 
 
@@ -119,7 +136,8 @@ def _add_build(commands) -> None:
     make = commands.add_parser("build", help="build the module")
     make.add_argument("--kernel", help="only for this one; default: for all")
     make.add_argument("--source", default=str(build.KMOD), metavar="DIR")
-    make.add_argument("--check", action="store_true", help="W=1, sparse and checkpatch too")
+    check = "W=1, sparse and checkpatch too"
+    make.add_argument("--check", action="store_true", help=check)
     make.set_defaults(run=command_build)
 
 
@@ -136,6 +154,7 @@ def _add_measuring(commands, name: str, text: str, seconds: float, run) -> None:
 def _add_rest(commands) -> None:
     report = commands.add_parser("report", help="show saved runs of one boot")
     report.add_argument("files", nargs="+", metavar="FILE")
+    report.add_argument("--page", metavar="FILE", help="draw the page there")
     report.set_defaults(run=command_report)
     test = commands.add_parser("test", help="run the tests")
     choices = ("all", "unit", "kernel")

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The page of a run: python3 -m lab.page RESULT.json PAGE.html [PICTURE.svg]
+
+One self-contained file with tables and plots. It runs in the lab's virtual
+environment, because matplotlib draws the plots; everything else of the lab
+does without.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+from lab.report import all_findings, format_number, format_provenance  # noqa: E402
+from lab.report import ratio  # noqa: E402
+from lab.results import Run, Summary, parse_run, summarise, why_missing  # noqa: E402
+from lab.workloads.row import VARIANTS, Row  # noqa: E402
+
+COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
+WIDTH_INCHES = 8.6
+FILL_MS = 500  # of the trace, what can be read at a glance
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;
+       padding: 0 1rem; color: #222; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
+table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
+th, td { padding: 0.25rem 0.5rem; text-align: right; vertical-align: top;
+         border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; }
+small { color: #666; } svg { width: 100%; height: auto; }
+.short { color: #b00020; font-weight: 600; } .reached { color: #1b6e2b; }
+pre { font-size: 0.8rem; color: #555; white-space: pre-wrap; }
+"""
+
+
+def _found(run: Run, row: Row) -> dict[str, Summary]:
+    every = {name: summarise(run, row.name, name) for name in VARIANTS}
+    return {name: summary for name, summary in every.items() if summary}
+
+
+def _svg(figure: Any) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def _legend(axes: Any, **place: Any) -> None:
+    marks = [plt.Line2D([], [], marker="o", ls="", color=COLOURS[v]) for v in VARIANTS]
+    axes.legend(marks, VARIANTS, frameon=False, ncols=3, **place)
+
+
+def _rows_axes(rows: list[Row]) -> tuple[Any, Any]:
+    figure, axes = plt.subplots(figsize=(WIDTH_INCHES, 0.8 + 0.42 * len(rows)))
+    axes.set_yticks(range(len(rows)), [row.title for row in rows])
+    axes.invert_yaxis()
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#eee")
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def plot_ratios(run: Run) -> str:
+    """Each row's values as a share of stock's median: median and spread."""
+    rows = [r for r in run.rows if r.higher_is_better and "stock" in _found(run, r)]
+    figure, axes = _rows_axes(rows)
+    for y, row in enumerate(rows):
+        found = _found(run, row)
+        base = found["stock"].median
+        for shift, (name, one) in zip((-0.22, 0, 0.22), found.items(), strict=False):
+            low, median, high = (v / base for v in (one.low, one.median, one.high))
+            axes.plot([low, high], [y + shift] * 2, color=COLOURS[name], lw=2, alpha=0.5)
+            axes.plot(median, y + shift, "o", color=COLOURS[name], ms=6)
+    axes.axvline(1, color="#444", lw=1)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("share of stock's median (dot: median, line: lowest to highest)")
+    _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
+    return _svg(figure)
+
+
+def plot_losses(run: Run) -> str:
+    """Packets lost at the ring in all rounds, logarithmic above 1."""
+    rows = [row for row in run.rows if row.lossless and _found(run, row)]
+    figure, axes = _rows_axes(rows)
+    for y, row in enumerate(rows):
+        for shift, (name, one) in zip((-0.26, 0, 0.26), _found(run, row).items()):
+            lost = one.lost_at_ring
+            axes.barh(y + shift, lost, height=0.24, color=COLOURS[name])
+            axes.annotate(
+                f" {format_number(lost)}", (lost, y + shift), va="center", fontsize=7
+            )
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xlabel("packets lost at the ring, all rounds")
+    _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
+    return _svg(figure)
+
+
+def _pings(run: Run, row: Row, variant: str) -> list[float]:
+    return sorted(
+        time
+        for m in run.measurements
+        if (m.row, m.variant) == (row.name, variant) and m.sample
+        for time in m.sample.get("pings_ms", [])
+    )
+
+
+def plot_latency(run: Run) -> str:
+    """The distribution of ping under load, one panel for each row."""
+    rows = [row for row in run.rows if _pings(run, row, "sluice")]
+    if not rows:
+        return ""
+    lines = (len(rows) + 2) // 3
+    figure, grid = plt.subplots(
+        lines, 3, figsize=(WIDTH_INCHES, 2.3 * lines), sharey=True, squeeze=False
+    )
+    for axes in grid.flat[len(rows) :]:
+        axes.set_visible(False)
+    for axes, row in zip(grid.flat, rows):
+        for name in VARIANTS:
+            times = _pings(run, row, name)
+            shares = [(i + 1) / len(times) for i in range(len(times))]
+            axes.step(times, shares, where="post", color=COLOURS[name], lw=1.5)
+        axes.set_xscale("log")
+        axes.set_title(row.title, fontsize=8)
+        axes.tick_params(labelsize=7)
+        axes.grid(color="#eee")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("ping under load, ms", fontsize=9)
+    figure.supylabel("share of the answers", fontsize=9)
+    figure.tight_layout()
+    return _svg(figure)
+
+
+def _traces(run: Run) -> dict[str, dict[str, Any]]:
+    """The last round's trace of each variant."""
+    return {
+        m.variant: m.sample["extra"]["trace"]
+        for m in run.measurements
+        if m.sample and "trace" in m.sample["extra"]
+    }
+
+
+def plot_fill(run: Run) -> str:
+    """Packets in the ring over time, with the stops and wakes of sluice."""
+    traces = _traces(run)
+    if not traces:
+        return ""
+    size = (WIDTH_INCHES, 1.7 * len(traces))
+    figure, grid = plt.subplots(
+        len(traces), 1, figsize=size, sharex=True, squeeze=False
+    )
+    for axes, name in zip(grid.flat, [v for v in VARIANTS if v in traces]):
+        moments, fills = zip(*traces[name]["fill"])
+        axes.plot(moments, fills, color=COLOURS[name], lw=1, marker=".", ms=3)
+        for kind, mark in (("stops", "v"), ("wakes", "^")):
+            if traces[name][kind]:
+                at, fill = zip(*traces[name][kind])
+                axes.plot(at, fill, mark, color="#222", ms=5, label=kind[:-1])
+        axes.set_ylabel(name, fontsize=9)
+        axes.set_ylim(-30, 1080)
+        axes.spines[["top", "right"]].set_visible(False)
+        if traces[name]["stops"]:
+            axes.legend(frameon=False, ncols=2, fontsize=7, loc="lower right")
+    axes.set_xlim(0, min(FILL_MS, max(moments)))
+    axes.set_xlabel("milliseconds; packets in a ring of 1000")
+    return _svg(figure)
+
+
+def _cells(run: Run, row: Row) -> list[str]:
+    """For each variant: median, and what was lost; then the ratio."""
+    found = _found(run, row)
+    cells = []
+    for name in VARIANTS:
+        if name not in found:
+            cells.append(f"- ({why_missing(run, row.name, name)})")
+            continue
+        one = found[name]
+        lost = format_number(one.lost_at_ring)
+        cells.append(f"{format_number(one.median)} / {lost}")
+    share = ratio(found.get("sluice"), found.get("stock"))
+    known = ratio(found.get("upstream"), found.get("stock"))
+    cells.append("-" if known is None else f"{known:.2f}x")
+    cells.append("-" if share is None else f"{share:.2f}x")
+    return cells
+
+
+HEADER = ("", *VARIANTS, "upstream : stock", "sluice : stock")
+
+
+def format_markdown(run: Run) -> str:
+    """The table of the README: median / packets lost at the ring."""
+    lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
+    for row in run.rows:
+        cells = [f"{row.title}, {row.unit}", *_cells(run, row)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(run: Run) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in HEADER)
+    body = ""
+    for row in run.rows:
+        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(run, row))
+        title = f"{html.escape(row.title)}<br><small>{html.escape(row.unit)}</small>"
+        body += f"<tr><td>{title}</td>{cells}</tr>\n"
+    return f"<table><tr>{head}</tr>\n{body}</table>"
+
+
+def _findings(run: Run) -> str:
+    lines = ""
+    for one in sorted(all_findings(run), key=lambda finding: finding.reached):
+        word = "reached" if one.reached else "short"
+        cells = (one.row, one.demand, one.got)
+        text = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        lines += f'<tr><td class="{word}">{word}</td>{text}</tr>\n'
+    return f"<table>{lines}</table>"
+
+
+def format_page(run: Run) -> str:
+    facts = run.provenance
+    parts = [
+        ("Received, against stock", plot_ratios(run)),
+        ("Lost at the ring", plot_losses(run)),
+        ("Latency under load", plot_latency(run)),
+        ("Fill of the ring", plot_fill(run)),
+        ("Median / packets lost at the ring in all rounds", _table(run)),
+        ("What was demanded", _findings(run)),
+    ]
+    body = "".join(f"<h2>{title}</h2>\n{part}\n" for title, part in parts if part)
+    footer = "\n".join(
+        [*format_provenance(run), "", " ".join(facts.command_line)]
+        + [" ".join(facts.qemu_command)]
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>sluice on {html.escape(facts.kernel)}</title>"
+        f"<style>{STYLE}</style>\n"
+        f"<h1>stock, upstream and sluice on Linux {html.escape(facts.kernel)}</h1>\n"
+        "<p>Every row was measured in one boot of one kernel, the variants in turn. "
+        "Compare ratios, not absolutes: the machine is emulated.</p>\n"
+        f"{body}<h2>Provenance</h2><pre>{html.escape(footer)}</pre></html>\n"
+    )
+
+
+def main() -> None:
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    run = parse_run(Path(sys.argv[1]).read_text())
+    page = Path(sys.argv[2])
+    page.write_text(format_page(run))
+    page.with_suffix(".md").write_text(format_markdown(run))
+    if len(sys.argv) == 4:
+        Path(sys.argv[3]).write_text(plot_ratios(run) + "\n")
+
+
+if __name__ == "__main__":
+    main()

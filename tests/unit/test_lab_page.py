@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The page of a run: complete, self-contained, and honest about what lacks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from lab import page
+from lab.results import Measurement
+from lab.workloads import fill
+from tests.unit.test_lab_bench import ROW, run_with, sample
+
+TRACE = {"fill": [[0.0, 5], [2.0, 900]], "stops": [[1.0, 976]], "wakes": [[1.5, 480]]}
+
+
+def traced_run():
+    run = run_with(stock=[100, 120], upstream=[90], sluice=[130, 140])
+    traced = {**sample(7), "pings_ms": [1.0, 3.0], "extra": {"trace": TRACE}}
+    line = Measurement(2, ROW.name, "sluice", "measured", "", traced)
+    return dataclasses.replace(run, measurements=[*run.measurements, line])
+
+
+def test_page_has_every_part_and_needs_no_other_file() -> None:
+    text = page.format_page(traced_run())
+    assert text.count("<svg") == 4
+    assert "made-up row" in text and "QEMU 7.2" in text
+    assert "src=" not in text and "<script" not in text
+
+
+def test_page_without_pings_and_traces_leaves_their_plots_out() -> None:
+    assert page.format_page(run_with(stock=[1], sluice=[1])).count("<svg") == 2
+
+
+def test_markdown_has_a_line_for_each_row_with_ratios() -> None:
+    run = run_with(stock=[100], upstream=[90], sluice=[110])
+    head, rule, row = page.format_markdown(run).splitlines()
+    assert head.count("|") == rule.count("|") == row.count("|")
+    assert row.endswith("| 100 / 0 | 90 / 0 | 110 / 0 | 0.90x | 1.10x |")
+
+
+def test_markdown_says_why_a_variant_is_missing() -> None:
+    run = run_with(stock=[100], sluice=[110])
+    gone = Measurement(0, ROW.name, "upstream", "skipped", "no flag", None)
+    run = dataclasses.replace(run, measurements=[*run.measurements, gone])
+    assert "- (skipped: no flag)" in page.format_markdown(run)
+
+
+def test_trace_lines_give_moment_event_and_fill() -> None:
+    text = (
+        "# tracer: nop\n"
+        " pktgen-9 [001] ..s.. 12.345678: queue_stop: ifindex=2 queue=0 fill=976 "
+        "size=1000 stopped_ns=0\n"
+        " <idle>-0 [001] d.h.. 12.346000: queue_wake: ifindex=2 queue=0 fill=480 "
+        "size=1000 stopped_ns=322000\n"
+    )
+    assert fill.parse_trace(text) == [
+        (12.345678, "queue_stop", 976),
+        (12.346, "queue_wake", 480),
+    ]
+
+
+def test_trace_counts_from_the_first_sample_and_ends_with_the_last() -> None:
+    events = [(0.5, "queue_stop", 1), (1.5, "queue_wake", 2), (9.0, "queue_stop", 3)]
+    drawn = fill.format_trace([(1.0, 10), (2.0, 20)], events)
+    assert drawn == {
+        "fill": [[0.0, 10], [1000.0, 20]],
+        "stops": [],
+        "wakes": [[500.0, 2]],
+    }
