@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Makes docs/netlink.md from docs/sluice.yaml: python3 docs/netlink.py"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+SPEC, PAGE = HERE / "sluice.yaml", HERE / "netlink.md"
+Spec = dict[str, Any]
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def format_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def numbered(entries: list[Spec], key: str, first: int) -> list[tuple[int, Spec]]:
+    """The numbers the spec gives, or that follow from it."""
+    found, number = [], first - 1
+    for entry in entries:
+        number = entry.get(key, number + 1)
+        found.append((number, entry))
+    return found
+
+
+def format_checks(attribute: Spec) -> str:
+    checks = attribute.get("checks", {})
+    if "enum" in attribute:
+        return f"one of {attribute['enum']}"
+    if "min" in checks and "max" in checks:
+        return f"{checks['min']} ... {checks['max']}"
+    words = {"min": "at least", "max": "at most"}
+    return ", ".join(f"{words.get(k, k)} {value}" for k, value in checks.items())
+
+
+def format_attribute_set(one: Spec) -> list[str]:
+    rows = [
+        (
+            str(number),
+            f"`{attribute['name']}`",
+            attribute["type"],
+            format_checks(attribute),
+            one_line(attribute.get("doc", "")),
+        )
+        for number, attribute in numbered(one["attributes"], "value", 1)
+        if attribute["type"] != "pad"
+    ]
+    head = ("no.", "attribute", "type", "values", "meaning")
+    return [f"## Attributes: {one['name']}", "", *format_table(head, rows)]
+
+
+def format_definition(one: Spec) -> list[str]:
+    entries = [
+        entry if isinstance(entry, dict) else {"name": entry}
+        for entry in one["entries"]
+    ]
+    rows = [
+        (str(number), f"`{entry['name']}`", one_line(entry.get("doc", "")))
+        for number, entry in numbered(entries, "value", one.get("value-start", 0))
+    ]
+    lines = [f"## Values: {one['name']}", "", one_line(one.get("doc", "")), ""]
+    return lines + format_table(("value", "name", "meaning"), rows)
+
+
+def format_names(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def format_operation(number: int, one: Spec) -> list[str]:
+    lines = [f"### {one['name']} ({number})", "", one_line(one.get("doc", "")), ""]
+    if "admin-perm" in " ".join(one.get("flags", [])):
+        lines += ["Takes CAP_NET_ADMIN.", ""]
+    if "notify" in one:
+        lines += [f"A notification; its attributes are those of {one['notify']}.", ""]
+    for kind in ("do", "dump", "event"):
+        if kind not in one:
+            continue
+        sides = one[kind] if kind != "event" else {"event": one[kind]}
+        for side in ("request", "reply", "event"):
+            if side in sides:
+                what = side if kind == "event" else f"{kind}, {side}"
+                names = format_names(sides[side].get("attributes", []))
+                lines += [f"- {what}: {names}"]
+    return [*lines, ""]
+
+
+def format_page(spec: Spec) -> str:
+    lines = [
+        f"# The generic netlink family `{spec['name']}`",
+        "",
+        "Made from sluice.yaml by `python3 docs/netlink.py`: edit that, not this.",
+        "",
+        one_line(spec["doc"]),
+        "",
+        f"Version {spec.get('version', 1)}.",
+        "",
+        "## Operations",
+        "",
+    ]
+    operations = spec["operations"]["list"]
+    for number, one in numbered(operations, "value", 1):
+        lines += format_operation(number, one)
+    groups = spec.get("mcast-groups", {}).get("list", [])
+    if groups:
+        lines += ["## Multicast groups", ""]
+        lines += [f"- `{one['name']}` {one_line(one.get('doc', ''))}" for one in groups]
+        lines += [""]
+    for one in spec["attribute-sets"]:
+        lines += [*format_attribute_set(one), ""]
+    for one in spec.get("definitions", []):
+        if one["type"] == "enum":
+            lines += [*format_definition(one), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def main() -> None:
+    PAGE.write_text(format_page(yaml.safe_load(SPEC.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""kmod/uapi.h, sluice/netlink.py and docs/netlink.md say what the spec says."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from sluice import config, netlink
+
+REPOSITORY = Path(__file__).parents[2]
+SPEC: dict[str, Any] = yaml.safe_load((REPOSITORY / "docs/sluice.yaml").read_text())
+UAPI = (REPOSITORY / "kmod/uapi.h").read_text()
+# The spec's types in pyroute2's words; a pad has no value.
+PYROUTE2_TYPES = {
+    "u8": "uint8",
+    "u32": "uint32",
+    "u64": "uint64",
+    "string": "asciiz",
+    "pad": "none",
+}
+SETS = {one["name"]: one for one in SPEC["attribute-sets"]}
+
+
+def page_maker() -> ModuleType:
+    path = REPOSITORY / "docs/netlink.py"
+    found = importlib.util.spec_from_file_location("docs_netlink", path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def parse_enum(name: str) -> list[tuple[str, int, str]]:
+    """Name, number and comment of each entry of an enum of uapi.h."""
+    body = re.search(rf"enum {name} {{(.*?)\n}};", UAPI, re.DOTALL)[1]
+    entries, number = [], -1
+    for line in body.strip().splitlines():
+        entry = re.match(r"\s*(\w+)(?:\s*=\s*(\d+))?,\s*(?:/\* (.*))?", line)
+        if entry is None:  # a comment's second line
+            continue
+        number = int(entry[2]) if entry[2] else number + 1
+        entries.append((entry[1], number, entry[3] or ""))
+    return entries
+
+
+def c_name(text: str) -> str:
+    return text.upper().replace("-", "_")
+
+
+def entry_name(entry: Any) -> str:
+    return entry["name"] if isinstance(entry, dict) else entry
+
+
+def spec_names(entries: list[Any]) -> list[str]:
+    return [entry_name(entry) for entry in entries]
+
+
+def test_family() -> None:
+    assert f'SLUICE_GENL_NAME\t"{SPEC["name"]}"' in UAPI
+    assert f"SLUICE_GENL_VERSION\t{SPEC['version']}" in UAPI
+    assert netlink.FAMILY == SPEC["name"]
+
+
+def test_commands() -> None:
+    numbered = page_maker().numbered(SPEC["operations"]["list"], "value", 1)
+    prefix = SPEC["operations"]["name-prefix"]
+    expected = [(c_name(prefix + one["name"]), number) for number, one in numbered]
+    found = [(name, number) for name, number, _ in parse_enum("sluice_cmd")]
+    assert found[:-1] == expected
+    assert found[-1][0] == "__SLUICE_CMD_END"
+    for number, one in numbered:
+        if "do" in one or "dump" in one:
+            assert getattr(netlink, c_name(one["name"])) == number
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_attributes_in_c(name: str) -> None:
+    one = SETS[name]
+    entries = parse_enum(one["enum-name"].replace("-", "_"))
+    numbered = page_maker().numbered(one["attributes"], "value", 1)
+    expected = [
+        (c_name(one["name-prefix"] + attribute["name"]), number)
+        for number, attribute in numbered
+    ]
+    assert [(entry[0], entry[1]) for entry in entries[:-1]] == expected
+    assert entries[-1][0].endswith("_END")
+    for (_, attribute), (_, _, comment) in zip(numbered, entries):  # noqa: B905
+        if attribute["type"] == "pad":
+            continue
+        assert comment.startswith(attribute["type"]), (attribute, comment)
+        if "enum" in attribute:
+            assert f"enum sluice_{attribute['enum'].replace('-', '_')}" in comment
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_attributes_in_python(name: str) -> None:
+    one = SETS[name]
+    attrs = getattr(netlink, f"_{c_name(name)}_ATTRS")
+    expected = [
+        (
+            c_name(one["name-prefix"] + attribute["name"]),
+            PYROUTE2_TYPES[attribute["type"]],
+        )
+        for attribute in one["attributes"]
+    ]
+    assert attrs[0] == (c_name(one["name-prefix"]) + "UNSPEC", "none")
+    assert list(attrs[1:]) == expected
+
+
+@pytest.mark.parametrize(
+    ("definition", "states"),
+    [
+        ("device-state", netlink.DEVICE_STATES),
+        ("queue-state", netlink.QUEUE_STATES),
+    ],
+)
+def test_states(definition: str, states: tuple[str, ...]) -> None:
+    one = {each["name"]: each for each in SPEC["definitions"]}[definition]
+    names = spec_names(one["entries"])
+    assert list(states) == names
+    noun = definition.partition("-")[0]
+    expected = [
+        (f"SLUICE_{noun.upper()}_{c_name(name)}", number)
+        for number, name in enumerate(names)
+    ]
+    enum = parse_enum(f"sluice_{definition.replace('-', '_')}")
+    assert [(name, number) for name, number, _ in enum] == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "result"),
+    [("device-get", netlink.Device), ("queue-get", netlink.Queue)],
+)
+def test_answers_are_dataclasses_of_the_same_fields(operation, result) -> None:
+    one = {each["name"]: each for each in SPEC["operations"]["list"]}[operation]
+    names = {name.replace("-", "_") for name in one["dump"]["reply"]["attributes"]}
+    assert {field.name for field in dataclasses.fields(result)} == names
+
+
+def test_operations_use_attributes_there_are() -> None:
+    for one in SPEC["operations"]["list"]:
+        if "attribute-set" not in one:
+            continue
+        known = set(spec_names(SETS[one["attribute-set"]]["attributes"]))
+        for kind in ("do", "dump"):
+            for side in one.get(kind, {}).values():
+                assert set(side.get("attributes", [])) <= known
+
+
+def test_command_knows_the_ranges() -> None:
+    attributes = {each["name"]: each for each in SETS["device"]["attributes"]}
+    for name, (least, most) in config.RANGES.items():
+        checks = attributes[name].get("checks", {})
+        assert (checks.get("min", 0), checks.get("max", 2**32 - 1)) == (least, most)
+
+
+def test_page_is_up_to_date() -> None:
+    page = page_maker()
+    text = (REPOSITORY / "docs/netlink.md").read_text()
+    assert text == page.format_page(SPEC), "run: python3 docs/netlink.py"
