@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from lab import build, measure, testing, vm
 from lab.cache import cache_dir
 from lab.errors import NO, LabError, Unsuitable
 from lab.matrix import KERNELS, Kernel, kernel_named
-from lab.results import combine, parse_run
+from lab.results import combine, read_run
 from lab.roots import ensure_root
 from lab.setup import say
 
@@ -72,6 +73,8 @@ def _measure(options: argparse.Namespace, demo: bool) -> int:
     rows = measure.choose_rows(options.rows, demo)
     kernel = kernel_named(options.kernel)
     plan = measure.Plan(kernel, rows, options.rounds, options.seconds)
+    if options.json:
+        measure.ensure_writable(Path(options.json))
     run = measure.measure(plan)
     path = measure.save(run, Path(options.json) if options.json else None)
     measure.show(run)
@@ -101,7 +104,7 @@ def command_bench(options: argparse.Namespace) -> int:
 
 
 def command_report(options: argparse.Namespace) -> int:
-    run = combine([parse_run(Path(name).read_text()) for name in options.files])
+    run = combine([read_run(Path(name)) for name in options.files])
     measure.show(run)
     if options.page:
         path = measure.save(run, Path(options.page).with_suffix(".json"))
@@ -119,15 +122,28 @@ def command_clean(_: argparse.Namespace) -> int:
     return 0
 
 
+def positive(kind: type) -> Callable[[str], float]:
+    """An argparse type: a number above 0."""
+
+    def parse(text: str) -> float:
+        value = kind(text)
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text}: must be above 0")
+        return value
+
+    parse.__name__ = kind.__name__
+    return parse
+
+
 def _add_shell(commands) -> None:
     shell = commands.add_parser("shell", help="a shell in a VM, or one command")
     shell.add_argument("--kernel", default=NEWEST)
     shell.add_argument("--exec", metavar="CMD", help="run CMD and power off")
     shell.add_argument("--out", metavar="DIR", help="the guest's /out, kept")
     shell.add_argument("--bare", action="store_true", help="build nothing first")
-    shell.add_argument("--deadline", type=float, default=600, metavar="S")
-    shell.add_argument("--cpus", type=int, default=vm.VCPUS, metavar="N")
-    shell.add_argument("--memory", type=int, default=vm.MEMORY_MB, metavar="MB")
+    shell.add_argument("--deadline", type=positive(float), default=600, metavar="S")
+    shell.add_argument("--cpus", type=positive(int), default=vm.VCPUS, metavar="N")
+    shell.add_argument("--memory", type=positive(int), default=vm.MEMORY_MB, metavar="MB")
     shell.add_argument("--verbose", action="store_true", help="say how long")
     shell.set_defaults(run=command_shell)
 
@@ -144,8 +160,10 @@ def _add_build(commands) -> None:
 def _add_measuring(commands, name: str, text: str, seconds: float, run) -> None:
     command = commands.add_parser(name, help=text)
     command.add_argument("--kernel", default=NEWEST)
-    command.add_argument("--rounds", type=int, default=3, metavar="N")
-    command.add_argument("--seconds", type=float, default=seconds, metavar="S")
+    command.add_argument("--rounds", type=positive(int), default=3, metavar="N")
+    command.add_argument(
+        "--seconds", type=positive(float), default=seconds, metavar="S"
+    )
     command.add_argument("--rows", metavar="A,B", help="only these rows")
     command.add_argument("--json", metavar="FILE", help="save the run there")
     command.set_defaults(run=run)

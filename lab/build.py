@@ -94,7 +94,7 @@ def source_files(source: Path) -> list[Path]:
 
 def _copy_source(source: Path, target: Path) -> None:
     files = source_files(source)
-    if not files:
+    if not (source / "Kbuild").exists():
         raise LabError(f"{source}: holds no module to build; check the tree")
     for path in files:
         copy = target / path.relative_to(source)

@@ -85,6 +85,15 @@ def measure(plan: Plan) -> Run:
         return run_of(provenance, measured, result.trouble)
 
 
+def ensure_writable(path: Path) -> None:
+    """Say so before minutes of measuring, not after."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error})") from error
+
+
 def save(run: Run, path: Path | None) -> Path:
     """Write the run as JSON: where asked, else in the cache."""
     if path is None:

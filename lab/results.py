@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+from lab.errors import LabError, UsageError
 from lab.vm import REPOSITORY, Machine, VmResult, accelerator
 from lab.workloads.row import Row
 
@@ -155,6 +155,13 @@ def parse_run(text: str) -> Run:
         raise LabError(
             f"results: not what the lab writes ({error}); measure again"
         ) from error
+
+
+def read_run(path: Path) -> Run:
+    try:
+        return parse_run(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read ({error}); name a result") from error
 
 
 def format_run(run: Run) -> str:
