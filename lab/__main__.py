@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -201,6 +202,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = parser().parse_args()
+    # Ended from outside: what is under way is cleaned up all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if sys.version_info < (3, 11):
             raise Unsuitable("python3: older than 3.11; use a newer one")
