@@ -67,4 +67,11 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
+/* ea23fbd2a8f7 ("netlink: make range pointers in policies const", 6.7). */
+#ifdef SLUICE_HAS_CONST_RANGE
+#define SLUICE_CONST_RANGE	const
+#else
+#define SLUICE_CONST_RANGE
+#endif
+
 #endif
