@@ -70,6 +70,8 @@ def why(device: Device, link: Link, queues: tuple[Queue, ...]) -> str:
             return "noqueue: nothing to stop"
         if any(queue.state == "stalled" for queue in queues):
             return "stalled: the reader shows no life, a full ring drops"
+        if queues and all(queue.state == "unread" for queue in queues):
+            return "no reader now"
         return "served"
     return {
         "off": "off",

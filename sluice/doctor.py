@@ -346,6 +346,7 @@ def format_findings(findings: list[Finding]) -> list[str]:
 
 
 def read_facts() -> Facts:
+    """Long because it is a list: one question after the other."""
     names = ["", *system.read_netns_names()]
     before, _, _ = status.read_status(names, with_owners=False)
     started = time.monotonic()
@@ -382,7 +383,7 @@ def read_facts() -> Facts:
         before=tuple(before),
         views=tuple(views),
         seconds=seconds,
-        unread=tuple(str(error).split(":")[0] for error in failed),
+        unread=tuple(str(error).partition(":")[0].split()[-1] for error in failed),
         parameters=system.read_parameters(),
         **known,
     )

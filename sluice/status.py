@@ -80,8 +80,10 @@ def format_status(
         if len(names) > 1 and found:
             heading = f"netns {name}" if name else "this netns"
             lines += ([""] if lines else []) + [output.bold(heading)]
-        for view in found:
-            lines += ([""] if lines else []) + format_device(view, seen)
+        for place, view in enumerate(found):
+            under_heading = place == 0 and len(names) > 1
+            lines += [""] if lines and not under_heading else []
+            lines += format_device(view, seen)
     if not views:
         where = "these namespaces" if len(names) > 1 else "this namespace"
         lines.append(f"no tun or tap device in {where}")

@@ -139,7 +139,6 @@ def format_row(row: Row, fills: list[int], width: int, bars: str = BARS) -> Text
     room = width - text.cell_len - 1
     if room > 0:
         text.append(" " + sparkline(fills, row.limit, room, bars))
-    text.truncate(width)
     return text
 
 
@@ -150,7 +149,6 @@ def format_screen(
     heading = Text(format_cells(HEADING), style="bold", no_wrap=True)
     room = width - heading.cell_len - 1
     heading.append((" " + "fill, newest right".rjust(room)) if room > 18 else "")
-    heading.truncate(width)
     place = max(1, height - 2)
     shown = rows if len(rows) <= place else rows[: max(0, place - 1)]
     lines = [heading]
@@ -160,9 +158,10 @@ def format_screen(
         lines.append(Text(f"and {len(rows) - len(shown)} more"))
     if not rows:
         lines.append(Text("no tun or tap device"))
-    ending = Text("q: quit", style="dim")
-    ending.truncate(width)
-    return Text("\n").join([*lines, ending][:height])
+    lines = [*lines, Text("q: quit", style="dim")][:height]
+    for line in lines:
+        line.truncate(width)
+    return Text("\n").join(lines)
 
 
 @contextlib.contextmanager
@@ -211,7 +210,7 @@ def _watch_lines(names: tuple[str, ...], where: system.Namespace, interval: floa
 
 def _watch_screen(names: tuple[str, ...], where: system.Namespace, interval: float,
                   count: int) -> None:
-    console = Console()
+    console = Console(no_color=bool(os.environ.get("NO_COLOR")))
     bars = BARS if console.encoding.lower().startswith("utf") else PLAIN_BARS
     watched = Watched()
     with _keys() as keys, Live(

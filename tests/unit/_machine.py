@@ -109,5 +109,4 @@ def install(patch: pytest.MonkeyPatch, folder: Path, **what: Any) -> Machine:
     )
     patch.setattr(config, "PATH", folder / "sluice.conf")
     patch.setattr(config, "LOCK", folder / "lock")
-    patch.delenv("NO_COLOR", raising=False)
     return machine

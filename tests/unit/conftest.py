@@ -11,4 +11,5 @@ from tests.unit import _machine
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _machine.Machine:
     """tap0 is served, tun0 has noqueue."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
     return _machine.install(monkeypatch, tmp_path)

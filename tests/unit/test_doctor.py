@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the doctor finds in recorded facts, and its verdict."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sluice import doctor, system
+from sluice.cli import main
+from sluice.devices import View
+from sluice.doctor import BAD, GOOD, HOPELESS, NOTE, Facts, Finding, examine, verdict
+from tests.unit._machine import QEMU, QUEUE0, Machine
+
+TAP0 = View(
+    netns="",
+    ifindex=2,
+    name="tap0",
+    kind="tap",
+    up=True,
+    owners=(QEMU,),
+    qdisc="fq_codel",
+    upstream=False,
+    on=True,
+    state="served",
+    why="served",
+    ring=1000,
+    queue_count=1,
+    tx_dropped=17,
+    stall_ms=250,
+    low_percent=50,
+    queues=(QUEUE0,),
+)
+# The line of 7.3's enabled_functions, shortened.
+HOOKED = (
+    "tun_net_xmit [tun] (1)           \ttramp: 0xffffffffc0456000 "
+    "(transmit_entered+0x0/0xc0 [sluice]) ->transmit_entered+0x0/0xc0 [sluice]\n"
+)
+CONFIG = """\
+CONFIG_MODULES=y
+# CONFIG_PREEMPT_RT is not set
+CONFIG_DYNAMIC_FTRACE=y
+CONFIG_DYNAMIC_FTRACE_WITH_ARGS=y
+"""
+FINE = Facts(
+    release="6.12.1-amd64",
+    version="#1 SMP PREEMPT_DYNAMIC Debian",
+    distribution=("debian",),
+    kernel_config=CONFIG,
+    dkms="sluice/0.1.0, 6.12.1-amd64, x86_64: installed",
+    loaded="0.1.0",
+    answers=True,
+    secure_boot=False,
+    traced=HOOKED,
+    before=(TAP0,),
+    views=(TAP0,),
+)
+
+
+def found(facts: Facts, *levels: str) -> list[Finding]:
+    return [one for one in examine(facts) if one.level in levels]
+
+
+def only(facts: Facts, level: str) -> Finding:
+    (finding,) = found(facts, level)
+    return finding
+
+
+def tap(**changes: object) -> Facts:
+    """One device that is not as it should be."""
+    return replace(FINE, views=(replace(TAP0, **changes),))
+
+
+def test_fine_machine() -> None:
+    assert found(FINE, NOTE, BAD, HOPELESS) == []
+    assert verdict(examine(FINE)) == (0, "verdict: fine")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": "#1 SMP PREEMPT_RT Debian"},
+        {"kernel_config": CONFIG.replace("# CONFIG_PREEMPT_RT is not set",
+                                         "CONFIG_PREEMPT_RT=y")},
+        {"kernel_config": CONFIG.replace("DYNAMIC_FTRACE=y", "DYNAMIC_FTRACE=n")},
+        {"kernel_config": CONFIG.replace("_WITH_ARGS=y", "_WITH_ARGS=n")},
+        {"kernel_config": CONFIG.replace("CONFIG_MODULES=y", "")},
+    ],
+)
+def test_unsuitable_kernels(change: dict) -> None:
+    code, text = verdict(examine(replace(FINE, **change)))
+    assert code == 3 and text.startswith("verdict: not suitable: 6.12.1-amd64 ")
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "mend"),
+    [
+        ({"ftrace_enabled": "0\n"}, "kernel", "sysctl kernel.ftrace_enabled=1"),
+        ({"tun": False}, "tun", "modprobe tun"),
+        ({"loaded": "", "traced": "", "views": ()}, "module", "modprobe sluice"),
+        ({"loaded": "", "traced": "", "views": (), "module_file": False}, "module",
+         "apt install sluice-dkms"),
+        ({"answers": False}, "module", "modprobe -r sluice; modprobe sluice; dmesg"),
+        ({"traced": ""}, "hook", "modprobe -r sluice; modprobe sluice"),
+        ({"wrongs": ("/etc/sluice.conf:3: limit 'x' is odd; edit the line",)},
+         "config", "editor "),
+    ],
+)
+def test_things_to_mend(change: dict, subject: str, mend: str) -> None:
+    facts = replace(FINE, **change)
+    finding = only(facts, BAD)
+    assert finding.subject == subject and finding.mend.startswith(mend)
+    assert verdict(examine(facts)) == (1, "verdict: 1 thing to mend")
+
+
+@pytest.mark.parametrize(
+    ("changes", "mend"),
+    [
+        ({"qdisc": "noqueue"}, "sluice on tap0 --qdisc fq_codel"),
+        ({"qdisc": "noqueue", "netns": "red"},
+         "sluice on tap0 --qdisc fq_codel --netns red"),
+        ({"state": "refused", "why": "refused: odd"}, "sluice doctor --report"),
+        ({"ring": 10}, "ip link set dev tap0 txqueuelen 1000"),
+        ({"ring": 10, "netns": "red", "kind": "tun"},
+         "ip -n red link set dev tap0 txqueuelen 500"),
+        ({"queues": (replace(QUEUE0, state="stalled"),)}, "sluice status tap0"),
+        ({"queues": (replace(QUEUE0, stalls=1),)}, "sluice status tap0"),
+        ({"tx_dropped": 18}, "sluice watch tap0"),
+    ],
+)
+def test_devices_to_mend(changes: dict, mend: str) -> None:
+    assert only(tap(**changes), BAD).mend == mend
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"on": False, "state": "off", "why": "off"}, "off"),
+        ({"ring": 10000}, "a ring of 10000 is a long wait"),
+    ],
+)
+def test_devices_worth_a_note(changes: dict, text: str) -> None:
+    assert only(tap(**changes), NOTE).text.startswith(text)
+
+
+def test_old_stalls_and_drops_are_a_note() -> None:
+    view = replace(TAP0, queues=(replace(QUEUE0, stalls=2, drops=1),))
+    notes = found(replace(FINE, before=(view,), views=(view,)), NOTE)
+    assert [one.text for one in notes] == [
+        "2 stalls so far: its reader paused for 250 ms or more",
+        "1 drop while on, none in the last 1 s",
+    ]
+    assert verdict(notes)[0] == 0
+
+
+def test_upstream_flag_excuses_noqueue_and_off() -> None:
+    facts = tap(upstream=True, state="upstream", on=False, qdisc="noqueue")
+    assert found(facts, NOTE, BAD) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "mend"),
+    [
+        ({}, BAD, "dkms generate_mok"),
+        ({"signing_key": "/k", "key_trusted": False}, BAD, "mokutil --import /k"),
+        ({"signing_key": "/k"}, NOTE, "mokutil --test-key /k"),
+        ({"signing_key": "/k", "key_trusted": True}, GOOD, ""),
+        ({"loaded": "0.1.0"}, GOOD, ""),
+    ],
+)
+def test_secure_boot(change: dict, level: str, mend: str) -> None:
+    facts = replace(FINE, **{"secure_boot": True, "loaded": "", **change})
+    (finding,) = doctor.check_secure_boot(facts)
+    assert finding.level == level and finding.mend.startswith(mend)
+
+
+@pytest.mark.parametrize(
+    ("dkms", "text"),
+    [
+        (None, "not installed"),
+        ("", "does not know sluice"),
+        ("sluice/0.1.0, 6.1.0, x86_64: installed", "has no module for 6.12.1"),
+        # DKMS 2.8 and 3 write it differently.
+        ("sluice, 0.1.0, 6.12.1-amd64, x86_64: installed", "built the module"),
+    ],
+)
+def test_dkms(dkms: str | None, text: str) -> None:
+    findings = [*doctor.check_building(replace(FINE, dkms=dkms))]
+    assert findings[1].subject == "dkms" and findings[1].text.startswith(text)
+
+
+def test_missing_headers_matter_only_without_a_module() -> None:
+    facts = replace(FINE, headers=False)
+    assert only(facts, NOTE).mend == "apt install linux-headers-6.12.1-amd64"
+    facts = replace(facts, loaded="", module_file=False)
+    assert {one.subject for one in found(facts, BAD)} == {"headers", "module"}
+
+
+@pytest.mark.parametrize(
+    ("distribution", "mend"),
+    [
+        (("ubuntu", "debian"), "apt install linux-headers-6"),
+        (("rocky", "rhel", "centos", "fedora"), "dnf install kernel-devel-6"),
+        (("arch",), "pacman -S linux-headers"),
+        (("opensuse-leap", "suse", "opensuse"), "zypper install kernel-default-devel"),
+        ((), "install headers of kernel 6"),
+    ],
+)
+def test_each_distribution_has_its_command(distribution, mend: str) -> None:
+    assert doctor.install_command(distribution, "6", "headers") == mend
+
+
+def test_other_users_of_the_hook() -> None:
+    traced = HOOKED.replace("(1)", "(3)") + "tcp_sendmsg (1) R\n"
+    finding = only(replace(FINE, traced=traced), NOTE)
+    assert finding.text.startswith("2 other users of tun_net_xmit")
+    assert found(replace(FINE, traced=traced.replace("(3)    ", "(1) R I")), NOTE)
+
+
+def test_without_root_the_hook_is_not_seen() -> None:
+    finding = only(replace(FINE, traced=None, root=False), NOTE)
+    assert "run it as root" in finding.text
+
+
+def test_text_is_narrow_and_ends_with_the_verdict() -> None:
+    facts = replace(FINE, headers=False, dkms=None, udev_rule=False, at_boot=False)
+    lines = doctor.format_findings(examine(facts))
+    assert max(len(line) for line in lines) < 90  # with a terminal's codes
+    assert "verdict: fine" in lines[-1]
+
+
+@pytest.fixture
+def patient(machine: Machine, monkeypatch) -> Machine:
+    """The recorded machine, for the whole command."""
+    monkeypatch.setattr(doctor, "SAMPLE_SECONDS", 0.0)
+    answers = {
+        "read_kernel_config": CONFIG,
+        "has_headers": True,
+        "has_module_file": True,
+        "has_tun": True,
+        "has_udev_rule": True,
+        "loads_at_boot": True,
+        "read_dkms": None,
+        "read_signing_key": ("", None),
+        "read_secure_boot": False,
+        "read_enabled_functions": HOOKED,
+        "read_distribution": ("debian",),
+        "read_parameters": {"stall_ms": "250"},
+        "read_kernel_lines": ["[1.0] sluice: hello"],
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(system, name, lambda *_, answer=answer: answer)
+    return machine
+
+
+def test_command(patient: Machine, capsys) -> None:
+    assert main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "verdict: 1 thing to mend"  # tun0 has noqueue
+    assert "      sluice on tun0 --qdisc fq_codel" in lines
+    assert max(len(line) for line in lines) < 80
+
+
+def test_json(patient: Machine, capsys) -> None:
+    assert main(["doctor", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verdict"] == "verdict: 1 thing to mend"
+    assert {one["level"] for one in answer["findings"]} >= {"good", "bad"}
+    assert main(["doctor", "--json", "--report"]) == 1
+    assert json.loads(capsys.readouterr().out)["facts"]["parameters"]
+
+
+def test_report_has_everything(patient: Machine, capsys) -> None:
+    patient.namespaces["red"] = 2
+    assert main(["doctor", "--report"]) == 1
+    said = capsys.readouterr().out
+    for text in ("== parameters\nstall_ms=250", "== remembered\nnone", "sluice: hello",
+                 "tap0 (tap): on, served", "longest_stop_ns=12300000", "netns red",
+                 HOOKED.strip(), "verdict:"):
+        assert text in said, text
+
+
+def test_namespace_that_cannot_be_entered_is_a_note(patient, capsys, monkeypatch):
+    monkeypatch.setattr(system, "read_netns_names", lambda: ["red"])
+    assert main(["doctor"]) == 1
+    assert "note  netns: red cannot be entered\n" in capsys.readouterr().out

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""OpenMetrics text, by the rules of its specification."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+from sluice.cli import main
+from sluice.netlink import DEVICE_STATES
+from tests.unit._machine import QUEUE0, Machine
+
+SAMPLE = re.compile(r'([a-z_]+)(?:{((?:[a-z_]+="[^"\n]*",?)*)})? (-?[0-9.e+-]+)')
+
+
+def check_rules(text: str) -> dict[str, str]:
+    """Samples by name and labels; the text obeys the format's rules."""
+    assert text.endswith("# EOF\n") and "\n\n" not in text
+    kind, family, seen, samples = "", "", set(), {}
+    for line in text.splitlines()[:-1]:
+        if line.startswith("# TYPE "):
+            _, _, family, kind = line.split(" ")
+            assert family not in seen, "families are not interleaved"
+            seen.add(family)
+        elif line.startswith("# "):
+            assert line.split(" ")[1] in ("HELP", "UNIT")
+            assert line.split(" ")[2] == family
+        else:
+            match = SAMPLE.fullmatch(line)
+            assert match, line
+            suffix = "_total" if kind == "counter" else ""
+            assert match[1] == family + suffix
+            key = match[1] + (f"{{{match[2]}}}" if match[2] else "")
+            assert key not in samples
+            samples[key] = match[3]
+    return samples
+
+
+def test_samples(machine: Machine, capsys) -> None:
+    machine.queues[0] = replace(QUEUE0, stalls=2, drops=3)
+    assert main(["metrics"]) == 0
+    samples = check_rules(capsys.readouterr().out)
+    queue = 'device="tap0",queue="0"'
+    expected = {
+        "sluice_module_loaded": "1",
+        'sluice_device_drops_total{device="tap0"}': "17",
+        'sluice_device_on{device="tap0"}': "1",
+        f"sluice_queue_fill_packets{{{queue}}}": "312",
+        f"sluice_queue_limit_packets{{{queue}}}": "976",
+        f"sluice_queue_stops_total{{{queue}}}": "1204",
+        f'sluice_queue_wakes_total{{{queue},by="timer"}}': "1203",
+        f'sluice_queue_wakes_total{{{queue},by="other"}}': "1",
+        f"sluice_queue_stalls_total{{{queue}}}": "2",
+        f"sluice_queue_drops_total{{{queue}}}": "3",
+        f"sluice_queue_longest_stop_seconds{{{queue}}}": "0.0123",
+    }
+    assert expected.items() <= samples.items()
+
+
+def test_exactly_one_state_of_a_device_is_set(machine: Machine, capsys) -> None:
+    assert main(["metrics"]) == 0
+    samples = check_rules(capsys.readouterr().out)
+    states = {
+        state: samples[
+            f'sluice_device_state{{device="tap0",sluice_device_state="{state}"}}'
+        ]
+        for state in DEVICE_STATES
+    }
+    assert [state for state, value in states.items() if value == "1"] == ["served"]
+
+
+def test_large_counters_stay_exact(machine: Machine, capsys) -> None:
+    machine.queues[0] = replace(QUEUE0, stops=2**63 + 1)
+    assert main(["metrics"]) == 0
+    assert f" {2**63 + 1}\n" in capsys.readouterr().out
+
+
+def test_without_the_module_drops_remain(machine: Machine, capsys) -> None:
+    machine.loaded = False
+    assert main(["metrics"]) == 0
+    samples = check_rules(capsys.readouterr().out)
+    assert samples["sluice_module_loaded"] == "0"
+    assert samples['sluice_device_drops_total{device="tap0"}'] == "17"
+    assert not any(name.startswith("sluice_queue") for name in samples)
+
+
+def test_namespaces_are_labels(machine: Machine, capsys) -> None:
+    machine.namespaces = {"": 1, 'a"b': 2}
+    assert main(["metrics", "--all-netns"]) == 0
+    assert 'netns="a\\"b"' in capsys.readouterr().out
+
+
+def test_json(machine: Machine, capsys) -> None:
+    assert main(["metrics", "--json"]) == 0
+    families = json.loads(capsys.readouterr().out)["metrics"]
+    assert families[0]["name"] == "sluice_module_loaded"

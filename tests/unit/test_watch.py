@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""watch: rates, sparklines, sizes, and its end."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sluice import system
+from sluice.cli import main
+from sluice.devices import read_views
+from sluice.watch import (
+    BARS,
+    PLAIN_BARS,
+    Watched,
+    format_rate,
+    format_row,
+    format_screen,
+    observe,
+    sparkline,
+)
+from tests.unit._machine import QUEUE0, Machine
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def look(machine: Machine, watched: Watched, at: float):
+    with system.netns("") as where:
+        return observe(watched, read_views(where, {}), at)
+
+
+def test_rates_are_per_second(machine: Machine) -> None:
+    watched = Watched()
+    first = look(machine, watched, 100.0)
+    assert [row.stops for row in first] == [0, 0]
+    machine.queues[0] = replace(QUEUE0, stops=1214, stalls=1)
+    machine.devices[0] = replace(machine.devices[0], tx_dropped=27)
+    row = look(machine, watched, 102.0)[0]
+    assert (row.label, row.state, row.fill) == ("tap0", "open", 312)
+    assert (row.stops, row.stalls, row.drops) == (5.0, 0.5, 5.0)
+
+
+def test_counters_that_begin_again_are_no_negative_rate(machine: Machine) -> None:
+    watched = Watched()
+    look(machine, watched, 100.0)
+    machine.queues[0] = replace(QUEUE0, stops=0)
+    assert look(machine, watched, 101.0)[0].stops == 0
+
+
+def test_each_queue_has_a_row_and_vanished_ones_are_forgotten(machine) -> None:
+    machine.queues.append(replace(QUEUE0, id=1))
+    watched = Watched()
+    rows = look(machine, watched, 1.0)
+    assert [row.label for row in rows] == ["tap0/0", "tap0/1", "tun0"]
+    machine.remove(2)
+    assert [row.label for row in look(machine, watched, 2.0)] == ["tun0"]
+    assert len(watched.fills) == 1
+
+
+def test_without_the_module_there_is_no_fill(machine: Machine) -> None:
+    machine.loaded = False
+    row = look(machine, Watched(), 1.0)[0]
+    assert row.fill is None and row.state == "stock" and row.limit == 1000
+
+
+def test_sparkline() -> None:
+    assert sparkline([0, 1, 50, 100, 1000], 100, 7) == "   ▁▄██"
+    assert sparkline([0, 1, 100], 100, 2, PLAIN_BARS) == ".#"
+    assert sparkline([1], 100, 0) == "" and sparkline([], 0, 3) == "   "
+    assert len(BARS) == len(PLAIN_BARS)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(0, "0"), (0.04, "0.0"), (5, "5.0"), (9.96, "10"), (9999, "9999"),
+     (12345, "12k"), (999_499, "999k"), (2.5e6, "2.5M")],
+)
+def test_rates_are_short(rate: float, text: str) -> None:
+    assert format_rate(rate) == text and len(text) <= 5
+
+
+@pytest.mark.parametrize("width", [1, 20, 60, 80, 200])
+@pytest.mark.parametrize("height", [1, 2, 3, 24])
+def test_screen_fits(machine: Machine, width: int, height: int) -> None:
+    machine.queues = [replace(QUEUE0, id=number) for number in range(5)]
+    watched = Watched()
+    rows = look(machine, watched, 1.0)
+    lines = format_screen(rows, watched, width, height).plain.split("\n")
+    assert len(lines) <= height
+    assert max(len(line) for line in lines) <= width
+
+
+def test_screen_at_80_columns(machine: Machine) -> None:
+    watched = Watched()
+    for turn in range(40):
+        machine.queues[0] = replace(QUEUE0, fill=turn * 24)
+        rows = look(machine, watched, 1.0 + turn)
+    lines = format_screen(rows, watched, 80, 24).plain.split("\n")
+    assert lines[0].startswith("queue          state       fill  limit")
+    assert lines[1].startswith("tap0           open         936    976")
+    assert lines[1].endswith("▇████") and len(lines[1]) == 80
+    assert lines[2].startswith("tun0           noqueue        0")
+    assert lines[-1] == "q: quit"
+
+
+def test_rows_that_do_not_fit_are_counted(machine: Machine) -> None:
+    machine.queues = [replace(QUEUE0, id=number) for number in range(30)]
+    watched = Watched()
+    rows = look(machine, watched, 1.0)
+    lines = format_screen(rows, watched, 80, 10).plain.split("\n")
+    assert len(lines) == 10 and lines[-2] == "and 24 more"
+
+
+def test_long_names_are_cut(machine: Machine) -> None:
+    row = replace(look(machine, Watched(), 1.0)[0], label="abcdefghijklmno/12")
+    assert format_row(row, [], 80).plain.startswith("abcdefghijklm~ open")
+
+
+def test_json_is_one_line_for_each_look(machine: Machine, capsys) -> None:
+    assert main(["watch", "--json", "--count", "2", "--interval", "0.05"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(line["queues"]) for line in lines] == [2, 2]
+
+
+def test_without_a_terminal_it_says_so(machine: Machine, capsys) -> None:
+    assert main(["watch"]) == 1
+    assert capsys.readouterr().err == (
+        "sluice: watch: stdout is not a terminal; use: sluice watch --json\n"
+    )
+
+
+WATCH = """
+import pytest, pathlib, sys, tempfile
+from tests.unit import _machine
+from sluice.cli import main
+_machine.install(pytest.MonkeyPatch(), pathlib.Path(tempfile.mkdtemp()))
+sys.exit(main(["watch", "--interval", "0.1"]))
+"""
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_keys_end_it_and_the_terminal_is_as_before(key: bytes, no_color: str) -> None:
+    primary, secondary = pty.openpty()
+    termios.tcsetwinsize(secondary, (10, 80))
+    before = termios.tcgetattr(secondary)
+    environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8",
+                   "NO_COLOR": no_color}
+    process = subprocess.Popen(
+        [sys.executable, "-c", WATCH],
+        cwd=REPOSITORY,
+        env=environment,
+        stdin=secondary,
+        stdout=secondary,
+        stderr=secondary,
+        start_new_session=True,
+        # Ctrl-C reaches whose terminal it is.
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    shown = b""
+    deadline = time.monotonic() + 20
+    while process.poll() is None and time.monotonic() < deadline:
+        if select.select([primary], [], [], 0.1)[0]:
+            shown += os.read(primary, 65536)
+        if b"tap0" in shown and key:
+            os.write(primary, key)
+            key = b""
+    assert process.wait(5) == 0
+    assert b"Traceback" not in shown
+    assert shown.rstrip().endswith(b"\x1b[?25h") or b"\x1b[?1049l" in shown
+    assert termios.tcgetattr(secondary) == before
+    assert (b"\x1b[32m" in shown) is not bool(no_color)
