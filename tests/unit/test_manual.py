@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The manual has what the command has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from sluice import cli, config
+
+MANUAL = (Path(__file__).parents[2] / "man/sluice.8").read_text()
+
+
+def command(name: str) -> click.Command:
+    found = cli.sluice.get_command(click.Context(cli.sluice), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", cli.MODULES)
+def test_every_subcommand_and_option_is_in_the_manual(name: str) -> None:
+    assert f".It Cm {name}\n" in MANUAL
+    for parameter in command(name).params:
+        for option in parameter.opts:
+            if option.startswith("--"):
+                assert re.search(rf"^\.It Fl {option[1:]}\b", MANUAL, re.M), option
+
+
+def test_synopsis_has_the_options_of_each_subcommand() -> None:
+    synopsis = MANUAL.partition(".Sh SYNOPSIS")[2].partition(".Sh DESCRIPTION")[0]
+    blocks = [block for block in synopsis.split(".Nm\n") if block.strip()]
+    assert len(blocks) == len(cli.MODULES)
+    for name, block in zip(cli.MODULES, blocks):  # noqa: B905
+        options = {o for p in command(name).params for o in p.opts if o[:2] == "--"}
+        assert {f"-{o}" for o in re.findall(r"Fl (-[a-z-]+)", block)} == options
+
+
+def test_sections_and_qdiscs() -> None:
+    for section in ("FIELDS", "EXIT STATUS", "EXAMPLES", "CAVEATS"):
+        assert f".Sh {section}\n" in MANUAL
+    for qdisc in config.QDISCS:
+        assert f".Cm {qdisc}" in MANUAL
