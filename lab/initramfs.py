@@ -10,8 +10,9 @@ from lab.cache import cache_dir, digest, fresh_directory, locked
 from lab.errors import LabError
 from lab.roots import Root
 
-# What the root's file systems need; modules.dep supplies the rest.
-MODULES = ("9p", "9pnet_virtio", "overlay")
+# What the root's file systems and the progress port need, where the kernel
+# has not built it in; modules.dep supplies the rest.
+MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay")
 INIT = Path(__file__).with_name("init")
 
 _DIRECTORY, _FILE, _CHARACTER = 0o040755, 0o100755, 0o020600
@@ -69,7 +70,7 @@ def read_module(path: Path) -> bytes:
 
 
 def _contents(root: Root) -> list[tuple[str, bytes]]:
-    busybox = root.path / "usr/bin/busybox"
+    busybox = root.path / "bin/busybox"
     files = [("init", INIT.read_bytes()), ("bin/busybox", busybox.read_bytes())]
     dependencies = (root.modules / "modules.dep").read_text()
     order = parse_load_order(dependencies, MODULES)

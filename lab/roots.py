@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -18,9 +19,7 @@ from lab.setup import ensure_tools, say
 
 # What the guest and the builds need besides the kernel.
 PACKAGES = (
-    "bpftool",
     "busybox-static",
-    "ethtool",
     "gcc",
     "iperf3",
     "iproute2",
@@ -28,7 +27,6 @@ PACKAGES = (
     "kmod",
     "libc6-dev",
     "make",
-    "procps",
     "python3",
     "python3-pyroute2",
     "sparse",
@@ -52,7 +50,7 @@ class Root:
 
     @property
     def modules(self) -> Path:
-        return self.path / "usr" / "lib" / "modules" / self.release
+        return self.path / "lib" / "modules" / self.release
 
 
 def parse_mirror(indextargets: str) -> str:
@@ -99,14 +97,14 @@ def root_key(kernel: Kernel) -> str:
 
 def read_release(tree: Path) -> str:
     """The newest kernel in a tree, as uname -r spells it."""
-    releases = [path.name for path in (tree / "usr/lib/modules").iterdir()]
+    releases = [path.name for path in (tree / "lib/modules").iterdir()]
     if not releases:
         raise LabError(f"{tree}: holds no kernel; remove it and run again")
     return max(releases, key=_version_order)
 
 
 def _version_order(release: str) -> list[int]:
-    return [int(part) for part in release.split("+")[0].split(".")]
+    return [int(part) for part in re.findall(r"\d+", release.split("+")[0])]
 
 
 def read_package(tree: Path, release: str) -> str:
