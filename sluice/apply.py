@@ -22,19 +22,20 @@ def apply(name: str | None, netns: str, as_json: bool) -> int:
     wrongs = config.wrongs(lines)
     for wrong in wrongs:
         output.complain(wrong)
-    outcomes = []
+    outcomes: list[switch.Outcome] = []
     # udev calls this for each device: without a line there is nothing to ask.
     if any(line.rule for line in lines) and (
         name is None or config.rule_for(name, lines)
     ):
         with system.netns(netns) as where:
-            for view in devices.read_views(where, {}):
-                rule = config.rule_for(view.name, lines)
-                if rule and name in (None, view.name):
-                    outcomes.append(switch.switch(view, rule))
+            views = devices.read_views(where, {})
+            rules = [(view, config.rule_for(view.name, lines)) for view in views]
+            outcomes = switch.switch(
+                where,
+                [(v, rule) for v, rule in rules if rule and name in (None, v.name)],
+            )
     if as_json:
         output.say_json({"devices": outcomes, "wrong": wrongs})
     else:
-        for outcome in outcomes:
-            output.say(switch.format_outcome(outcome))
-    return NO if wrongs else FINE
+        switch.say(outcomes)
+    return NO if switch.complain(outcomes) or wrongs else FINE

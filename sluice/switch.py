@@ -16,6 +16,7 @@ from sluice.config import Rule
 from sluice.devices import NOQUEUE, View
 from sluice.errors import FINE, NO, SluiceError
 
+VANISHED = "vanished meanwhile"
 NOT_LOADED = "module: not loaded; run: modprobe sluice"
 
 
@@ -36,51 +37,64 @@ def settings(rule: Rule) -> dict[str, int]:
     return {"on": int(rule.on), **values}
 
 
-def _attach(view: View, rule: Rule) -> None:
-    """The rule's qdisc in place of noqueue."""
-    if not (rule.on and rule.qdisc and view.qdisc == NOQUEUE):
-        return
-    try:
-        system.attach_qdisc(view.ifindex, view.queue_count, rule.qdisc)
-    except NetlinkError as error:
-        if error.code != errno.ENOENT:
-            raise
-        raise SluiceError(
-            f"{view.name}: this kernel has no qdisc {rule.qdisc}; "
-            f"run: modprobe sch_{rule.qdisc}"
-        ) from error
-
-
-def _read_again(view: View) -> View:
-    with system.netns(view.netns) as where:
-        for one in devices.read_views(where, {}):
-            if one.ifindex == view.ifindex:
-                return one
-    raise NetlinkError(errno.ENODEV)
-
-
-def switch(view: View, rule: Rule) -> Outcome:
-    """Apply a rule to a device of the namespace we are in."""
+def _switch(view: View, rule: Rule) -> str:
+    """Switch one device, or say why not; with the rule's qdisc for noqueue."""
     try:
         system.set_device(view.ifindex, settings(rule))
-        _attach(view, rule)
-        view = _read_again(view)
-    except NetlinkError as error:
-        if error.code == errno.ENODEV:
-            return Outcome(view.name, rule.on, False, "vanished meanwhile")
-        reason = system.netlink_reason(error)
-        next_step = "run it as root" if error.code in (errno.EPERM, errno.EACCES) else (
-            "see: sluice doctor"
-        )
-        raise SluiceError(f"{view.name}: {reason}; {next_step}") from error
+        if rule.on and rule.qdisc and view.qdisc == NOQUEUE:
+            system.attach_qdisc(view.ifindex, view.queue_count, rule.qdisc)
     except LookupError:
         raise SluiceError(NOT_LOADED) from None
+    except NetlinkError as error:
+        reason = system.netlink_reason(error)
+        if error.code in (errno.EPERM, errno.EACCES):
+            raise SluiceError(f"{view.name}: {reason}; run it as root") from error
+        if error.code == errno.ENODEV:
+            return VANISHED
+        if error.code == errno.ENOENT and rule.qdisc:
+            return f"no qdisc {rule.qdisc}; run: modprobe sch_{rule.qdisc}"
+        return f"{reason}; see: sluice doctor"
+    return ""
+
+
+def _outcome(name: str, rule: Rule, view: View | None, refused: str) -> Outcome:
+    """view: the device as it is now."""
+    if refused or view is None:
+        return Outcome(name, rule.on, False, refused or VANISHED)
     state = "on" if view.on else "off"
     text = state if view.why == state else f"{state}, {view.why}"
-    hint = ""
-    if view.on and view.qdisc == NOQUEUE:
-        hint = "attach one: --qdisc fq_codel"
-    return Outcome(view.name, bool(view.on), True, text, hint)
+    lacks_qdisc = view.on and view.qdisc == NOQUEUE
+    hint = "attach one: --qdisc fq_codel" if lacks_qdisc else ""
+    return Outcome(name, bool(view.on), True, text, hint)
+
+
+def switch(
+    where: system.Namespace, pairs: list[tuple[View, Rule]]
+) -> list[Outcome]:
+    """Apply rules to devices of the namespace we are in."""
+    refused = [_switch(view, rule) for view, rule in pairs]
+    again = {}
+    if pairs:
+        again = {view.ifindex: view for view in devices.read_views(where, {})}
+    return [
+        _outcome(view.name, rule, again.get(view.ifindex), reason)
+        for (view, rule), reason in zip(pairs, refused)  # noqa: B905
+    ]
+
+
+def say(outcomes: list[Outcome]) -> None:
+    """What was done or vanished; what was refused is a complaint."""
+    for outcome in outcomes:
+        if outcome.done or outcome.text == VANISHED:
+            output.say(format_outcome(outcome))
+
+
+def complain(outcomes: list[Outcome]) -> bool:
+    """Whether anything was refused."""
+    refused = [one for one in outcomes if not one.done and one.text != VANISHED]
+    for outcome in refused:
+        output.complain(f"{outcome.name}: {outcome.text}")
+    return bool(refused)
 
 
 def format_outcome(outcome: Outcome) -> list[str]:
@@ -111,20 +125,18 @@ def run(
         if not system.read_module_version():
             remembered = "" if now else f"; it is remembered in {config.PATH}"
             raise SluiceError(NOT_LOADED + remembered)
-        outcomes = []
+        # What is remembered may say more than what was given now.
+        lines = [] if now else config.read()
+        pairs = []
         for view in views:
             matched = [rule for rule in rules if rule.matches(view.name)]
             if matched:
-                outcomes.append(switch(view, _effective(view, matched[-1], now)))
+                rule = config.rule_for(view.name, lines) or matched[-1]
+                pairs.append((view, rule))
+        outcomes = switch(where, pairs)
     _say(outcomes, rules, now, as_json)
-    return NO if now and any(not outcome.done for outcome in outcomes) else FINE
-
-
-def _effective(view: View, rule: Rule, now: bool) -> Rule:
-    """The rule with what its pattern was given earlier."""
-    if now:
-        return rule
-    return config.rule_for(view.name, config.read()) or rule
+    vanished = any(outcome.text == VANISHED for outcome in outcomes)
+    return NO if complain(outcomes) or (now and vanished) else FINE
 
 
 def _say(outcomes: list[Outcome], rules: list[Rule], now: bool, as_json: bool) -> None:
@@ -132,8 +144,7 @@ def _say(outcomes: list[Outcome], rules: list[Rule], now: bool, as_json: bool) -
         patterns = [] if now else [rule.pattern for rule in rules]
         output.say_json({"devices": outcomes, "remembered": patterns})
         return
-    for outcome in outcomes:
-        output.say(format_outcome(outcome))
+    say(outcomes)
     if not now:
         for rule in rules:
             absent = not any(rule.matches(outcome.name) for outcome in outcomes)

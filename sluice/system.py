@@ -136,9 +136,10 @@ def netns(name: str) -> Iterator[Namespace]:
                 f"netns {name}: there is none in {NETNS_DIR}; see: ip netns"
             ) from None
         except OSError as error:
+            denied = error.errno in (errno.EPERM, errno.EACCES)
             raise SluiceError(
                 f"netns {name}: cannot be entered ({error.strerror}); "
-                "run it as root"
+                + ("run it as root" if denied else f"is {NETNS_DIR / name} stale?")
             ) from error
         stack.callback(_set_netns, home)
         sysfs = _open_sysfs()

@@ -7,6 +7,7 @@ import errno
 import json
 
 import pytest
+from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import config
 from sluice.cli import main
@@ -78,6 +79,24 @@ def test_refusal_of_the_kernel_is_one_line(machine: Machine, capsys) -> None:
     assert capsys.readouterr().err == "sluice: tap0: not permitted; run it as root\n"
 
 
+def test_refused_device_does_not_stop_the_others(machine: Machine, capsys) -> None:
+    machine.refuses = {2: errno.EINVAL}
+    assert main(["off", "t*"]) == 1
+    said = capsys.readouterr()
+    assert said.err == "sluice: tap0: Invalid argument; see: sluice doctor\n"
+    assert said.out.startswith("tun0: off\n") and "tap0" not in said.out
+
+
+def test_kernel_without_the_qdisc(machine: Machine, capsys, monkeypatch) -> None:
+    def attach_qdisc(*_: object) -> None:
+        raise NetlinkError(errno.ENOENT)
+
+    monkeypatch.setattr("sluice.system.attach_qdisc", attach_qdisc)
+    assert main(["on", "--now", "tun0", "--qdisc", "cake"]) == 1
+    said = capsys.readouterr().err
+    assert said == "sluice: tun0: no qdisc cake; run: modprobe sch_cake\n"
+
+
 def test_file_that_cannot_be_written_is_one_line(machine, capsys, monkeypatch) -> None:
     monkeypatch.setattr(config, "PATH", config.PATH.parent / "none" / "conf")
     assert main(["off", "tap0"]) == 1
@@ -123,6 +142,14 @@ def test_apply_without_a_line_asks_nobody(machine, monkeypatch, name: str) -> No
     config.PATH.write_text("vnet* off\n")
     assert main(["apply", name]) == 0
     assert main(["apply", "gone0"]) == 0
+
+
+def test_apply_with_a_line_needs_the_module(machine: Machine, capsys) -> None:
+    machine.loaded = False
+    config.PATH.write_text("tap0 off\n")
+    assert main(["apply", "--", "tap0"]) == 1
+    said = capsys.readouterr().err
+    assert said == "sluice: module: not loaded; run: modprobe sluice\n"
 
 
 def test_apply_names_wrong_lines_and_does_the_rest(machine: Machine, capsys) -> None:
