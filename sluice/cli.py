@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import VERSION
@@ -39,11 +40,25 @@ class Sluice(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = self._command_at(args)
-        if at is None and not {"--help", "-h", "--version"} & set(args[:1]):
+        if ctx.resilient_parsing and args[-1:] != ["--netns"]:
+            pass  # a shell completes: what is not there yet may be a subcommand
+        elif at is None and not {"--help", "-h", "--version"} & set(args[:1]):
             args = ["status", *args] if not args or args[0][:1] == "-" else args
         elif at:
             args = [args[at], *args[:at], *args[at + 1 :]]
         return super().parse_args(ctx, args)
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        if not incomplete.startswith("-"):
+            return found
+        known = {item.value for item in found}
+        default = self.get_command(ctx, "status")
+        assert default is not None
+        more = default.shell_complete(ctx, incomplete)
+        return found + [item for item in more if item.value not in known]
 
     def _command_at(self, args: list[str]) -> int | None:
         """Where the subcommand is, behind common options only."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click.shell_completion
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
@@ -158,6 +159,30 @@ def test_reader_that_leaves_early_gets_no_traceback() -> None:
     process.stdout.close()
     assert b"Traceback" not in process.stderr.read()
     process.wait()
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["sluice", ""], [*cli.MODULES]),
+        (["sluice", "o"], ["on", "off"]),
+        (["sluice", "--json", "st"], ["status"]),
+        (["sluice", "--a"], ["--all-netns"]),
+        (["sluice", "--v"], ["--version"]),
+        (["sluice", "on", "--q"], ["--qdisc"]),
+        (["sluice", "on", "--qdisc", ""], list(config.QDISCS)),
+        (["sluice", "on", "tap0", "tu"], ["tun0"]),
+        (["sluice", "--netns", "r"], ["red"]),
+        (["sluice", "off", "--netns", "r"], ["red"]),
+        (["sluice", "completion", "z"], ["zsh"]),
+    ],
+)
+def test_words_a_shell_completes(machine: Machine, words, completed) -> None:
+    machine.namespaces["red"] = 2
+    kind = click.shell_completion.get_completion_class("bash")
+    complete = kind(cli.sluice, {}, "sluice", "_SLUICE_COMPLETE")
+    found = complete.get_completions(words[1:-1], words[-1])
+    assert [item.value for item in found] == completed
 
 
 def test_completion_of_names(machine: Machine) -> None:
