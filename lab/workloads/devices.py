@@ -254,9 +254,13 @@ def reader(
     variant: str,
     burn_us: int = 0,
     paused: bool = False,
+    vhost: bool = False,
 ) -> Iterator[Reader]:
     """A running reader; under "upstream" it asks for IFF_BACKPRESSURE."""
     argv = [helper, mode]
+    if vhost:
+        run_tool(["modprobe", "vhost_net"])
+        argv.append("--vhost")
     for device in devices:
         argv += ["--tap", device.spec]
     if variant == "upstream":
@@ -300,9 +304,12 @@ def sink(
     variant: str,
     ring: Optional[int] = None,
     paused: bool = False,
+    vhost: bool = False,
 ) -> Iterator[Reader]:
     """HERE, read by a sink that answers pings to THERE."""
     silence_first_netns()
-    with reader(helper, "sink", (HERE,), variant, paused=paused) as process:
+    with reader(
+        helper, "sink", (HERE,), variant, paused=paused, vhost=vhost
+    ) as process:
         attach(HERE, THERE, ring=ring)
         yield process

@@ -6,6 +6,7 @@
  *   reader forward --tap NAME[@NETNS] --tap NAME[@NETNS]  a VPN without crypto
  *
  *   --tun NAME[@NETNS]  the same with IP packets instead of Ethernet frames
+ *   --vhost             let vhost-net read, and take what it hands on
  *   --backpressure      set IFF_BACKPRESSURE (the variant "upstream")
  *   --burn-us N         N microseconds of busy work for each packet read
  *   --paused            do not read before the first SIGUSR2
@@ -37,6 +38,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vhost.h"
+
 #ifndef IFF_BACKPRESSURE
 #define IFF_BACKPRESSURE 0x0080
 #endif
@@ -50,6 +53,7 @@ struct device {
 	bool is_tun;
 	int fd;
 	struct device *to;	/* forward: where its packets go */
+	struct vhost vhost;
 	pthread_t thread;
 	atomic_bool parked;	/* this thread has seen `paused` */
 	atomic_ullong read, written, write_errors, echoed, bytes;
@@ -58,6 +62,7 @@ struct device {
 static struct device devices[MAX_DEVICES];
 static int device_count;
 static long burn_ns;
+static bool by_vhost;
 static int extra_flags;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
@@ -73,7 +78,7 @@ static void usage(void)
 {
 	fail(2, "usage",
 	     "reader sink|forward --tap|--tun NAME[@NETNS] [second device] "
-	     "[--backpressure] [--burn-us N] [--paused]");
+	     "[--vhost] [--backpressure] [--burn-us N] [--paused]");
 }
 
 static void add_device(char *spec, bool is_tun)
@@ -129,6 +134,8 @@ static void open_device(struct device *device)
 			    extra_flags;
 	if (ioctl(device->fd, TUNSETIFF, &request))
 		fail(1, device->name, strerror(errno));
+	if (by_vhost && vhost_open(&device->vhost, device->fd))
+		fail(1, "/dev/vhost-net", strerror(errno));
 }
 
 /* A device without @NETNS belongs to the netns we were started in. */
@@ -229,7 +236,9 @@ static void *read_loop(void *argument)
 	for (;;) {
 		if (paused)
 			park(device);
-		length = read(device->fd, packet, sizeof(packet));
+		length = by_vhost ?
+			 vhost_read(&device->vhost, packet, sizeof(packet)) :
+			 read(device->fd, packet, sizeof(packet));
 		if (length < 0 && errno == EINTR)
 			continue;
 		if (length < 0 && errno != EIO && errno != EBADFD)
@@ -333,6 +342,8 @@ static void parse_arguments(int argc, char **argv)
 			burn_ns = atol(argv[++i]) * 1000;
 		else if (!strcmp(argv[i], "--backpressure"))
 			extra_flags |= IFF_BACKPRESSURE;
+		else if (!strcmp(argv[i], "--vhost"))
+			by_vhost = true;
 		else if (!strcmp(argv[i], "--paused"))
 			paused = true;
 		else

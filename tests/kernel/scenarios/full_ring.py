@@ -53,7 +53,7 @@ def room_wakes_queue(env: Env) -> None:
 
 @scenario
 def off_keeps_tail_drop(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     sink(env, ring=8, paused=True)
     set_device(on=0)
     assert read_device().state == "off"
@@ -72,7 +72,7 @@ def unloaded_is_stock(env: Env) -> None:
 
 @scenario
 def noqueue_keeps_tail_drop(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     sink(env, ring=8, paused=True)
     set_qdisc(env, "noqueue")
     send(23)
@@ -83,7 +83,7 @@ def noqueue_keeps_tail_drop(env: Env) -> None:
 
 @scenario
 def sockets_lose_nothing(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     sink(env, ring=100)
     with flood(senders=4) as senders:
         wait_for_stops(env, more_than=20)
@@ -95,7 +95,7 @@ def sockets_lose_nothing(env: Env) -> None:
 
 
 def _direct_senders_lose_nothing(env: Env, senders: int) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     sink(env, ring=500)
     sent = sum(pktgen(env, senders, packets=100_000 // senders))
     now = wait_until_read(env, sent)
@@ -120,7 +120,7 @@ def four_direct_senders_lose_nothing(env: Env) -> None:
 
 @scenario
 def bypassing_senders_lose_nothing_at_the_ring(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     sink(env, ring=500)
     env.run(env.helper("packet_bypass"), "here0", "20000", "4")
     assert counters().lost_at_ring == 0

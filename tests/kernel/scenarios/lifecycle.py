@@ -109,7 +109,7 @@ def qdisc_replacement_leaves_no_stopped_queue(env: Env) -> None:
 
 @scenario
 def qdiscs_change_under_traffic(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     sink(env, ring=100)
     with flood(senders=2) as senders:
         for kind in ("fq", "noqueue", "pfifo", "cake", "noqueue", "fq_codel"):
@@ -124,7 +124,7 @@ def qdiscs_change_under_traffic(env: Env) -> None:
 
 @scenario
 def sizes_change_under_traffic(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     sink(env, ring=100)
     with flood(senders=2) as senders:
         for length in (1, 2, 16, 500, 10000, 33, 100):
@@ -139,7 +139,7 @@ def sizes_change_under_traffic(env: Env) -> None:
 
 @scenario
 def switching_under_traffic_leaves_no_stopped_queue(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     sink(env, ring=100)
     with flood(senders=2) as senders:
         for turn in range(20):
@@ -182,7 +182,7 @@ def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
     reader = sink(env, ring=100)
     with flood(senders=2) as senders:
         for _ in range(3):
-            env.load()
+            env.load("stall_ms=60000")
             wait_for_stops(env, more_than=20)
             env.run("rmmod", "sluice")
             before = senders.sent

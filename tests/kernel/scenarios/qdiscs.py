@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Every qdisc people attach: nothing is lost at the ring."""
+
+from __future__ import annotations
+
+from lab.scenarios import Env, scenario
+from lab.workloads.devices import HERE
+from tests.kernel.scenarios._traffic import (
+    counters,
+    flood,
+    gone,
+    read_queue,
+    set_qdisc,
+    sink,
+    wait_for_stops,
+    wait_until_empty,
+    wait_until_read,
+)
+
+
+def _loses_nothing(env: Env, kind: str) -> None:
+    """Through the qdisc that is attached now."""
+    wait_until_empty(env)
+    before, stops = counters(), read_queue().stops
+    with flood(senders=3) as senders:
+        wait_for_stops(env, more_than=stops + 5)
+        sent = senders.end()
+    after = wait_until_read(env, gone(before) + sent)
+    assert after.lost_at_ring == before.lost_at_ring, (kind, before, after)
+    assert gone(after) - gone(before) == sent, (kind, before, after, sent)
+
+
+def _attached(env: Env, kind: str) -> None:
+    env.load("stall_ms=60000")
+    sink(env, ring=100)
+    set_qdisc(env, kind)
+    _loses_nothing(env, kind)
+
+
+@scenario
+def fq_codel_loses_nothing(env: Env) -> None:
+    _attached(env, "fq_codel")
+
+
+@scenario
+def fq_loses_nothing(env: Env) -> None:
+    _attached(env, "fq")
+
+
+@scenario
+def cake_loses_nothing(env: Env) -> None:
+    _attached(env, "cake")
+
+
+@scenario
+def pfifo_fast_loses_nothing(env: Env) -> None:
+    _attached(env, "pfifo_fast")
+
+
+@scenario
+def pfifo_loses_nothing(env: Env) -> None:
+    _attached(env, "pfifo")
+
+
+@scenario
+def htb_with_fq_codel_loses_nothing(env: Env) -> None:
+    env.load("stall_ms=60000")
+    sink(env, ring=100)
+    tc = ("tc", "qdisc", "replace", "dev", HERE.name)
+    env.run(*tc, "root", "handle", "1:", "htb", "default", "10")
+    env.run(
+        *("tc", "class", "add", "dev", HERE.name, "parent", "1:", "classid"),
+        *("1:10", "htb", "rate", "10gbit"),
+    )
+    env.run(*tc, "parent", "1:10", "fq_codel")
+    _loses_nothing(env, "htb")
