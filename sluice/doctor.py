@@ -265,6 +265,16 @@ def check_setup(view: View) -> Iterator[Finding]:
                       "longer needed against loss", mend)
 
 
+def _against_drops(view: View) -> str:
+    """What would end a device's drops, or shows where they come from."""
+    if view.upstream or (view.state == "served" and view.qdisc != NOQUEUE):
+        return f"sluice watch {view.name}{_at(view)}"
+    if view.on is None:
+        return "modprobe sluice"
+    qdisc = " --qdisc fq_codel" if view.qdisc == NOQUEUE else ""
+    return f"sluice on {view.name}{qdisc}{_at(view)}"
+
+
 def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Finding]:
     """What happened lately, and since the module knows the device."""
     old = before or view
@@ -282,7 +292,7 @@ def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Fi
     if drops > 0:
         why = "" if view.state == "served" else "; stock drops at a full ring"
         text = f"{output.count(drops, 'drop')} {within}{why}"
-        yield Finding(BAD, view.name, text, look)
+        yield Finding(BAD, view.name, text, _against_drops(view))
     elif view.total("drops"):
         dropped = output.count(view.total("drops") or 0, "drop")
         yield Finding(NOTE, view.name, f"{dropped} while on, none {within}", look)

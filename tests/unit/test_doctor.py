@@ -155,6 +155,25 @@ def test_old_stalls_and_drops_are_a_note() -> None:
     assert verdict(notes)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("changes", "mend"),
+    [
+        ({"on": None, "state": "stock"}, "modprobe sluice"),
+        ({"on": False, "state": "off"}, "sluice on tap0"),
+        ({"qdisc": "noqueue"}, "sluice on tap0 --qdisc fq_codel"),
+        ({"upstream": True, "state": "upstream"}, "sluice watch tap0"),
+    ],
+)
+def test_drops_of_now_name_what_ends_them(changes: dict, mend: str) -> None:
+    view = replace(TAP0, tx_dropped=18, **changes)
+    (finding,) = [
+        one
+        for one in doctor.check_counts(view, TAP0, 1.0)
+        if one.text.startswith("1 drop in the last 1 s")
+    ]
+    assert finding.level == BAD and finding.mend == mend
+
+
 def test_upstream_flag_excuses_noqueue_and_off() -> None:
     facts = tap(upstream=True, state="upstream", on=False, qdisc="noqueue")
     assert found(facts, NOTE, BAD) == []
