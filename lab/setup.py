@@ -12,7 +12,6 @@ from lab.errors import Unsuitable
 
 # The command the lab runs -> the Debian package that has it.
 TOOLS = {
-    "qemu-system-x86_64": "qemu-system-x86",
     "mmdebstrap": "mmdebstrap",
     "setpriv": "util-linux",
     "unshare": "util-linux",

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.cache import cache_dir
+from lab.emulator import ensure_qemu
 from lab.errors import LabError
 from lab.initramfs import ensure_initramfs
 from lab.roots import Root
@@ -91,14 +92,18 @@ def _share(tag: str, path: Path, readonly: bool) -> list[str]:
 
 
 def qemu_command(
-    machine: Machine, initramfs: Path, extra: str = "", kvm: bool = False
+    qemu: Path,
+    machine: Machine,
+    initramfs: Path,
+    extra: str = "",
+    kvm: bool = False,
 ) -> list[str]:
     """The whole QEMU command line of one boot."""
     accel = ["-accel", "kvm", "-cpu", "host"]
     if not kvm:
         accel = ["-accel", "tcg,thread=multi", "-cpu", "max"]
     return [
-        "qemu-system-x86_64",
+        str(qemu),
         *("-nodefaults", "-no-user-config", "-no-reboot"),
         *("-display", "none", "-machine", "q35", *accel),
         *("-smp", str(machine.vcpus), "-m", f"{machine.memory_mb}M"),
@@ -201,7 +206,8 @@ def run_job(
         (machine.output / stale).unlink(missing_ok=True)
     (machine.output / "job.json").write_text(json.dumps(job, indent=1))
     initramfs = ensure_initramfs(machine.root)
-    command = qemu_command(machine, initramfs, kvm=read_kvm()) + _PROGRESS
+    qemu = ensure_qemu()
+    command = qemu_command(qemu, machine, initramfs, kvm=read_kvm()) + _PROGRESS
     (machine.output / "qemu.json").write_text(json.dumps(command))
     started = time.monotonic()
     process = _start(command, machine.output / "qemu.log", piped=True)
@@ -227,7 +233,8 @@ def run_shell(machine: Machine) -> int:
     """Boot to a shell on this terminal."""
     machine.output.mkdir(parents=True, exist_ok=True)
     initramfs = ensure_initramfs(machine.root)
-    command = qemu_command(machine, initramfs, "lab.shell", read_kvm())
+    qemu = ensure_qemu()
+    command = qemu_command(qemu, machine, initramfs, "lab.shell", read_kvm())
     command += _TERMINAL
     process = _start(command, machine.output / "qemu.log", piped=False)
     try:

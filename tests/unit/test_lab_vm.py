@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.emulator import format_starter
 from lab.roots import Root
 from lab.vm import Machine, VmLost, _result, qemu_command
 
@@ -43,9 +44,17 @@ def test_trouble_spoils_a_fine_verdict(machine) -> None:
 def test_root_and_repository_are_shared_read_only(machine) -> None:
     shares = [
         part
-        for part in qemu_command(machine, Path("/i"))
+        for part in qemu_command(Path("/q"), machine, Path("/i"))
         if part.startswith("local,id=")
     ]
     writable = [share for share in shares if "readonly=on" not in share]
     assert len(shares) == 3 and len(writable) == 1
     assert writable[0].startswith("local,id=out")
+
+
+def test_qemu_runs_on_the_libraries_of_its_own_packages() -> None:
+    script = format_starter(Path("/with space/tree"))
+    last = script.splitlines()[-1]
+    assert last.startswith("exec '/with space/tree/usr/lib/")
+    assert "--library-path '/with space/tree/usr/lib/" in last
+    assert last.endswith(' "$@"')

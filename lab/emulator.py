@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""QEMU: the same on every machine, from the packages of one suite.
+
+The machine's own may be too old. Before QEMU 8.1 (commit deba78709ae8) a
+virtual CPU could translate code while another changed it and keep what it had
+read: a kernel that patches its text under traffic, as ftrace does when sluice
+is loaded, then runs into the same breakpoint for ever.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.errors import LabError
+from lab.roots import read_mirror
+from lab.setup import ensure_tools, say
+
+SUITE = "trixie"
+PACKAGE = "qemu-system-x86"
+NAME = "qemu-system-x86_64"
+
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+DATA = ("usr/share/qemu", "usr/share/seabios")
+
+
+def format_starter(tree: Path) -> str:
+    """A script that starts the QEMU in a tree of unpacked packages."""
+    libraries = tree / LIBRARIES
+    command = [str(libraries / "ld-linux-x86-64.so.2")]
+    command += ["--library-path", str(libraries), str(tree / "usr/bin" / NAME)]
+    for folder in DATA:
+        command += ["-L", str(tree / folder)]
+    return (
+        "#!/bin/sh\n"
+        f"export QEMU_MODULE_DIR={shlex.quote(str(libraries / 'qemu'))}\n"
+        f'exec {shlex.join(command)} "$@"\n'
+    )
+
+
+def _unpack(tree: Path, log: Path) -> None:
+    """The packages' files, with no script of theirs run."""
+    command = ["mmdebstrap", "--variant=extract", "--quiet"]
+    command += ['--aptopt=Acquire::Retries "3"', f"--include={PACKAGE}"]
+    command += [SUITE, str(tree), f"deb {read_mirror()} {SUITE} main"]
+    with open(log, "w") as output:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    if done.returncode != 0:
+        last = (log.read_text().strip().splitlines() or ["no output"])[-1]
+        raise LabError(
+            f"QEMU: mmdebstrap could not unpack it ({last}); "
+            "check the network and apt's sources, then run again"
+        )
+
+
+def _build(final: Path) -> None:
+    started = time.monotonic()
+    say(f"QEMU: unpacking that of {SUITE} (less than a minute)")
+    with fresh_directory(final) as unfinished:
+        _unpack(unfinished / "tree", unfinished / "mmdebstrap.log")
+        shutil.rmtree(unfinished / "tree/dev", ignore_errors=True)
+        starter = unfinished / NAME
+        starter.write_text(format_starter(final / "tree"))
+        starter.chmod(0o755)
+    say(f"QEMU: complete after {time.monotonic() - started:.0f} s")
+
+
+def ensure_qemu() -> Path:
+    """The command that starts QEMU: from the cache, or unpacked now."""
+    ensure_tools()
+    final = cache_dir() / "emulator" / digest(Path(__file__).read_bytes())
+    with locked("emulator"):
+        if not final.exists():
+            _build(final)
+    return final / NAME
