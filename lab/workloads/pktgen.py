@@ -28,11 +28,12 @@ START_SECONDS = 5.0
 END_SECONDS = 10.0
 
 
-def _row(senders: int, demo: bool) -> Row:
+def _row(senders: int, demo: bool = False, vhost: bool = False) -> Row:
     plural = "sender" if senders == 1 else "senders"
+    reader = ", vhost-net" if vhost else ""
     return Row(
-        name=f"pktgen_{senders}",
-        title=f"pktgen, {senders} direct {plural}",
+        name=f"{'vhost' if vhost else 'pktgen'}_{senders}",
+        title=f"pktgen, {senders} direct {plural}{reader}",
         unit="packets/s",
         demo=demo,
         floor=1.0,
@@ -42,13 +43,16 @@ def _row(senders: int, demo: bool) -> Row:
 ROWS = [
     _row(1, demo=True),
     _row(2, demo=True),
-    _row(4, demo=False),
+    _row(4),
     Row(
         name="pktgen_queue_xmit",
         title="pktgen through the qdisc",
         unit="packets/s",
         floor=1.0,
     ),
+    _row(1, vhost=True),
+    _row(2, vhost=True),
+    _row(4, vhost=True),
 ]
 
 
@@ -189,7 +193,8 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     is_direct = row.name != "pktgen_queue_xmit"
     count = int(row.name.rsplit("_", 1)[1]) if is_direct else 1
     mode = "start_xmit" if is_direct else "queue_xmit"
-    with sink(env.helper("reader"), variant) as reader:
+    vhost = row.name.startswith("vhost")
+    with sink(env.helper("reader"), variant, vhost=vhost) as reader:
         with senders(count, mode) as names, latency.ping(HERE, THERE) as ping:
             start(names)
             time.sleep(seconds)
