@@ -19,6 +19,7 @@ class Kernel:
     extra_suites: tuple[str, ...]  # further suites of the same mirror
     release: str  # what follows linux-image- and linux-headers-
     pins: tuple[str, ...] = ()  # packages that must come from elsewhere
+    often: bool = True  # make test plays it; if not, only make test-all
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -38,7 +39,7 @@ _BASE = ("linux-base/trixie-backports",)
 KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64"),
-    Kernel("6.12", "trixie", _UPDATES, "amd64"),
+    Kernel("6.12", "trixie", _UPDATES, "amd64", often=False),
     Kernel("7.3", "trixie", _BACKPORTS, r"7\.3\.[0-9]+\+deb13-amd64", _BASE),
 )
 

@@ -147,11 +147,18 @@ def play(
     return played
 
 
+FOLDERS = {
+    "all": ["unit", "kernel"],
+    "unit": ["unit"],
+    "kernel": ["kernel"],
+    "long": ["unit", "kernel"],  # all, on every kernel
+}
+
+
 def test(what: str, arguments: list[str]) -> int:
-    """Run ruff and pytest; what: all, unit or kernel."""
+    """Run ruff and pytest; what: one of FOLDERS."""
     python = ensure_venv()
-    folders = {"all": ["unit", "kernel"], "unit": ["unit"], "kernel": ["kernel"]}
-    if what == "all":
+    if what in ("all", "long"):
         say("ruff check")
         done = subprocess.run(
             [python, "-m", "ruff", "check", "--no-cache", "."], cwd=vm.REPOSITORY
@@ -159,6 +166,7 @@ def test(what: str, arguments: list[str]) -> int:
         if done.returncode != 0:
             return 1
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
-    command += [f"tests/{folder}" for folder in folders[what]]
+    command += [f"tests/{folder}" for folder in FOLDERS[what]]
+    command += ["--every-kernel"] if what == "long" else []
     done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)
     return done.returncode

@@ -8,8 +8,24 @@ import functools
 import pytest
 
 from lab.errors import LabError
-from lab.matrix import Kernel
+from lab.matrix import KERNELS, Kernel
 from lab.testing import Played, play, read_scenarios
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-kernel",
+        action="store_true",
+        help="play the scenarios on kernels that are not played often, too",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for what was played is made for each kernel."""
+    if "played" in metafunc.fixturenames:
+        every = metafunc.config.getoption("--every-kernel")
+        kernels = [kernel for kernel in KERNELS if every or kernel.often]
+        metafunc.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
 
 
 @pytest.fixture(scope="session")

@@ -5,17 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from lab.matrix import KERNELS
 from lab.testing import read_scenarios
-
-KERNEL = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 
 
 def test_there_are_scenarios() -> None:
     assert read_scenarios(), "tests/kernel/scenarios/ holds no scenario"
 
 
-@KERNEL
 @pytest.mark.parametrize("name", read_scenarios())
 def test_scenario(kernel, name, played) -> None:
     outcome = played(kernel).outcomes.get(name)
@@ -27,7 +23,6 @@ def test_scenario(kernel, name, played) -> None:
         pytest.fail(f"{outcome.outcome}: {outcome.message}", pytrace=False)
 
 
-@KERNEL
 def test_console_is_free_of_trouble(kernel, played) -> None:
     trouble = played(kernel).trouble
     if trouble:
