@@ -38,8 +38,8 @@ _BASE = ("linux-base/trixie-backports",)
 # without a version, chooses the newest. Backports keep one of each series.
 KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),
-    Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64"),
-    Kernel("6.12", "trixie", _UPDATES, "amd64", often=False),
+    Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
+    Kernel("6.12", "trixie", _UPDATES, "amd64"),
     Kernel("7.3", "trixie", _BACKPORTS, r"7\.3\.[0-9]+\+deb13-amd64", _BASE),
 )
 

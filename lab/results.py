@@ -165,7 +165,7 @@ def read_run(path: Path) -> Run:
 
 
 def format_run(run: Run) -> str:
-    return json.dumps(asdict(run), indent=1) + "\n"
+    return json.dumps(asdict(run), separators=(",", ":")) + "\n"
 
 
 def run_of(provenance: Provenance, result: dict[str, Any], trouble: list[str]) -> Run:

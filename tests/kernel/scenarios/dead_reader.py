@@ -11,6 +11,7 @@ from tests.kernel.scenarios._traffic import (
     gone,
     read_queue,
     send,
+    set_device,
     sink,
     wait_until_empty,
     wait_until_read,
@@ -39,6 +40,7 @@ def resumed_reader_gets_lossless_again(env: Env) -> None:
     env.wait_for(lambda: read_queue().state == "stalled", "the stall")
     reader.resume()
     assert_flows(env)
+    set_device(stall_ms=60000)  # a starved host must not make it stall again
     before = counters()
     send(2000)
     after = wait_until_read(env, gone(before) + 2000)

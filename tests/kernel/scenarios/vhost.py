@@ -14,6 +14,7 @@ from tests.kernel.scenarios._traffic import (
     pktgen,
     read_queue,
     send,
+    set_device,
     wait_for_stops,
     wait_until_read,
 )
@@ -72,15 +73,16 @@ def vhost_paused_guest_stalls_and_resumes(env: Env) -> None:
     reader = _sink(env, ring=50, paused=True)
     with flood(senders=2) as senders:
         env.wait_for(lambda: read_queue().state == "stalled", "the stall")
-        before = senders.sent
-        env.wait_for(lambda: senders.sent > before + 2000, "senders go on")
+        sent = senders.sent
+        env.wait_for(lambda: senders.sent > sent + 2000, "senders go on")
         senders.end()
     reader.resume()
     assert_flows(env)
-    before_resume = counters()
+    set_device(stall_ms=60000)  # a starved host must not make it stall again
+    before = counters()
     send(2000)
-    after = wait_until_read(env, gone(before_resume) + 2000)
-    assert after.lost_at_ring == before_resume.lost_at_ring, after
+    after = wait_until_read(env, gone(before) + 2000)
+    assert after.lost_at_ring == before.lost_at_ring, after
 
 
 @scenario
