@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The page of a run: python3 -m lab.page RESULT.json PAGE.html [PICTURE.svg]
+"""The page of a run: python3 -m lab.page RESULT.json PAGE.html [FOLDER]
 
-One self-contained file with tables and plots. It runs in the lab's virtual
+One self-contained file with tables and plots; beside it the table as Markdown,
+and the README's pictures in the FOLDER. It runs in the lab's virtual
 environment, because matplotlib draws the plots; everything else of the lab
 does without.
 """
@@ -17,6 +18,8 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("svg")
+matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
+matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 
 from lab.report import all_findings, format_number, format_provenance  # noqa: E402
@@ -160,7 +163,9 @@ def plot_fill(run: Run) -> str:
         len(traces), 1, figsize=size, sharex=True, squeeze=False
     )
     for axes, name in zip(grid.flat, [v for v in VARIANTS if v in traces]):
-        moments, fills = zip(*traces[name]["fill"])
+        trace = traces[name]
+        points = sorted(trace["fill"] + trace["stops"] + trace["wakes"])
+        moments, fills = zip(*points)
         axes.plot(moments, fills, color=COLOURS[name], lw=1, marker=".", ms=3)
         for kind, mark in (("stops", "v"), ("wakes", "^")):
             if traces[name][kind]:
@@ -261,7 +266,8 @@ def main() -> None:
     page.write_text(format_page(run))
     page.with_suffix(".md").write_text(format_markdown(run))
     if len(sys.argv) == 4:
-        Path(sys.argv[3]).write_text(plot_ratios(run) + "\n")
+        for name, picture in (("received", plot_ratios), ("lost", plot_losses)):
+            (Path(sys.argv[3]) / f"{name}.svg").write_text(picture(run))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.cache import cache_dir
 from lab.errors import LabError, UsageError
 from lab.vm import REPOSITORY, Machine, VmResult, accelerator
 from lab.workloads.row import Row
@@ -226,6 +227,18 @@ class HostLoad:
         return round(max(0.0, 100 * share), 1)
 
 
+def portable(argument: str, machine: Machine) -> str:
+    """A path of this machine by what it is here."""
+    places = {
+        machine.output: "OUT",
+        cache_dir(): "CACHE",
+        REPOSITORY: "REPOSITORY",
+    }
+    for path, name in places.items():
+        argument = argument.replace(str(path), name)
+    return argument
+
+
 def read_provenance(
     machine: Machine, result: VmResult, boot_id: str, load: HostLoad
 ) -> Provenance:
@@ -243,7 +256,7 @@ def read_provenance(
         host_cpus=cpus,
         accelerator=accelerator(),
         qemu_version=qemu.stdout.splitlines()[0] if qemu.stdout else "unknown",
-        qemu_command=result.command,
+        qemu_command=[portable(part, machine) for part in result.command],
         vcpus=machine.vcpus,
         memory_mb=machine.memory_mb,
         boot_id=boot_id,
