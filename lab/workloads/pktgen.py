@@ -41,7 +41,7 @@ def _row(senders: int, demo: bool = False, vhost: bool = False) -> Row:
 
 
 ROWS = [
-    _row(1, demo=True),
+    _row(1),
     _row(2, demo=True),
     _row(4),
     Row(
