@@ -16,7 +16,7 @@ from pathlib import Path
 from lab import build, vm
 from lab.cache import cache_dir, digest, locked
 from lab.errors import LabError
-from lab.matrix import Kernel
+from lab.matrix import KERNELS, Kernel
 from lab.roots import ensure_root
 from lab.setup import install, require_root, say
 
@@ -165,6 +165,9 @@ def test(what: str, arguments: list[str]) -> int:
         )
         if done.returncode != 0:
             return 1
+    if "kernel" in FOLDERS[what]:  # here, because pytest would hide the progress
+        for kernel in KERNELS:
+            ensure_root(kernel)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
     command += ["--every-kernel"] if what == "long" else []
