@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -149,6 +150,12 @@ sys.exit(main(["watch", "--interval", "0.1"]))
 """
 
 
+def own_terminal() -> None:
+    """In the child: Ctrl-C reaches it, even if we run where it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 @pytest.mark.parametrize("key", [b"q", b"\x03"])
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_keys_end_it_and_the_terminal_is_as_before(key: bytes, no_color: str) -> None:
@@ -165,8 +172,7 @@ def test_keys_end_it_and_the_terminal_is_as_before(key: bytes, no_color: str) ->
         stdout=secondary,
         stderr=secondary,
         start_new_session=True,
-        # Ctrl-C reaches whose terminal it is.
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=own_terminal,
     )
     shown = b""
     deadline = time.monotonic() + 60
