@@ -12,8 +12,9 @@
 #include "sluice.h"
 
 /*
- * Did the producer get where a look is due, or did the ring change? Half a ring tells
- * before from behind. All it reads the driver is about to read or write.
+ * Did the producer get where a look is due, or did the ring change? Half a
+ * ring tells before from behind. All it reads the driver is about to read or
+ * write.
  */
 static __always_inline bool look_is_due(const struct sluice_queue *q)
 {

@@ -18,10 +18,14 @@ DISCARD_PORT = 9
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 
 
-def sink(env: Env, ring: int = 1000, paused: bool = False) -> Reader:
+def sink(
+    env: Env, ring: int = 1000, paused: bool = False, vhost: bool = False
+) -> Reader:
     """HERE with fq_codel, until the scenario's end."""
     return env.enter(
-        open_sink(env.helper("reader"), "sluice", ring=ring, paused=paused)
+        open_sink(
+            env.helper("reader"), "sluice", ring=ring, paused=paused, vhost=vhost
+        )
     )
 
 
@@ -85,6 +89,11 @@ class Flood:
     @property
     def sent(self) -> int:
         return sum(self._sent)
+
+    def wait_for_more(self, env: Env, packets: int, what: str) -> None:
+        """Until so many more were sent than by now."""
+        before = self.sent
+        env.wait_for(lambda: self.sent > before + packets, what)
 
     def end(self) -> int:
         self._ended.set()
@@ -158,7 +167,23 @@ def pktgen(env: Env, senders: int, packets: int) -> List[int]:
     return [result.attempts for result in results]
 
 
-def ip(env: Env, *words: str) -> None:
-    env.run("ip", *words)
+def assert_direct_senders_lose_nothing(
+    env: Env, senders: int, packets: int, vhost: bool = False
+) -> None:
+    """`packets` in all, around the qdisc, into a ring that fills."""
+    env.load("stall_ms=60000")
+    sink(env, ring=500, vhost=vhost)
+    sent = sum(pktgen(env, senders, packets=packets // senders))
+    now = wait_until_read(env, sent)
+    assert (now.read, now.lost_at_ring) == (sent, 0), (now, sent)
+    assert read_queue().stops > 0, "the ring never filled: proves nothing"
 
 
+def assert_lossless_again(env: Env) -> None:
+    """After a stall: packets flow, and none of many is lost."""
+    assert_flows(env)
+    set_device(stall_ms=60000)  # a starved host must not make it stall again
+    before = counters()
+    send(2000)
+    after = wait_until_read(env, gone(before) + 2000)
+    assert after.lost_at_ring == before.lost_at_ring, (before, after)

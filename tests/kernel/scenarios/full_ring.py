@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from lab.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
+    assert_direct_senders_lose_nothing,
     counters,
     flood,
-    pktgen,
     read_device,
     read_queue,
     send,
@@ -94,28 +94,19 @@ def sockets_lose_nothing(env: Env) -> None:
     assert now.read + now.qdisc_drops == sent, (now, sent)
 
 
-def _direct_senders_lose_nothing(env: Env, senders: int) -> None:
-    env.load("stall_ms=60000")
-    sink(env, ring=500)
-    sent = sum(pktgen(env, senders, packets=100_000 // senders))
-    now = wait_until_read(env, sent)
-    assert (now.read, now.lost_at_ring) == (sent, 0), (now, sent)
-    assert read_queue().stops > 0, "the ring never filled: proves nothing"
-
-
 @scenario
 def one_direct_sender_loses_nothing(env: Env) -> None:
-    _direct_senders_lose_nothing(env, 1)
+    assert_direct_senders_lose_nothing(env, 1, packets=100_000)
 
 
 @scenario
 def two_direct_senders_lose_nothing(env: Env) -> None:
-    _direct_senders_lose_nothing(env, 2)
+    assert_direct_senders_lose_nothing(env, 2, packets=100_000)
 
 
 @scenario
 def four_direct_senders_lose_nothing(env: Env) -> None:
-    _direct_senders_lose_nothing(env, 4)
+    assert_direct_senders_lose_nothing(env, 4, packets=100_000)
 
 
 @scenario

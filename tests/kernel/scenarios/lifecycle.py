@@ -113,11 +113,8 @@ def qdiscs_change_under_traffic(env: Env) -> None:
     sink(env, ring=100)
     with flood(senders=2) as senders:
         for kind in ("fq", "noqueue", "pfifo", "cake", "noqueue", "fq_codel"):
-            before = senders.sent
             set_qdisc(env, kind)
-            env.wait_for(
-                lambda: senders.sent > before + 500, f"traffic through {kind}"
-            )
+            senders.wait_for_more(env, 500, f"traffic through {kind}")
         senders.end()
     assert_flows(env)
 
@@ -128,11 +125,8 @@ def sizes_change_under_traffic(env: Env) -> None:
     sink(env, ring=100)
     with flood(senders=2) as senders:
         for length in (1, 2, 16, 500, 10000, 33, 100):
-            before = senders.sent
             env.run("ip", "link", "set", HERE.name, "txqueuelen", str(length))
-            env.wait_for(
-                lambda: senders.sent > before + 500, f"traffic at {length}"
-            )
+            senders.wait_for_more(env, 500, f"traffic at {length}")
         senders.end()
     assert_flows(env)
 
@@ -144,8 +138,7 @@ def switching_under_traffic_leaves_no_stopped_queue(env: Env) -> None:
     with flood(senders=2) as senders:
         for turn in range(20):
             set_device(on=turn % 2)
-        before = senders.sent
-        env.wait_for(lambda: senders.sent > before + 500, "traffic goes on")
+        senders.wait_for_more(env, 500, "traffic goes on")
         senders.end()
     assert_flows(env)
 
@@ -185,8 +178,7 @@ def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
             env.load("stall_ms=60000")
             wait_for_stops(env, more_than=20)
             env.run("rmmod", "sluice")
-            before = senders.sent
-            env.wait_for(lambda: senders.sent > before + 500, "traffic goes on")
+            senders.wait_for_more(env, 500, "traffic goes on")
         sent = senders.end()
     wait_until_empty(env)
     now = counters()
