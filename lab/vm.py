@@ -32,6 +32,11 @@ VCPUS = 4
 MEMORY_MB = 2048
 INTERRUPTS_NICE = -15
 
+# What QEMU's own "max" adds to x86-64-v2 only costs: it advertises fast short
+# "rep movsb" (fsrm), and a kernel that believes it copies byte by byte. One
+# pktgen sender read 1.9 times as much with this model, TCP 1.4 times.
+EMULATED_CPU = "qemu64,+ssse3,+sse4_1,+sse4_2,+popcnt,+smap,+smep"
+
 CMDLINE = (
     "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic net.ifnames=0 "
     "mitigations=off no5lvl nokaslr tsc=reliable random.trust_cpu=on "
@@ -101,7 +106,7 @@ def qemu_command(
     """The whole QEMU command line of one boot."""
     accel = ["-accel", "kvm", "-cpu", "host"]
     if not kvm:
-        accel = ["-accel", "tcg,thread=multi", "-cpu", "max"]
+        accel = ["-accel", "tcg,thread=multi", "-cpu", EMULATED_CPU]
     return [
         str(qemu),
         *("-nodefaults", "-no-user-config", "-no-reboot"),
