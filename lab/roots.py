@@ -28,7 +28,9 @@ PACKAGES = (
     "libc6-dev",
     "make",
     "python3",
+    "python3-click",
     "python3-pyroute2",
+    "python3-rich",
     "sparse",
 )
 # Left out of every package: nobody reads them in a guest.
@@ -76,13 +78,16 @@ def read_mirror() -> str:
     return parse_mirror(done.stdout)
 
 
-def recipe(kernel: Kernel) -> list[str]:
-    """mmdebstrap's arguments, but for the mirror and the target."""
+def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
+    """mmdebstrap's arguments, but for the mirror and the target.
+
+    extra: packages only some jobs need; they make a root of its own.
+    """
     arguments = ["--variant=apt", "--quiet", '--aptopt=Acquire::Retries "3"']
     arguments += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
     arguments += [f"--include={pin}" for pin in kernel.pins]
     arguments += [f"--include={pattern}" for pattern in kernel.packages]
-    arguments += ["--include=" + ",".join(PACKAGES), kernel.suite]
+    arguments += ["--include=" + ",".join((*PACKAGES, *extra)), kernel.suite]
     return arguments
 
 
@@ -91,8 +96,8 @@ def sources(kernel: Kernel, mirror: str) -> list[str]:
     return [f"deb {mirror} {suite} main" for suite in suites]
 
 
-def root_key(kernel: Kernel) -> str:
-    return digest(json.dumps([recipe(kernel), kernel.extra_suites]))
+def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
+    return digest(json.dumps([recipe(kernel, extra), kernel.extra_suites]))
 
 
 def read_release(tree: Path) -> str:
@@ -115,8 +120,8 @@ def read_package(tree: Path, release: str) -> str:
     return done.stdout.strip() or name
 
 
-def _bootstrap(kernel: Kernel, tree: Path) -> None:
-    command = ["mmdebstrap", *recipe(kernel), str(tree)]
+def _bootstrap(kernel: Kernel, extra: tuple[str, ...], tree: Path) -> None:
+    command = ["mmdebstrap", *recipe(kernel, extra), str(tree)]
     command += sources(kernel, read_mirror())
     # INITRD=No: the lab boots an initramfs of its own.
     environment = {**os.environ, "INITRD": "No"}
@@ -141,12 +146,13 @@ def _bootstrap(kernel: Kernel, tree: Path) -> None:
     )
 
 
-def _build_root(kernel: Kernel, final: Path) -> None:
+def _build_root(kernel: Kernel, extra: tuple[str, ...], final: Path) -> None:
     started = time.monotonic()
-    say(f"kernel {kernel.name}: building its root from packages (1-2 minutes)")
+    told = f" with {', '.join(extra)}" if extra else ""
+    say(f"kernel {kernel.name}: building its root{told} from packages (1-2 minutes)")
     with fresh_directory(final) as unfinished:
         tree = unfinished / "tree"
-        _bootstrap(kernel, tree)
+        _bootstrap(kernel, extra, tree)
         release = read_release(tree)
         facts = {"release": release, "package": read_package(tree, release)}
         (unfinished / "root.json").write_text(json.dumps(facts))
@@ -154,14 +160,14 @@ def _build_root(kernel: Kernel, final: Path) -> None:
     say(f"kernel {kernel.name}: root complete after {seconds:.0f} s")
 
 
-def ensure_root(kernel: Kernel) -> Root:
+def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
     """The root of this kernel: from the cache, or built now."""
     ensure_tools()
-    key = root_key(kernel)
+    key = root_key(kernel, extra)
     final = cache_dir() / "roots" / f"{kernel.name}-{key}"
     with locked(f"root-{kernel.name}"):
         if not final.exists():
-            _build_root(kernel, final)
+            _build_root(kernel, extra, final)
     facts = json.loads((final / "root.json").read_text())
     return Root(
         kernel=kernel.name,
