@@ -126,6 +126,8 @@ static void device_appeared(struct net_device *dev)
 				   SLUICE_STALL_MS_MAX);
 	device->low_percent = min_t(u32, READ_ONCE(sluice_default_low_percent),
 				    SLUICE_LOW_PERCENT_MAX);
+	device->target_us = min_t(u32, READ_ONCE(sluice_default_target_us),
+				  SLUICE_TARGET_US_MAX);
 	for (id = 0; id < queues; id++)
 		sluice_queue_init(&device->queue[id], device, id);
 	hash_add_rcu(sluice_devices, &device->node, (unsigned long)dev);

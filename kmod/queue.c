@@ -62,6 +62,13 @@
 #define REVIEW_MAX_NS		(2 * NSEC_PER_MSEC)
 #define READER_NS_AT_FIRST	(5 * NSEC_PER_USEC)
 
+/* Packets are counted in fractions, so that few of them can fade, too. */
+#define PACE_SCALE		64
+
+/* The least a ring is held to, in packets, and the most, in time. */
+#define DEPTH_MIN		4
+#define DEPTH_MAX_NS		(100 * NSEC_PER_MSEC)
+
 static struct ptr_ring *queue_ring(const struct sluice_queue *q)
 {
 	return sluice_layout_ring(READ_ONCE(*q->slot));
@@ -81,11 +88,12 @@ static int slots_between(int from, int to, int size)
 }
 
 /*
- * Packets in the ring, free slots not yet handed back counted as packets.
- * Reads the tail first: a packet read meanwhile makes the answer too high,
- * never too low. A full ring looks empty; see __ring_fill_exact().
+ * Slots that are not free: the packets, and what was read of the batch that is
+ * not yet handed back. Reads the tail first: a batch handed back meanwhile
+ * makes the answer too high, never too low. A full ring looks empty; see
+ * __ring_used_exact().
  */
-static int ring_fill(const struct ptr_ring *ring, int size)
+static int ring_used(const struct ptr_ring *ring, int size)
 {
 	int tail = READ_ONCE(ring->consumer_tail);
 
@@ -98,46 +106,61 @@ static int ring_fill(const struct ptr_ring *ring, int size)
  * still there. (The slot the producer is at would not do. The reader clears
  * the last slot of a batch before it moves the tail.)
  */
-static int __ring_fill_exact(const struct ptr_ring *ring, int size)
+static int __ring_used_exact(const struct ptr_ring *ring, int size)
 {
-	int fill, newest;
+	int used, newest;
 
 	lockdep_assert_held(&ring->producer_lock);
 
-	fill = ring_fill(ring, size);
-	if (fill || ring->size != size)
-		return fill;
+	used = ring_used(ring, size);
+	if (used || ring->size != size)
+		return used;
 	newest = ring->producer ? ring->producer - 1 : size - 1;
 	return READ_ONCE(ring->queue[newest]) ? size : 0;
 }
 
 /* Context: BH off, no lock of ours: takes the producer's lock if in doubt. */
-static int ring_fill_exact(struct ptr_ring *ring, int size)
+static int ring_used_exact(struct ptr_ring *ring, int size)
 {
-	int fill = ring_fill(ring, size);
+	int used = ring_used(ring, size);
 
-	if (fill)
-		return fill;
+	if (used)
+		return used;
 	spin_lock(&ring->producer_lock);
-	fill = __ring_fill_exact(ring, size);
+	used = __ring_used_exact(ring, size);
 	spin_unlock(&ring->producer_lock);
-	return fill;
+	return used;
 }
 
 /* Context: hard irq, which may have interrupted the lock's holder: then the
  * answer errs high, and the next review tells.
  */
-static int ring_fill_in_irq(struct ptr_ring *ring, int size)
+static int ring_used_in_irq(struct ptr_ring *ring, int size)
 {
-	int fill = ring_fill(ring, size);
+	int used = ring_used(ring, size);
 
-	if (fill)
-		return fill;
+	if (used)
+		return used;
 	if (!spin_trylock(&ring->producer_lock))
 		return size;
-	fill = __ring_fill_exact(ring, size);
+	used = __ring_used_exact(ring, size);
 	spin_unlock(&ring->producer_lock);
-	return fill;
+	return used;
+}
+
+/*
+ * Packets among @used slots, as one of the above told. The head and the producer
+ * are where all was read, and where nothing was of a full ring. The reader may
+ * move the tail past a head that is about to follow.
+ */
+static int ring_fill(const struct ptr_ring *ring, int size, int used)
+{
+	int fill = slots_between(READ_ONCE(ring->consumer_head),
+				 READ_ONCE(ring->producer), size);
+
+	if (!fill)
+		return used == size ? size : 0;
+	return min(fill, used);
 }
 
 /* Slots kept free for senders that are past the stopped test. */
@@ -147,7 +170,7 @@ static int headroom_for(const struct ptr_ring *ring, int size)
 		     size / 2);
 }
 
-/* Fill at which the queue stops; at least one packet always fits. */
+/* Slots in use at which the queue stops; at least one packet always fits. */
 static int limit_for(const struct sluice_queue *q, const struct ptr_ring *ring,
 		     int size)
 {
@@ -159,10 +182,18 @@ static int limit_for(const struct sluice_queue *q, const struct ptr_ring *ring,
 	return max(limit, 1);
 }
 
-/* Fill at which the queue wakes; below the limit. */
-static int low_for(const struct sluice_queue *q, int limit)
+/* Packets at which the queue stops: what the reader reads in a while. */
+static int depth_for(const struct sluice_queue *q, int limit)
 {
-	return limit * READ_ONCE(q->device->low_percent) / 100;
+	if (!READ_ONCE(q->device->target_us))
+		return limit;
+	return min_t(int, READ_ONCE(q->depth), limit);
+}
+
+/* Packets at which the queue wakes; below the depth. */
+static int low_for(const struct sluice_queue *q, int depth)
+{
+	return depth * READ_ONCE(q->device->low_percent) / 100;
 }
 
 static u64 stall_ns(const struct sluice_queue *q)
@@ -198,7 +229,7 @@ static void __queue_learn_lateness(struct sluice_queue *q)
 }
 
 static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
-			 int fill, int limit)
+			 int fill, int depth)
 {
 	lockdep_assert_held(&q->lock);
 
@@ -213,10 +244,8 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 	q->stops++;
 	q->stopped_at = ktime_get_ns();
 	q->alive_at = q->stopped_at;
-	q->learned_at = q->stopped_at;
 	q->head = READ_ONCE(ring->consumer_head);
-	q->learned_head = q->head;
-	__queue_arm_after(q, fill - low_for(q, limit));
+	__queue_arm_after(q, fill - low_for(q, depth));
 	trace_queue_stop(q, fill, 0);
 }
 
@@ -235,24 +264,48 @@ static void __queue_wake(struct sluice_queue *q, int fill,
 	netif_tx_wake_queue(q->txq);
 }
 
-/* The reader moved: remember the sign of life, and learn its pace. */
-static void __queue_learn(struct sluice_queue *q, int head, u64 now)
+/*
+ * The reader read @packets since its last sign of life: learn its pace, the
+ * time over the packets of late. A reader that ran dry waited for some of that
+ * time: then only a faster pace is news, and what was known before is wrong.
+ */
+static void __queue_learn(struct sluice_queue *q, int packets, u64 now, bool dry)
 {
-	int packets = slots_between(q->learned_head, head, q->size);
-	u64 ns;
+	u64 ns = min_t(u64, now - q->alive_at, NSEC_PER_SEC);
 
-	q->head = head;
+	lockdep_assert_held(&q->lock);
+
 	q->alive_at = now;
-	if (packets < 8)	/* too few to tell a pace from noise */
+	if (!dry) {
+		q->read_ns += ns - q->read_ns / 8;
+		q->read += packets * PACE_SCALE - q->read / 8;
+	} else if (ns < (u64)q->reader_ns * packets) {
+		q->read_ns = 8 * ns;
+		q->read = 8 * packets * PACE_SCALE;
+	} else {
 		return;
+	}
+	q->reader_ns = div_u64(q->read_ns * PACE_SCALE, q->read);
+}
 
-	/* Faster is believed at once, slower by and by: a review that comes
-	 * too early costs one more, one that comes too late starves the reader.
-	 */
-	ns = min_t(u64, div_u64(now - q->learned_at, packets), NSEC_PER_SEC);
-	q->reader_ns = ns < q->reader_ns ? ns : (7ULL * q->reader_ns + ns) / 8;
-	q->learned_head = head;
-	q->learned_at = now;
+/*
+ * How long the ring may last: the target, and longer for a while if it left the
+ * reader without work. Then in packets, for senders.
+ */
+static void __queue_deepen(struct sluice_queue *q, bool dry)
+{
+	u64 target = READ_ONCE(q->device->target_us) * NSEC_PER_USEC;
+	u64 depth_ns = max(q->depth_ns, target);
+
+	lockdep_assert_held(&q->lock);
+
+	if (dry)
+		depth_ns += depth_ns / 2;
+	else
+		depth_ns -= (depth_ns - target) / 64;
+	q->depth_ns = min_t(u64, depth_ns, DEPTH_MAX_NS);
+	WRITE_ONCE(q->depth, clamp_t(u64, div_u64(q->depth_ns, q->reader_ns + 1),
+				     DEPTH_MIN, q->size));
 }
 
 /*
@@ -262,8 +315,8 @@ static void __queue_learn(struct sluice_queue *q, int head, u64 now)
 static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 {
 	struct ptr_ring *ring = queue_ring(q);
+	int used, fill, head, limit, excess;
 	u64 now = ktime_get_ns();
-	int fill, head, low;
 
 	lockdep_assert_held(&q->lock);
 
@@ -273,13 +326,19 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 		return;
 	}
 
-	fill = ring_fill_in_irq(ring, q->size);
 	head = READ_ONCE(ring->consumer_head);
-	low = low_for(q, limit_for(q, ring, q->size));
-	if (head != q->head)
-		__queue_learn(q, head, now);
+	used = ring_used_in_irq(ring, q->size);
+	fill = ring_fill(ring, q->size, used);
+	if (head != q->head) {
+		__queue_learn(q, slots_between(q->head, head, q->size), now,
+			      !fill);
+		q->head = head;
+	}
+	limit = limit_for(q, ring, q->size);
+	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
 
-	if (fill <= low) {
+	if (excess <= 0) {
+		__queue_deepen(q, !fill);
 		__queue_wake(q, fill, cause);
 	} else if (now - q->alive_at >= stall_ns(q)) {
 		q->stalled = true;
@@ -287,7 +346,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 		trace_queue_stall(q, fill, now - q->stopped_at);
 		__queue_wake(q, fill, SLUICE_WAKE_OTHER);
 	} else {
-		__queue_arm_after(q, fill - low);
+		__queue_arm_after(q, excess);
 	}
 }
 
@@ -307,16 +366,14 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 
 /* A sender found the limit reached. */
 static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
-			 int fill, int limit, int size)
+			 int fill, int depth)
 {
 	unsigned long flags;
 
-	if (fill >= size)
-		atomic64_inc(&q->drops);
 	spin_lock_irqsave(&q->lock, flags);
 	q->stalled = false;
 	if (q->open)
-		__queue_stop(q, ring, fill, limit);
+		__queue_stop(q, ring, fill, depth);
 	spin_unlock_irqrestore(&q->lock, flags);
 }
 
@@ -330,7 +387,7 @@ static bool stall_lasts(struct sluice_queue *q, const struct ptr_ring *ring,
 	if (likely(!READ_ONCE(q->stalled)) ||
 	    READ_ONCE(ring->consumer_head) != READ_ONCE(q->head))
 		return false;
-	if (!ring_fill(ring, size))
+	if (!ring_used(ring, size))
 		atomic64_inc(&q->drops);
 	return true;
 }
@@ -370,7 +427,7 @@ static void look_next(struct sluice_queue *q, s64 look, int index)
  */
 void sluice_queue_look(struct sluice_queue *q)
 {
-	int size, producer, limit, fill, room, next;
+	int size, producer, limit, depth, used, fill, room, next;
 	void *file = READ_ONCE(*q->slot);
 	struct ptr_ring *ring;
 	s64 look;
@@ -398,11 +455,15 @@ void sluice_queue_look(struct sluice_queue *q)
 		return;
 	}
 	limit = limit_for(q, ring, size);
-	fill = ring_fill_exact(ring, size);
-	room = limit - 1 - fill;
+	depth = depth_for(q, limit);
+	used = ring_used_exact(ring, size);
+	fill = ring_fill(ring, size, used);
+	room = min(limit - used, depth - fill) - 1;
 	if (room <= 0) {
 		look_next(q, look, producer);	/* stays due */
-		queue_filled(q, ring, fill, limit, size);
+		if (used >= size)
+			atomic64_inc(&q->drops);
+		queue_filled(q, ring, fill, depth);
 		return;
 	}
 	if (unlikely(READ_ONCE(q->stalled)))
@@ -477,8 +538,9 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 	ring = q->device->verified ? queue_ring(q) : NULL;
 	if (ring && READ_ONCE(ring->size) > 0) {
 		view->size = READ_ONCE(ring->size);
-		view->fill = ring_fill_exact(ring, view->size);
-		view->limit = limit_for(q, ring, view->size);
+		view->fill = ring_fill(ring, view->size,
+				       ring_used_exact(ring, view->size));
+		view->limit = depth_for(q, limit_for(q, ring, view->size));
 		view->low = low_for(q, view->limit);
 	}
 	spin_lock_irq(&q->lock);
@@ -508,6 +570,9 @@ void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 	q->slot = sluice_layout_slot(device->dev, id);
 	q->txq = netdev_get_tx_queue(device->dev, id);
 	q->reader_ns = READER_NS_AT_FIRST;
+	q->read = PACE_SCALE;
+	q->read_ns = READER_NS_AT_FIRST;
+	q->depth = INT_MAX;
 	spin_lock_init(&q->lock);
 	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_REL_PINNED_HARD);

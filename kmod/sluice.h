@@ -26,6 +26,7 @@
 
 #define SLUICE_STALL_MS_MAX	60000
 #define SLUICE_LOW_PERCENT_MAX	95
+#define SLUICE_TARGET_US_MAX	100000
 
 enum sluice_wake_cause {
 	SLUICE_WAKE_TIMER,	/* the sender's timer saw room */
@@ -50,12 +51,14 @@ enum sluice_wake_cause {
  *	     its handler waits for @lock
  * @stalled: the reader is dead, tail drop until its head moves
  * @head: the reader's head at the last sign of life
- * @learned_head: the reader's head when its pace was last learned
  * @timer: reviews a stopped queue, on the CPU of the sender that stopped it
  * @stopped_at: start of this stop
  * @alive_at: last sign of life of the reader while stopped
- * @learned_at: when the reader's pace was last learned
- * @reader_ns: the reader's pace, nanoseconds per packet
+ * @reader_ns: the reader's pace, nanoseconds per packet: @read_ns over @read
+ * @read_ns: time the reader was seen to work, older time fades
+ * @read: packets it read in that time, in fractions
+ * @depth_ns: how long the reader shall have work in the ring
+ * @depth: that in packets, for senders
  * @late_ns: how late @timer was of late, nanoseconds
  */
 struct sluice_queue {
@@ -72,12 +75,14 @@ struct sluice_queue {
 	bool stopped;
 	bool stalled;
 	int head;
-	int learned_head;
+	int depth;
 	u32 reader_ns;
 	u32 late_ns;
 	u64 stopped_at;
 	u64 alive_at;
-	u64 learned_at;
+	u64 read_ns;
+	u32 read;
+	u64 depth_ns;
 	struct hrtimer timer;
 
 	u64 stops;
@@ -100,6 +105,8 @@ struct sluice_queue {
  * @stall_ms: how long a stopped queue's reader may sleep
  * @low_percent: low watermark in per cent of the limit
  * @limit: the operator's limit in packets, 0 for none
+ * @target_us: time the reader needs for what the ring holds, microseconds;
+ *	       0 for the whole ring
  * @queue: one per TX queue
  *
  * Everything but @queue is written under RTNL.
@@ -116,6 +123,7 @@ struct sluice_device {
 	u32 stall_ms;
 	u32 low_percent;
 	u32 limit;
+	u32 target_us;
 	struct sluice_queue queue[];
 };
 
@@ -182,5 +190,6 @@ void sluice_netlink_stop(void);
 extern bool sluice_default_on;
 extern uint sluice_default_stall_ms;
 extern uint sluice_default_low_percent;
+extern uint sluice_default_target_us;
 
 #endif

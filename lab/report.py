@@ -14,6 +14,8 @@ from lab.workloads.row import Row
 WIDTH = 80
 # A median this much of the other's is its equal if the spreads overlap.
 EQUAL = 0.97
+# What a prompt row's ping may be of another's, by percentile.
+PROMPT = {50: 1 / 5, 99: 1 / 3}
 # More of the host used by others than this, and the numbers say little.
 QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 38, 12, 6
@@ -77,6 +79,19 @@ def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> Finding:
     return Finding(row.name, "at least upstream", got, reached)
 
 
+def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[Finding]:
+    findings = []
+    for percent, most in PROMPT.items():
+        own, theirs = (getattr(s, f"ping_p{percent}_ms") for s in (sluice, other))
+        demand = f"ping p{percent} at most {most:.2f}x {name}"
+        if own is None or theirs is None:
+            findings.append(Finding(row.name, demand, "no answer came", False))
+            continue
+        got = f"{own / theirs:.2f}x"
+        findings.append(Finding(row.name, demand, got, own <= most * theirs))
+    return findings
+
+
 def findings_of(run: Run, row: Row) -> list[Finding]:
     """What is demanded of a row, measured or not."""
     found = {name: summarise(run, row.name, name) for name in VARIANTS}
@@ -98,6 +113,10 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         findings.append(_against_stock(row, stock, sluice))
     if upstream is not None and (row.above_upstream or row.reaches_upstream):
         findings.append(_against_upstream(row, upstream, sluice))
+    if row.prompt:
+        findings += _ping_against(row, "stock", stock, sluice)
+    if row.prompt and upstream is not None:
+        findings += _ping_against(row, "upstream", upstream, sluice)
     return findings
 
 

@@ -252,11 +252,14 @@ def reader(
     mode: str,
     devices: Sequence[Device],
     variant: str,
-    burn_us: int = 0,
+    pace: Sequence[str] = (),
     paused: bool = False,
     vhost: bool = False,
 ) -> Iterator[Reader]:
-    """A running reader; under "upstream" it asks for IFF_BACKPRESSURE."""
+    """A running reader; under "upstream" it asks for IFF_BACKPRESSURE.
+
+    pace: its options that make it slow.
+    """
     argv = [helper, mode]
     if vhost:
         run_tool(["modprobe", "vhost_net"])
@@ -265,8 +268,7 @@ def reader(
         argv += ["--tap", device.spec]
     if variant == "upstream":
         argv.append("--backpressure")
-    if burn_us:
-        argv += ["--burn-us", str(burn_us)]
+    argv += pace
     if paused:
         argv.append("--paused")
     process = Reader(argv, "paused" if paused else "reading")
@@ -289,10 +291,12 @@ THERE = Device("(reader)", "10.92.0.2", "02:00:00:00:92:02")
 
 
 @contextlib.contextmanager
-def forwarder(helper: str, variant: str, burn_us: int) -> Iterator[Reader]:
+def forwarder(
+    helper: str, variant: str, pace: Sequence[str]
+) -> Iterator[Reader]:
     """NEAR and FAR, connected by a userspace forwarder."""
     with netns(str(NEAR.netns)), netns(str(FAR.netns)):
-        with reader(helper, "forward", (NEAR, FAR), variant, burn_us) as process:
+        with reader(helper, "forward", (NEAR, FAR), variant, pace) as process:
             attach(NEAR, FAR)
             attach(FAR, NEAR)
             yield process

@@ -22,7 +22,7 @@ from lab.workloads.row import Row, Sample, Skipped, WorkloadError
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("queue_stop", "queue_wake")
-BURN_US = 20
+PACE = ("--burn-us", "20")
 TRACE_SECONDS = 1.0
 SAMPLE_SECONDS = 0.002
 
@@ -112,7 +112,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     silence_first_netns()
     with module_present(variant, env), tracing() as trace, Client() as client:
         with reader(
-            env.helper("reader"), "sink", (HERE,), variant, burn_us=BURN_US
+            env.helper("reader"), "sink", (HERE,), variant, pace=PACE
         ) as sink:
             attach(HERE, THERE)
             with pktgen.senders(1, "queue_xmit") as names:

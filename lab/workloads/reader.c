@@ -9,6 +9,7 @@
  *   --vhost             let vhost-net read, and take what it hands on
  *   --backpressure      set IFF_BACKPRESSURE (the variant "upstream")
  *   --burn-us N         N microseconds of busy work for each packet read
+ *   --link-us N         a link behind it that each packet keeps busy that long
  *   --paused            do not read before the first SIGUSR2
  *
  * A sink answers ICMP echo requests, so that ping can measure the ring it
@@ -46,6 +47,7 @@
 
 #define MAX_DEVICES 2
 #define ETHERNET_HEADER 14
+#define LINK_BURST_NS 1000000
 
 struct device {
 	char name[IFNAMSIZ];
@@ -55,6 +57,7 @@ struct device {
 	struct device *to;	/* forward: where its packets go */
 	struct vhost vhost;
 	pthread_t thread;
+	int64_t link_free;	/* when the link behind it is free again */
 	atomic_bool parked;	/* this thread has seen `paused` */
 	atomic_ullong read, written, write_errors, echoed, bytes;
 };
@@ -62,6 +65,7 @@ struct device {
 static struct device devices[MAX_DEVICES];
 static int device_count;
 static long burn_ns;
+static long link_ns;
 static bool by_vhost;
 static int extra_flags;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -78,7 +82,8 @@ static void usage(void)
 {
 	fail(2, "usage",
 	     "reader sink|forward --tap|--tun NAME[@NETNS] [second device] "
-	     "[--vhost] [--backpressure] [--burn-us N] [--paused]");
+	     "[--vhost] [--backpressure] [--burn-us N] [--link-us N] "
+	     "[--paused]");
 }
 
 static void add_device(char *spec, bool is_tun)
@@ -168,6 +173,22 @@ static void burn(void)
 		;
 }
 
+/* The link behind us is busy link_ns with each packet; it takes a burst ahead. */
+static void wait_for_link(struct device *device)
+{
+	int64_t now = now_ns();
+	struct timespec free_at;
+
+	if (device->link_free < now)
+		device->link_free = now;
+	device->link_free += link_ns;
+	if (device->link_free - now < LINK_BURST_NS)
+		return;
+	free_at.tv_sec = device->link_free / 1000000000LL;
+	free_at.tv_nsec = device->link_free % 1000000000LL;
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &free_at, NULL);
+}
+
 static void swap_bytes(unsigned char *a, unsigned char *b, size_t length)
 {
 	unsigned char kept[16];
@@ -206,6 +227,8 @@ static void handle(struct device *from, unsigned char *packet, ssize_t length)
 	atomic_fetch_add_explicit(&from->bytes, length, memory_order_relaxed);
 	if (burn_ns)
 		burn();
+	if (link_ns)
+		wait_for_link(from);
 	if (!from->to) {
 		if (!make_echo_reply(packet, length, from->is_tun))
 			return;
@@ -340,6 +363,8 @@ static void parse_arguments(int argc, char **argv)
 			add_device(argv[++i], true);
 		else if (!strcmp(argv[i], "--burn-us") && i + 1 < argc)
 			burn_ns = atol(argv[++i]) * 1000;
+		else if (!strcmp(argv[i], "--link-us") && i + 1 < argc)
+			link_ns = atol(argv[++i]) * 1000;
 		else if (!strcmp(argv[i], "--backpressure"))
 			extra_flags |= IFF_BACKPRESSURE;
 		else if (!strcmp(argv[i], "--vhost"))

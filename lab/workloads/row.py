@@ -37,6 +37,7 @@ class Row:
     above_upstream: bool = False  # sluice is above upstream
     reaches_upstream: bool = False  # sluice is at least upstream
     lossless: bool = True  # sluice loses 0 packets at the ring
+    prompt: bool = False  # sluice's ping is a fraction of the others'
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""TCP through a userspace forwarder between two taps: a VPN without crypto."""
+"""TCP through a userspace forwarder between two taps: a VPN without crypto.
+
+The forwarder is as fast as it can be, or works 20 us on each packet, or has a
+link behind it that takes 200 us for each: then nobody waits for a CPU, and the
+ping tells how long packets wait in the ring.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,20 @@ import contextlib
 import json
 import subprocess
 import time
-from typing import Iterator, Tuple
+from typing import Iterator, Sequence, Tuple
 
 from lab.workloads import latency
-from lab.workloads.devices import FAR, NEAR, forwarder, wait_drained
+from lab.workloads.devices import FAR, NEAR, forwarder, read_counters
+from lab.workloads.devices import wait_drained
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample, WorkloadError
 
-BURN_US = {"fast": 0, "slow": 20}
+PACES = {
+    "fast": (),
+    "slow": ("--burn-us", "20"),
+    "link": ("--link-us", "200"),
+}
+STREAMS = {"fast": (1, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
 DEMO = ("tcp_1_slow", "tcp_8_fast")
 
 
@@ -23,15 +34,17 @@ def _row(streams: int, speed: str) -> Row:
     plural = "stream" if streams == 1 else "streams"
     return Row(
         name=name,
-        title=f"TCP, {streams} {plural}, {speed} reader",
+        title=f"TCP, {streams} {plural}, {speed}"
+        + (" behind reader" if speed == "link" else " reader"),
         unit="Mbit/s",
         demo=name in DEMO,
         floor=0.97,
-        above_upstream=True,
+        above_upstream=speed != "link",
+        prompt=speed == "link",
     )
 
 
-ROWS = [_row(streams, speed) for speed in BURN_US for streams in (1, 8, 16)]
+ROWS = [_row(streams, speed) for speed in PACES for streams in STREAMS[speed]]
 
 
 def parse_iperf3(text: str) -> Tuple[float, int]:
@@ -95,15 +108,23 @@ def run_client(streams: int, seconds: float, *options: str) -> str:
     return done.stdout
 
 
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    _, streams, speed = row.name.split("_")
-    with forwarder(env.helper("reader"), variant, BURN_US[speed]) as reader:
+def transfer(
+    variant: str,
+    env: GuestEnv,
+    pace: Sequence[str],
+    streams: int,
+    seconds: float,
+    *options: str,
+) -> Sample:
+    """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
+    with forwarder(env.helper("reader"), variant, pace) as reader:
         with server(), latency.ping(NEAR, FAR) as ping:
             began = time.monotonic()
-            output = run_client(int(streams), seconds)
+            output = run_client(streams, seconds, *options)
             took = time.monotonic() - began
             pinged = ping.end()
         after = wait_drained([NEAR, FAR])
+        near = read_counters(NEAR)
         counts = reader.end()
     rate, retransmits = parse_iperf3(output)
     return Sample(
@@ -115,6 +136,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         held=after.held,
         extra={
             "retransmits": retransmits,
+            "sent_by_near": near.offered,
             "requeues": after.requeues,
             "pings_sent": pinged.sent,
             "pings_received": pinged.received,
@@ -123,3 +145,8 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         },
         **pinged.fields(),
     )
+
+
+def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    _, streams, speed = row.name.split("_")
+    return transfer(variant, env, PACES[speed], int(streams), seconds)

@@ -165,6 +165,6 @@ def test_sample_accounts_for_every_packet() -> None:
 
 def test_rows_are_unique_and_the_demo_is_a_part() -> None:
     names = [row.name for row in all_rows()]
-    assert len(names) == len(set(names)) == 17
+    assert len(names) == len(set(names)) == 21
     assert 0 < sum(row.demo for row in all_rows()) < len(names)
     assert VARIANTS == ("stock", "upstream", "sluice")
