@@ -20,6 +20,10 @@ static SLUICE_CONST_RANGE struct netlink_range_validation stall_ms_range = {
 	.max = SLUICE_STALL_MS_MAX,
 };
 
+static SLUICE_CONST_RANGE struct netlink_range_validation target_us_range = {
+	.max = SLUICE_TARGET_US_MAX,
+};
+
 static const struct nla_policy device_policy[__SLUICE_A_DEVICE_END] = {
 	[SLUICE_A_DEVICE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
 	[SLUICE_A_DEVICE_ON] = NLA_POLICY_MAX(NLA_U8, 1),
@@ -28,6 +32,8 @@ static const struct nla_policy device_policy[__SLUICE_A_DEVICE_END] = {
 	[SLUICE_A_DEVICE_LOW_PERCENT] = NLA_POLICY_MAX(NLA_U32,
 						       SLUICE_LOW_PERCENT_MAX),
 	[SLUICE_A_DEVICE_LIMIT] = { .type = NLA_U32 },
+	[SLUICE_A_DEVICE_TARGET_US] = NLA_POLICY_FULL_RANGE(NLA_U32,
+							    &target_us_range),
 };
 
 static const struct nla_policy queue_policy[__SLUICE_A_QUEUE_END] = {
@@ -55,6 +61,7 @@ static int put_device_attrs(struct sk_buff *msg,
 	       nla_put_u32(msg, SLUICE_A_DEVICE_STALL_MS, d->stall_ms) ||
 	       nla_put_u32(msg, SLUICE_A_DEVICE_LOW_PERCENT, d->low_percent) ||
 	       nla_put_u32(msg, SLUICE_A_DEVICE_LIMIT, d->limit) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_TARGET_US, d->target_us) ||
 	       nla_put_u64_64bit(msg, SLUICE_A_DEVICE_TX_DROPPED,
 				 read_tx_dropped(d->dev), SLUICE_A_DEVICE_PAD);
 }
@@ -166,6 +173,7 @@ static int device_set(struct sk_buff *skb, struct genl_info *info)
 		set_u32(&d->stall_ms, attrs[SLUICE_A_DEVICE_STALL_MS]);
 		set_u32(&d->low_percent, attrs[SLUICE_A_DEVICE_LOW_PERCENT]);
 		set_u32(&d->limit, attrs[SLUICE_A_DEVICE_LIMIT]);
+		set_u32(&d->target_us, attrs[SLUICE_A_DEVICE_TARGET_US]);
 		if (attrs[SLUICE_A_DEVICE_ON])
 			d->on = nla_get_u8(attrs[SLUICE_A_DEVICE_ON]);
 		sluice_device_settle(d);

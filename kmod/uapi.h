@@ -46,6 +46,7 @@ enum sluice_device_attr {
 	SLUICE_A_DEVICE_LIMIT,		/* u32, packets, 0: ring - headroom */
 	SLUICE_A_DEVICE_TX_DROPPED,	/* u64, the driver's own counter */
 	SLUICE_A_DEVICE_PAD,
+	SLUICE_A_DEVICE_TARGET_US,	/* u32, 0 ... 100000, 0: whole ring */
 	__SLUICE_A_DEVICE_END,
 };
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What is remembered of on and off: /etc/sluice.conf.
 
-A line is `PATTERN on|off [stall-ms=N] [low-percent=N] [limit=N] [qdisc=KIND]`,
-a pattern as the shell's for file names; # begins a comment. The last line
-that matches a device's name wins.
+A line is `PATTERN on|off [stall-ms=N] [low-percent=N] [limit=N] [target-us=N]
+[qdisc=KIND]`, a pattern as the shell's for file names; # begins a comment. The
+last line that matches a device's name wins.
 """
 
 from __future__ import annotations
@@ -24,10 +24,15 @@ PATH = Path("/etc/sluice.conf")
 LOCK = Path("/run/sluice.conf.lock")
 HEADER = """\
 # What sluice remembers of on and off; see sluice(8). The last match wins.
-# PATTERN on|off [stall-ms=N] [low-percent=N] [limit=N] [qdisc=KIND]
+# PATTERN on|off [stall-ms=N] [low-percent=N] [limit=N] [target-us=N] [qdisc=KIND]
 """
 # The ranges of docs/sluice.yaml.
-RANGES = {"stall-ms": (1, 60000), "low-percent": (0, 95), "limit": (0, 2**32 - 1)}
+RANGES = {
+    "stall-ms": (1, 60000),
+    "low-percent": (0, 95),
+    "limit": (0, 2**32 - 1),
+    "target-us": (0, 100000),
+}
 QDISCS = ("fq_codel", "fq", "cake", "pfifo")
 
 

@@ -36,6 +36,7 @@ class View:
     tx_dropped: int
     stall_ms: int | None
     low_percent: int | None
+    target_us: int | None
     queues: tuple[Queue, ...]
 
     def total(self, counter: str) -> int | None:
@@ -117,6 +118,7 @@ def view(
         tx_dropped=device.tx_dropped if device else link.tx_dropped,
         stall_ms=device.stall_ms if device else None,
         low_percent=device.low_percent if device else None,
+        target_us=device.target_us if device else None,
         queues=queues,
     )
 

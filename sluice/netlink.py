@@ -33,6 +33,7 @@ _DEVICE_ATTRS = (
     ("SLUICE_A_DEVICE_LIMIT", "uint32"),
     ("SLUICE_A_DEVICE_TX_DROPPED", "uint64"),
     ("SLUICE_A_DEVICE_PAD", "none"),
+    ("SLUICE_A_DEVICE_TARGET_US", "uint32"),
 )
 _QUEUE_ATTRS = (
     ("SLUICE_A_QUEUE_UNSPEC", "none"),
@@ -78,6 +79,7 @@ class Device:
     stall_ms: int
     low_percent: int
     limit: int
+    target_us: int
     tx_dropped: int
     reason: str = ""
 
@@ -183,7 +185,7 @@ class Client:
         return [q for q in found if ifindex in (None, q.ifindex)]
 
     def set_device(self, ifindex: int, **attrs: int) -> None:
-        """attrs: on, stall_ms, low_percent, limit."""
+        """attrs: on, stall_ms, low_percent, limit, target_us."""
         self._request(
             _DeviceMessage, DEVICE_SET, NLM_F_ACK, ifindex=ifindex, **attrs
         )

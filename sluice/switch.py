@@ -167,6 +167,7 @@ def _ranged(name: str, text: str) -> Callable[[options.Command], options.Command
 @_ranged("stall-ms", "A reader without life for so long is a stall.")
 @_ranged("low-percent", "Wake at this part of the limit.")
 @_ranged("limit", "Stop at so many packets; 0: as many as are safe.")
+@_ranged("target-us", "Stop at what is read in that time; 0: the whole ring.")
 @click.option(
     "--qdisc",
     type=click.Choice(config.QDISCS),
@@ -180,12 +181,18 @@ def on(
     stall_ms: int | None,
     low_percent: int | None,
     limit: int | None,
+    target_us: int | None,
     qdisc: str | None,
     netns: str,
     as_json: bool,
 ) -> int:
     """Switch devices on, now and when they appear again."""
-    given = {"stall-ms": stall_ms, "low-percent": low_percent, "limit": limit}
+    given = {
+        "stall-ms": stall_ms,
+        "low-percent": low_percent,
+        "limit": limit,
+        "target-us": target_us,
+    }
     values = {name: value for name, value in given.items() if value is not None}
     rules = [Rule(name, True, values, qdisc or "") for name in names]
     return run(names, rules, now, netns, as_json)

@@ -21,8 +21,8 @@ from sluice.system import Link, ModuleAnswer, Namespace, Owner
 QEMU = Owner(pid=4711, command="qemu-system-x86", vhost=True, netns=1)
 TAP0 = Link(2, "tap0", "tap", True, "fq_codel", 1000, 1, 17, False)
 TUN0 = Link(3, "tun0", "tun", True, "noqueue", 500, 1, 0, False)
-DEVICE0 = Device(2, "tap0", True, "served", 1, 250, 50, 0, 17)
-DEVICE1 = Device(3, "tun0", True, "served", 1, 250, 50, 0, 0)
+DEVICE0 = Device(2, "tap0", True, "served", 1, 250, 50, 0, 2000, 17)
+DEVICE1 = Device(3, "tun0", True, "served", 1, 250, 50, 0, 2000, 0)
 QUEUE0 = Queue(
     ifindex=2,
     id=0,

@@ -43,6 +43,7 @@ REPOSITORY = Path(__file__).parents[2]
         "on tap0 --stall-ms 60001",
         "on tap0 --low-percent 96",
         "on tap0 --low-percent -1",
+        "on tap0 --target-us 100001",
         "on tap0 --limit -1",
         "on tap0 --limit 4294967296",
         "on tap0 --qdisc noqueue",

@@ -28,7 +28,8 @@ def test_last_match_wins() -> None:
 
 
 def test_rule_survives_its_own_format() -> None:
-    rule = Rule("a?", True, {"stall-ms": 9, "low-percent": 0, "limit": 70}, "cake")
+    values = {"stall-ms": 9, "low-percent": 0, "limit": 70, "target-us": 1}
+    rule = Rule("a?", True, values, "cake")
     assert parse_line(format_rule(rule)).rule == rule
 
 
@@ -45,6 +46,7 @@ def test_rule_survives_its_own_format() -> None:
         "tap0 on stall-ms=1e3",
         "tap0 on low-percent=96",
         "tap0 on limit=4294967296",
+        "tap0 on target-us=100001",
         "tap0 on limit=99999999999999999999",
         "tap0 on qdisc=noqueue",
         "tap0 on qdisc",

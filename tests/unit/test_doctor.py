@@ -31,6 +31,7 @@ TAP0 = View(
     tx_dropped=17,
     stall_ms=250,
     low_percent=50,
+    target_us=2000,
     queues=(QUEUE0,),
 )
 # The line of 7.3's enabled_functions, shortened.
