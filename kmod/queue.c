@@ -264,6 +264,17 @@ static void __queue_wake(struct sluice_queue *q, int fill,
 	netif_tx_wake_queue(q->txq);
 }
 
+/* What the reader reads in the time the ring shall last, for senders. */
+static void __queue_set_depth(struct sluice_queue *q)
+{
+	u64 ns = max_t(u64, q->depth_ns,
+		       READ_ONCE(q->device->target_us) * NSEC_PER_USEC);
+
+	lockdep_assert_held(&q->lock);
+	WRITE_ONCE(q->depth, clamp_t(u64, div_u64(ns, q->reader_ns + 1),
+				     DEPTH_MIN, INT_MAX));
+}
+
 /*
  * The reader read @packets since its last sign of life: learn its pace, the
  * time over the packets of late. A reader that ran dry waited for some of that
@@ -285,14 +296,15 @@ static void __queue_learn(struct sluice_queue *q, int packets, u64 now, bool dry
 	} else {
 		return;
 	}
-	q->reader_ns = div_u64(q->read_ns * PACE_SCALE, q->read);
+	q->reader_ns = div64_u64(q->read_ns * PACE_SCALE, q->read);
+	__queue_set_depth(q);
 }
 
 /*
- * How long the ring may last: the target, and longer for a while if it left the
- * reader without work. Then in packets, for senders.
+ * How long the ring shall last: the target, and longer for a while if that left
+ * the reader without work.
  */
-static void __queue_deepen(struct sluice_queue *q, bool dry)
+static void __queue_set_depth_ns(struct sluice_queue *q, bool dry)
 {
 	u64 target = READ_ONCE(q->device->target_us) * NSEC_PER_USEC;
 	u64 depth_ns = max(q->depth_ns, target);
@@ -304,8 +316,7 @@ static void __queue_deepen(struct sluice_queue *q, bool dry)
 	else
 		depth_ns -= (depth_ns - target) / 64;
 	q->depth_ns = min_t(u64, depth_ns, DEPTH_MAX_NS);
-	WRITE_ONCE(q->depth, clamp_t(u64, div_u64(q->depth_ns, q->reader_ns + 1),
-				     DEPTH_MIN, q->size));
+	__queue_set_depth(q);
 }
 
 /*
@@ -338,7 +349,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
 
 	if (excess <= 0) {
-		__queue_deepen(q, !fill);
+		__queue_set_depth_ns(q, !fill);
 		__queue_wake(q, fill, cause);
 	} else if (now - q->alive_at >= stall_ns(q)) {
 		q->stalled = true;
@@ -485,6 +496,7 @@ void sluice_queue_opened(struct sluice_queue *q)
 {
 	spin_lock_irq(&q->lock);
 	q->open = true;
+	__queue_set_depth(q);
 	WRITE_ONCE(q->file, NULL);
 	spin_unlock_irq(&q->lock);
 }
@@ -572,7 +584,6 @@ void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 	q->reader_ns = READER_NS_AT_FIRST;
 	q->read = PACE_SCALE;
 	q->read_ns = READER_NS_AT_FIRST;
-	q->depth = INT_MAX;
 	spin_lock_init(&q->lock);
 	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_REL_PINNED_HARD);

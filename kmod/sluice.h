@@ -81,7 +81,7 @@ struct sluice_queue {
 	u64 stopped_at;
 	u64 alive_at;
 	u64 read_ns;
-	u32 read;
+	u64 read;
 	u64 depth_ns;
 	struct hrtimer timer;
 
