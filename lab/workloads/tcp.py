@@ -26,7 +26,7 @@ PACES = {
     "link": ("--link-us", "200"),
 }
 STREAMS = {"fast": (1, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
-DEMO = ("tcp_1_slow", "tcp_8_fast")
+DEMO = ("tcp_4_link", "tcp_8_fast")
 
 
 def _row(streams: int, speed: str) -> Row:
