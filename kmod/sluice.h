@@ -7,6 +7,7 @@
  *   queue.c    the policy: when a queue stops, wakes, stalls
  *   device.c   which devices are served, through their whole life
  *   netlink.c  what the operator sees and sets
+ *   events.c   when the operator is told without having asked
  *
  * The contract is the DOC block of queue.c and docs/design.md.
  */
@@ -57,6 +58,9 @@ enum sluice_wake_cause {
  * @learned_at: when the reader's pace was last learned
  * @reader_ns: the reader's pace, nanoseconds per packet
  * @late_ns: how late @timer was of late, nanoseconds
+ * @told_stop: the first stop was told; this and the following: events.c, RTNL
+ * @told_stalls: how many stalls were told
+ * @told_at: when the last of them was
  */
 struct sluice_queue {
 	void **slot;
@@ -85,6 +89,10 @@ struct sluice_queue {
 	u64 stalls;
 	u64 longest_stop_ns;
 	atomic64_t drops;
+
+	bool told_stop;
+	u64 told_stalls;
+	u64 told_at;
 };
 
 /**
@@ -177,6 +185,14 @@ sluice_device_find(const struct net_device *dev)
 /* netlink.c */
 int sluice_netlink_start(void);
 void sluice_netlink_stop(void);
+bool sluice_netlink_tell(const struct sluice_queue *q,
+			 const struct sluice_queue_view *view,
+			 enum sluice_event_kind kind, u32 count);
+
+/* events.c */
+void sluice_events_due(void);
+void sluice_events_start(void);
+void sluice_events_stop(void);
 
 /* main.c: defaults for new devices */
 extern bool sluice_default_on;
