@@ -44,8 +44,9 @@ enum sluice_wake_cause {
  *	  high half: how often that was changed
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
- * @lock: protects all below; taken with interrupts off, nests outside the
- *	  timer base's lock and the softirq machinery, inside nothing of ours
+ * @lock: protects all below but @told_...; taken with interrupts off, nests
+ *	  outside the timer base's lock, the workqueue's and the softirq
+ *	  machinery, inside nothing of ours
  * @open: the device is up and served
  * @stopped: we stopped @txq. Invariant: @stopped implies @timer is armed, or
  *	     its handler waits for @lock
