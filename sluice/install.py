@@ -60,7 +60,7 @@ class Ran:
 
 
 def _write(path: str, text: str, mode: str = "644") -> Step:
-    write = ("install", "-D", "-m", mode, "/dev/stdin", path)
+    write = ("install", "-D", "-m", mode, "/proc/self/fd/0", path)
     return Step(write, ("rm", "-f", path), text)
 
 
@@ -74,7 +74,7 @@ def install_steps(release: str, debian: bool, rule: str) -> list[Step]:
     return [
         Step(("cp", "-r", f"{TREE}/kmod", SOURCE), ("rm", "-rf", SOURCE)),
         Step(
-            ("install", "-m", "644", "/dev/stdin", f"{SOURCE}/dkms.conf"),
+            ("install", "-m", "644", "/proc/self/fd/0", f"{SOURCE}/dkms.conf"),
             stdin=dkms_conf(debian),
         ),
         Step(dkms[0], ("dkms", "remove", *NAMED, "--all")),

@@ -114,8 +114,8 @@ def test_uninstall_takes_all_away(target: Target, capsys) -> None:
 @pytest.mark.parametrize(
     "command",
     ["cp", "install -m", ADD, "dkms build", "dkms install", "modprobe sluice",
-     f"install -D -m 644 /dev/stdin {AT_BOOT}", "ln", "install -D -m 755",
-     f"install -D -m 644 /dev/stdin {UDEV_RULE}"],
+     f"install -D -m 644 /proc/self/fd/0 {AT_BOOT}", "ln", "install -D -m 755",
+     f"install -D -m 644 /proc/self/fd/0 {UDEV_RULE}"],
 )
 def test_failure_leaves_nothing(target: Target, capsys, command: str) -> None:
     target.fails = command
