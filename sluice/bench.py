@@ -218,7 +218,7 @@ def _check_picture(path: str) -> None:
 )
 @click.option(
     "--seconds", type=click.FloatRange(0.2, 60), default=2, show_default=True,
-    help="How long each load lasts.",
+    metavar="SECONDS", help="How long each load lasts.",
 )
 @click.option(
     "--work-us", type=click.IntRange(0, 10_000), default=50, show_default=True,

@@ -147,6 +147,14 @@ def test_command_measures_in_turn(bed: Bed, capsys) -> None:
     assert said.out.endswith("sluice lost nothing at the ring, stock 20 packets\n")
 
 
+def test_progress_is_for_a_terminal_and_does_not_stay(bed, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["bench", "--rounds", "1"]) == 0
+    shown = capsys.readouterr().err
+    assert "round 1 of 1: sluice, TCP, one stream" in shown
+    assert shown.endswith("\r\x1b[K") and "\n" not in shown
+
+
 def test_json_and_picture(bed: Bed, capsys, tmp_path) -> None:
     path = tmp_path / "b.svg"
     assert main(["bench", "--json", "--rounds", "1", "--svg", str(path)]) == 0
