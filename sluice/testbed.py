@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -23,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import system
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, Unsuitable
 from sluice.netlink import Client
 
 TUNSETIFF = 0x400454CA
@@ -153,7 +155,12 @@ def _set_up(name: str, address: str) -> int:
         (ifindex,) = route.link_lookup(ifname=name)
         route.link("set", index=ifindex, txqlen=RING)
         route.addr("add", index=ifindex, address=address, prefixlen=24)
-    system.attach_qdisc(ifindex, 1, QDISC)
+    try:
+        system.attach_qdisc(ifindex, 1, QDISC)
+    except NetlinkError as error:
+        if error.code != errno.ENOENT:
+            raise
+        raise Unsuitable(f"no qdisc {QDISC}; run: modprobe sch_{QDISC}") from error
     with IPRoute() as route:
         route.link("set", index=ifindex, state="up")
     return ifindex
