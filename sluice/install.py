@@ -126,11 +126,11 @@ def _check_machine(release: str, distribution: tuple[str, ...]) -> None:
 
 
 def _check_ours(verb: str) -> None:
-    """The command is a source tree's, and not a package's."""
-    package, remove = system.read_package(str(Path(__file__).resolve()))
-    if package:
-        how = remove if verb == "uninstall" else f"{remove}, and run it from a tree"
-        raise SluiceError(f"{verb}: this command is the package {package}'s; use: {how}")
+    """The command is a source tree's, and no package has the module."""
+    for path in (str(Path(__file__).resolve()), f"{SOURCE}/Kbuild"):
+        package, remove = system.read_package(path)
+        if package:
+            raise SluiceError(f"{path}: is the package {package}'s; use: {remove}")
     if not (TREE / "kmod/Kbuild").exists():
         raise SluiceError(f"{verb}: {TREE} is no source tree; run it from one")
 

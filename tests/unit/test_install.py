@@ -185,6 +185,20 @@ def test_refusals_are_one_line_and_change_nothing(
     assert not target.ran
 
 
+@pytest.mark.parametrize("verb", ["install", "uninstall"])
+def test_what_a_package_owns_is_left_to_it(target, capsys, monkeypatch, verb) -> None:
+    def read_package(path: str) -> tuple[str, str]:
+        owned = path == f"{SOURCE}/Kbuild"
+        return ("sluice-dkms", "apt remove sluice-dkms") if owned else ("", "")
+
+    target.files[SOURCE] = ""
+    monkeypatch.setattr(system, "read_package", read_package)
+    assert main([verb]) == 1
+    said = capsys.readouterr().err
+    assert said.endswith("is the package sluice-dkms's; use: apt remove sluice-dkms\n")
+    assert not target.ran and target.files
+
+
 def test_without_a_source_tree_it_says_so(target, capsys, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(install, "TREE", tmp_path)
     for verb in ("install", "uninstall"):
