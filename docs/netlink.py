@@ -78,17 +78,14 @@ def format_operation(number: int, one: Spec) -> list[str]:
     lines = [f"### {one['name']} ({number})", "", one_line(one.get("doc", "")), ""]
     if "admin-perm" in " ".join(one.get("flags", [])):
         lines += ["Takes CAP_NET_ADMIN.", ""]
-    if "notify" in one:
-        lines += [f"A notification; its attributes are those of {one['notify']}.", ""]
-    for kind in ("do", "dump", "event"):
-        if kind not in one:
-            continue
-        sides = one[kind] if kind != "event" else {"event": one[kind]}
-        for side in ("request", "reply", "event"):
-            if side in sides:
-                what = side if kind == "event" else f"{kind}, {side}"
-                names = format_names(sides[side].get("attributes", []))
-                lines += [f"- {what}: {names}"]
+    for kind in ("do", "dump"):
+        for side in ("request", "reply"):
+            if side in one.get(kind, {}):
+                names = format_names(one[kind][side]["attributes"])
+                lines += [f"- {kind}, {side}: {names}"]
+    if "event" in one:
+        names = format_names(one["event"]["attributes"])
+        lines += [f"- event of the group `{one['mcgrp']}`: {names}"]
     return [*lines, ""]
 
 
@@ -108,11 +105,8 @@ def format_page(spec: Spec) -> str:
     operations = spec["operations"]["list"]
     for number, one in numbered(operations, "value", 1):
         lines += format_operation(number, one)
-    groups = spec.get("mcast-groups", {}).get("list", [])
-    if groups:
-        lines += ["## Multicast groups", ""]
-        lines += [f"- `{one['name']}` {one_line(one.get('doc', ''))}" for one in groups]
-        lines += [""]
+    groups = [one["name"] for one in spec["mcast-groups"]["list"]]
+    lines += ["## Multicast groups", "", format_names(groups), ""]
     for one in spec["attribute-sets"]:
         lines += [*format_attribute_set(one), ""]
     for one in spec.get("definitions", []):

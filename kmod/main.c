@@ -40,13 +40,17 @@ static int __init sluice_start(void)
 	if (err)
 		return err;
 	err = sluice_netlink_start();
-	if (err)
+	if (err) {
 		sluice_devices_stop();
-	return err;
+		return err;
+	}
+	sluice_events_start();
+	return 0;
 }
 
 static void __exit sluice_end(void)
 {
+	sluice_events_stop();
 	sluice_netlink_stop();
 	sluice_devices_stop();
 }

@@ -2,8 +2,10 @@
 /*
  * The generic netlink family "sluice": see docs/sluice.yaml.
  *
- * A socket sees and sets the devices of its own network namespace. Context:
- * process; the devices are walked under RTNL.
+ * A socket sees and sets the devices of its own network namespace, and hears
+ * of their events. A request is refused whole if it holds an attribute that
+ * its command has no use for. Context: process; the devices are walked under
+ * RTNL.
  */
 #include <linux/rtnetlink.h>
 #include <net/genetlink.h>
@@ -13,6 +15,8 @@
 #include "sluice.h"
 
 static struct genl_family family;
+
+enum { GROUP_EVENTS };
 
 /* Beyond the 15 bits that a policy holds itself; const only since 6.6. */
 static SLUICE_CONST_RANGE struct netlink_range_validation stall_ms_range = {
@@ -24,7 +28,12 @@ static SLUICE_CONST_RANGE struct netlink_range_validation target_us_range = {
 	.max = SLUICE_TARGET_US_MAX,
 };
 
-static const struct nla_policy device_policy[__SLUICE_A_DEVICE_END] = {
+/* Of device-get and queue-get: the one device asked for. */
+static const struct nla_policy get_policy[SLUICE_A_DEVICE_IFINDEX + 1] = {
+	[SLUICE_A_DEVICE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
+};
+
+static const struct nla_policy set_policy[__SLUICE_A_DEVICE_END] = {
 	[SLUICE_A_DEVICE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
 	[SLUICE_A_DEVICE_ON] = NLA_POLICY_MAX(NLA_U8, 1),
 	[SLUICE_A_DEVICE_STALL_MS] = NLA_POLICY_FULL_RANGE(NLA_U32,
@@ -34,10 +43,6 @@ static const struct nla_policy device_policy[__SLUICE_A_DEVICE_END] = {
 	[SLUICE_A_DEVICE_LIMIT] = { .type = NLA_U32 },
 	[SLUICE_A_DEVICE_TARGET_US] = NLA_POLICY_FULL_RANGE(NLA_U32,
 							    &target_us_range),
-};
-
-static const struct nla_policy queue_policy[__SLUICE_A_QUEUE_END] = {
-	[SLUICE_A_QUEUE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
 };
 
 static u64 read_tx_dropped(struct net_device *dev)
@@ -96,6 +101,56 @@ static int put_queue_attrs(struct sk_buff *msg, struct sluice_device *d,
 	       put_count(msg, SLUICE_A_QUEUE_DROPS, v.drops);
 }
 
+static int put_event_attrs(struct sk_buff *msg, const struct sluice_queue *q,
+			   const struct sluice_queue_view *view,
+			   enum sluice_event_kind kind, u32 count)
+{
+	const struct net_device *dev = q->device->dev;
+
+	return nla_put_u32(msg, SLUICE_A_EVENT_IFINDEX, dev->ifindex) ||
+	       nla_put_string(msg, SLUICE_A_EVENT_IFNAME, dev->name) ||
+	       nla_put_u32(msg, SLUICE_A_EVENT_QUEUE, q - q->device->queue) ||
+	       nla_put_u32(msg, SLUICE_A_EVENT_KIND, kind) ||
+	       nla_put_u32(msg, SLUICE_A_EVENT_COUNT, count) ||
+	       nla_put_u32(msg, SLUICE_A_EVENT_FILL, view->fill) ||
+	       nla_put_u32(msg, SLUICE_A_EVENT_RING, view->size);
+}
+
+/**
+ * sluice_netlink_tell() - tell all who listen in the device's namespace
+ * @q: the queue it happened to
+ * @view: the queue as it is now
+ * @kind: what happened
+ * @count: how often since it was last told
+ *
+ * Context: process, RTNL, between sluice_netlink_start() and _stop().
+ * Return: false when memory is short: tell it later.
+ */
+bool sluice_netlink_tell(const struct sluice_queue *q,
+			 const struct sluice_queue_view *view,
+			 enum sluice_event_kind kind, u32 count)
+{
+	struct net *net = dev_net(q->device->dev);
+	struct sk_buff *msg;
+	void *header;
+
+	ASSERT_RTNL();
+	if (!genl_has_listeners(&family, net, GROUP_EVENTS))
+		return true;
+	msg = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	if (!msg)
+		return false;
+	header = genlmsg_put(msg, 0, 0, &family, 0, SLUICE_CMD_QUEUE_EVENT);
+	if (WARN_ON_ONCE(!header ||
+			 put_event_attrs(msg, q, view, kind, count))) {
+		nlmsg_free(msg);
+		return true;
+	}
+	genlmsg_end(msg, header);
+	genlmsg_multicast_netns(&family, net, msg, 0, GROUP_EVENTS, GFP_KERNEL);
+	return true;
+}
+
 /* One message of a dump or a reply; @id only for queues. */
 static int fill_message(struct sk_buff *msg, u32 portid, u32 seq, int flags,
 			u8 cmd, struct sluice_device *d, unsigned int id)
@@ -113,6 +168,8 @@ static int fill_message(struct sk_buff *msg, u32 portid, u32 seq, int flags,
 	return 0;
 }
 
+#define NO_DEVICE "no tun or tap device with this ifindex"
+
 /* The device a request names, in the namespace of its socket. Under RTNL. */
 static struct sluice_device *find_requested(struct genl_info *info)
 {
@@ -128,7 +185,7 @@ static struct sluice_device *find_requested(struct genl_info *info)
 	if (dev)
 		d = sluice_device_find(dev);
 	if (!d) {
-		GENL_SET_ERR_MSG(info, "no tun or tap device with this ifindex");
+		GENL_SET_ERR_MSG(info, NO_DEVICE);
 		return ERR_PTR(-ENODEV);
 	}
 	return d;
@@ -182,10 +239,22 @@ static int device_set(struct sk_buff *skb, struct genl_info *info)
 	return PTR_ERR_OR_ZERO(d);
 }
 
+/* The device a dump is asked for, 0 for all; the policy has checked it. */
+static u32 read_dumped(const struct netlink_callback *cb)
+{
+	const struct nlattr *attr = nlmsg_find_attr(cb->nlh, GENL_HDRLEN,
+						    SLUICE_A_DEVICE_IFINDEX);
+
+	BUILD_BUG_ON((int)SLUICE_A_DEVICE_IFINDEX !=
+		     (int)SLUICE_A_QUEUE_IFINDEX);
+	return attr ? nla_get_u32(attr) : 0;
+}
+
 /* args[0]: devices done; args[1]: queues done of the next. */
 static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 {
 	struct net *net = sock_net(skb->sk);
+	u32 only = read_dumped(cb);
 	struct sluice_device *d;
 	struct net_device *dev;
 	unsigned int last, id;
@@ -194,7 +263,7 @@ static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 	rtnl_lock();
 	for_each_netdev(net, dev) {
 		d = sluice_device_find(dev);
-		if (!d || at++ < cb->args[0])
+		if (!d || (only && only != dev->ifindex) || at++ < cb->args[0])
 			continue;
 		last = cmd == SLUICE_CMD_QUEUE_GET ? dev->real_num_tx_queues : 1;
 		for (id = cb->args[1]; id < last; id++) {
@@ -210,6 +279,10 @@ static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 	}
 full:
 	rtnl_unlock();
+	if (only && !at) {
+		NL_SET_ERR_MSG(cb->extack, NO_DEVICE);
+		return -ENODEV;
+	}
 	return skb->len;
 }
 
@@ -226,24 +299,28 @@ static int queue_dump(struct sk_buff *skb, struct netlink_callback *cb)
 static const struct genl_ops ops[] = {
 	{
 		.cmd = SLUICE_CMD_DEVICE_GET,
-		.policy = device_policy,
-		.maxattr = __SLUICE_A_DEVICE_END - 1,
+		.policy = get_policy,
+		.maxattr = ARRAY_SIZE(get_policy) - 1,
 		.doit = device_get,
 		.dumpit = device_dump,
 	},
 	{
 		.cmd = SLUICE_CMD_DEVICE_SET,
-		.policy = device_policy,
-		.maxattr = __SLUICE_A_DEVICE_END - 1,
+		.policy = set_policy,
+		.maxattr = ARRAY_SIZE(set_policy) - 1,
 		.flags = GENL_UNS_ADMIN_PERM,
 		.doit = device_set,
 	},
 	{
 		.cmd = SLUICE_CMD_QUEUE_GET,
-		.policy = queue_policy,
-		.maxattr = __SLUICE_A_QUEUE_END - 1,
+		.policy = get_policy,
+		.maxattr = ARRAY_SIZE(get_policy) - 1,
 		.dumpit = queue_dump,
 	},
+};
+
+static const struct genl_multicast_group groups[] = {
+	[GROUP_EVENTS] = { .name = SLUICE_MCGRP_EVENTS },
 };
 
 static struct genl_family family __ro_after_init = {
@@ -253,6 +330,8 @@ static struct genl_family family __ro_after_init = {
 	.module = THIS_MODULE,
 	.ops = ops,
 	.n_ops = ARRAY_SIZE(ops),
+	.mcgrps = groups,
+	.n_mcgrps = ARRAY_SIZE(groups),
 };
 
 /**

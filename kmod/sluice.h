@@ -7,6 +7,7 @@
  *   queue.c    the policy: when a queue stops, wakes, stalls
  *   device.c   which devices are served, through their whole life
  *   netlink.c  what the operator sees and sets
+ *   events.c   when the operator is told without having asked
  *
  * The contract is the DOC block of queue.c and docs/design.md.
  */
@@ -44,8 +45,9 @@ enum sluice_wake_cause {
  *	  high half: how often that was changed
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
- * @lock: protects all below; taken with interrupts off, nests outside the
- *	  timer base's lock and the softirq machinery, inside nothing of ours
+ * @lock: protects all below but @told_...; taken with interrupts off, nests
+ *	  outside the timer base's lock, the workqueue's and the softirq
+ *	  machinery, inside nothing of ours
  * @open: the device is up and served
  * @stopped: we stopped @txq. Invariant: @stopped implies @timer is armed, or
  *	     its handler waits for @lock
@@ -60,6 +62,9 @@ enum sluice_wake_cause {
  * @depth_ns: how long the reader shall have work in the ring
  * @depth: that in packets, for senders
  * @late_ns: how late @timer was of late, nanoseconds
+ * @told_stop: the first stop was told; this and the following: events.c, RTNL
+ * @told_stalls: how many stalls were told
+ * @told_at: when the last of them was
  */
 struct sluice_queue {
 	void **slot;
@@ -90,6 +95,10 @@ struct sluice_queue {
 	u64 stalls;
 	u64 longest_stop_ns;
 	atomic64_t drops;
+
+	bool told_stop;
+	u64 told_stalls;
+	u64 told_at;
 };
 
 /**
@@ -185,6 +194,14 @@ sluice_device_find(const struct net_device *dev)
 /* netlink.c */
 int sluice_netlink_start(void);
 void sluice_netlink_stop(void);
+bool sluice_netlink_tell(const struct sluice_queue *q,
+			 const struct sluice_queue_view *view,
+			 enum sluice_event_kind kind, u32 count);
+
+/* events.c */
+void sluice_events_due(void);
+void sluice_events_start(void);
+void sluice_events_stop(void);
 
 /* main.c: defaults for new devices */
 extern bool sluice_default_on;

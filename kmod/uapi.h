@@ -7,11 +7,13 @@
 
 #define SLUICE_GENL_NAME	"sluice"
 #define SLUICE_GENL_VERSION	1
+#define SLUICE_MCGRP_EVENTS	"events"
 
 enum sluice_cmd {
 	SLUICE_CMD_DEVICE_GET = 1,
 	SLUICE_CMD_DEVICE_SET,
 	SLUICE_CMD_QUEUE_GET,
+	SLUICE_CMD_QUEUE_EVENT,
 	__SLUICE_CMD_END,
 };
 
@@ -32,6 +34,11 @@ enum sluice_queue_state {
 	SLUICE_QUEUE_NOQUEUE,		/* no qdisc queue: stock tail drop */
 	SLUICE_QUEUE_UNREAD,		/* no reader attached */
 	SLUICE_QUEUE_IDLE,		/* the device is not served */
+};
+
+enum sluice_event_kind {
+	SLUICE_EVENT_STOP = 0,		/* the first of a queue */
+	SLUICE_EVENT_STALL,		/* its reader showed no life */
 };
 
 enum sluice_device_attr {
@@ -67,6 +74,17 @@ enum sluice_queue_attr {
 	SLUICE_A_QUEUE_READER_NS,	/* u32, learned ns per packet */
 	SLUICE_A_QUEUE_PAD,
 	__SLUICE_A_QUEUE_END,
+};
+
+enum sluice_event_attr {
+	SLUICE_A_EVENT_IFINDEX = 1,	/* u32 */
+	SLUICE_A_EVENT_IFNAME,		/* string */
+	SLUICE_A_EVENT_QUEUE,		/* u32 */
+	SLUICE_A_EVENT_KIND,		/* u32, enum sluice_event_kind */
+	SLUICE_A_EVENT_COUNT,		/* u32, how many it stands for */
+	SLUICE_A_EVENT_FILL,		/* u32, packets */
+	SLUICE_A_EVENT_RING,		/* u32, slots */
+	__SLUICE_A_EVENT_END,
 };
 
 #endif

@@ -27,7 +27,8 @@ def apply(name: str | None, netns: str, as_json: bool) -> int:
     if any(line.rule for line in lines) and (
         name is None or config.rule_for(name, lines)
     ):
-        with system.netns(netns) as where:
+        with system.netns(netns) as where, config.locked():
+            lines = config.read()  # again: somebody may have held the lock
             views = devices.read_views(where, {})
             rules = [(view, config.rule_for(view.name, lines)) for view in views]
             outcomes = switch.switch(

@@ -30,6 +30,9 @@ MODULES = {
     "apply": "apply",
     "watch": "watch",
     "doctor": "doctor",
+    "bench": "bench",
+    "install": "install",
+    "uninstall": "install",
     "metrics": "metrics",
     "completion": "completion",
 }

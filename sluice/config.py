@@ -160,7 +160,13 @@ def _refused(path: Path, error: OSError) -> SluiceError:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path | None = None) -> Iterator[None]:
+    """Nobody else rewrites the file, or does what it says, meanwhile.
+
+    Held until a device is switched as well: the last who writes is the last
+    who switches.
+    """
+    path = path or LOCK
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -189,18 +195,15 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-def remember(
-    rules: list[Rule], path: Path | None = None, lock: Path | None = None
-) -> None:
-    """Add rules to the file, or replace those of the same patterns."""
+def remember(rules: list[Rule], path: Path | None = None) -> None:
+    """Add rules to the file, or replace those of the same patterns; locked()."""
     path = path or PATH
-    with _locked(lock or LOCK):
-        lines = read(path)
-        before = "".join(line.text + "\n" for line in lines) or HEADER
-        lines = parse(before)
-        for rule in rules:
-            lines = remembered(lines, rule)
-        try:
-            _write(path, "".join(line.text + "\n" for line in lines))
-        except OSError as error:
-            raise _refused(path, error) from error
+    lines = read(path)
+    before = "".join(line.text + "\n" for line in lines) or HEADER
+    lines = parse(before)
+    for rule in rules:
+        lines = remembered(lines, rule)
+    try:
+        _write(path, "".join(line.text + "\n" for line in lines))
+    except OSError as error:
+        raise _refused(path, error) from error

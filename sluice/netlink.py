@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The module's generic netlink family, as docs/sluice.yaml describes it.
 
-A Client sees the devices of the network namespace it was made in. Requests
-the module refuses raise pyroute2's NetlinkError, whose code is an errno.
+A Client sees the devices of the network namespace it was made in, a Listener
+hears of their events. Requests the module refuses raise pyroute2's
+NetlinkError, whose code is an errno.
 """
 
 from __future__ import annotations
 
 import errno
+import select
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyroute2.netlink import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, genlmsg
@@ -15,10 +18,12 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.generic import GenericNetlinkSocket
 
 FAMILY = "sluice"
-DEVICE_GET, DEVICE_SET, QUEUE_GET = 1, 2, 3
+DEVICE_GET, DEVICE_SET, QUEUE_GET, QUEUE_EVENT = 1, 2, 3, 4
+EVENTS = "events"  # the multicast group
 
 DEVICE_STATES = ("served", "off", "down", "upstream", "unread", "refused")
 QUEUE_STATES = ("open", "stopped", "stalled", "noqueue", "unread", "idle")
+EVENT_KINDS = ("stop", "stall")
 
 _DEVICE_ATTRS = (
     ("SLUICE_A_DEVICE_UNSPEC", "none"),
@@ -53,8 +58,19 @@ _QUEUE_ATTRS = (
     ("SLUICE_A_QUEUE_READER_NS", "uint32"),
     ("SLUICE_A_QUEUE_PAD", "none"),
 )
+_EVENT_ATTRS = (
+    ("SLUICE_A_EVENT_UNSPEC", "none"),
+    ("SLUICE_A_EVENT_IFINDEX", "uint32"),
+    ("SLUICE_A_EVENT_IFNAME", "asciiz"),
+    ("SLUICE_A_EVENT_QUEUE", "uint32"),
+    ("SLUICE_A_EVENT_KIND", "uint32"),
+    ("SLUICE_A_EVENT_COUNT", "uint32"),
+    ("SLUICE_A_EVENT_FILL", "uint32"),
+    ("SLUICE_A_EVENT_RING", "uint32"),
+)
 _DEVICE_PREFIX = "SLUICE_A_DEVICE_"
 _QUEUE_PREFIX = "SLUICE_A_QUEUE_"
+_EVENT_PREFIX = "SLUICE_A_EVENT_"
 
 
 class _DeviceMessage(genlmsg):
@@ -65,6 +81,11 @@ class _DeviceMessage(genlmsg):
 class _QueueMessage(genlmsg):
     prefix = _QUEUE_PREFIX
     nla_map = _QUEUE_ATTRS
+
+
+class _EventMessage(genlmsg):
+    prefix = _EVENT_PREFIX
+    nla_map = _EVENT_ATTRS
 
 
 @dataclass(frozen=True)
@@ -104,6 +125,19 @@ class Queue:
     reader_ns: int
 
 
+@dataclass(frozen=True)
+class Event:
+    """A queue stopped for the first time, or stalled; the fields of the spec."""
+
+    ifindex: int
+    ifname: str
+    queue: int
+    kind: str
+    count: int  # how many it stands for
+    fill: int
+    ring: int
+
+
 def parse_attrs(message: genlmsg, prefix: str) -> dict[str, object]:
     """The attributes of a message by their names in the spec."""
     return {
@@ -124,6 +158,12 @@ def parse_queue(message: genlmsg) -> Queue:
     attrs = parse_attrs(message, _QUEUE_PREFIX)
     attrs["state"] = QUEUE_STATES[attrs["state"]]
     return Queue(**attrs)
+
+
+def parse_event(message: genlmsg) -> Event:
+    attrs = parse_attrs(message, _EVENT_PREFIX)
+    attrs["kind"] = EVENT_KINDS[attrs["kind"]]
+    return Event(**attrs)
 
 
 class Client:
@@ -178,14 +218,33 @@ class Client:
 
     def queues(self, ifindex: int | None = None) -> list[Queue]:
         """All queues in use, or those of one device."""
-        found = [
+        only = {} if ifindex is None else {"ifindex": ifindex}
+        return [
             parse_queue(message)
-            for message in self._request(_QueueMessage, QUEUE_GET, NLM_F_DUMP)
+            for message in self._request(_QueueMessage, QUEUE_GET, NLM_F_DUMP, **only)
         ]
-        return [q for q in found if ifindex in (None, q.ifindex)]
 
     def set_device(self, ifindex: int, **attrs: int) -> None:
         """attrs: on, stall_ms, low_percent, limit, target_us."""
         self._request(
             _DeviceMessage, DEVICE_SET, NLM_F_ACK, ifindex=ifindex, **attrs
         )
+
+
+class Listener(Client):
+    """Hears of every event from now on; iterate over it, or read()."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._socket.marshal.msg_map[self._socket.prid] = _EventMessage
+        self._socket.add_membership(EVENTS)
+
+    def read(self, seconds: float | None = None) -> list[Event]:
+        """The next events; none if nothing happens for so long."""
+        if not select.select([self._socket.fileno()], [], [], seconds)[0]:
+            return []
+        return [parse_event(message) for message in self._socket.get()]
+
+    def __iter__(self) -> Iterator[Event]:
+        while True:
+            yield from self.read()

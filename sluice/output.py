@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import click
 
@@ -40,9 +41,31 @@ def say_json(value: object, indent: int | None = 1) -> None:
     sys.stdout.flush()
 
 
+def note(lines: Iterable[str]) -> None:
+    """What is being done, on stderr: stdout is for the answer."""
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
+
+
 def complain(text: str) -> None:
     """One line on stderr: object, reason, next step."""
     print(f"sluice: {' '.join(text.split())}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Says on a terminal what is under way, on a line that does not stay."""
+    shown = sys.stderr.isatty()
+
+    def show(text: str) -> None:
+        if shown:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        show("")
 
 
 def wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:

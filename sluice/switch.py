@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 from collections.abc import Callable
@@ -116,7 +117,8 @@ def run(
 ) -> int:
     """Remember the rules unless only for now; switch the devices there are."""
     _check_patterns(names)
-    with system.netns(netns) as where:
+    lock = contextlib.nullcontext() if now else config.locked()
+    with system.netns(netns) as where, lock:
         views = devices.read_views(where, {})
         if now:
             devices.check_found(views, names)

@@ -14,7 +14,7 @@ import gzip
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,35 @@ def _set_netns(fd: int) -> None:
     if _libc().setns(fd, CLONE_NEWNET) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+@contextlib.contextmanager
+def inside(there: int) -> Iterator[None]:
+    """Be in the namespace of this descriptor for a while."""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _set_netns(there)
+        try:
+            yield
+        finally:
+            _set_netns(home)
+    finally:
+        os.close(home)
+
+
+def new_netns() -> int:
+    """A namespace that nobody can name; it lasts while this descriptor does."""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc().unshare(CLONE_NEWNET) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), "network namespace")
+        try:
+            return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            _set_netns(home)
+    finally:
+        os.close(home)
 
 
 def _open_sysfs() -> int | None:
@@ -438,6 +467,50 @@ def read_output(*command: str) -> tuple[int, str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return 126, ""
+    return done.returncode, done.stdout
+
+
+def exists(path: str) -> bool:
+    """Also as a link to nothing."""
+    return os.path.lexists(path)
+
+
+def parse_package(manager: str, answer: str) -> str:
+    """The package that owns a file, in a package manager's words."""
+    words = answer.split()
+    if manager == "dpkg":
+        return answer.partition(":")[0]
+    if manager == "pacman":  # PATH is owned by NAME VERSION
+        return words[-2] if len(words) > 1 else ""
+    return words[0] if words else ""
+
+
+def read_package(path: str) -> tuple[str, str]:
+    """The package that owns a file and the command that removes it, or nothing."""
+    for manager, question, remove in (
+        ("dpkg", ("dpkg", "-S", path), "apt remove"),
+        ("rpm", ("rpm", "-qf", "--qf", "%{NAME}", path), "dnf remove"),
+        ("pacman", ("pacman", "-Qo", path), "pacman -R"),
+    ):
+        status, text = read_output(*question)
+        if status == 0 and (package := parse_package(manager, text)):
+            return package, f"{remove} {package}"
+    return "", ""
+
+
+def run(command: Sequence[str], stdin: str = "") -> tuple[int, str]:
+    """Run a command that changes the system: its status and what it said."""
+    try:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        return 127, f"{command[0]}: {error.strerror}"
     return done.returncode, done.stdout
 
 

@@ -86,7 +86,7 @@ def test_rule_moves_behind_what_would_hide_it() -> None:
 
 def test_new_file_explains_itself(tmp_path: Path) -> None:
     path = tmp_path / "conf"
-    config.remember([Rule("tap0", True)], path, tmp_path / "lock")
+    config.remember([Rule("tap0", True)], path)
     assert path.read_text() == config.HEADER + "tap0 on\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert not config.wrongs(config.read(path))
@@ -97,7 +97,7 @@ def test_rights_links_and_strange_bytes_survive(tmp_path: Path) -> None:
     real.write_bytes(b"# caf\xe9\n")
     real.chmod(0o640)
     path.symlink_to(real)
-    config.remember([Rule("tap0", True)], path, tmp_path / "lock")
+    config.remember([Rule("tap0", True)], path)
     assert path.is_symlink() and real.read_bytes() == b"# caf\xe9\ntap0 on\n"
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
@@ -111,15 +111,16 @@ def test_failed_write_leaves_the_file_whole(tmp_path: Path, monkeypatch) -> None
 
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(SluiceError, match="no space left"):
-        config.remember([Rule("tap1", True)], path, tmp_path / "lock")
+        config.remember([Rule("tap1", True)], path)
     assert path.read_text() == "tap0 on\n"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["conf", "lock"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["conf"]
 
 
 def _remember_many(folder: Path, number: int) -> None:
     for turn in range(20):
         rule = Rule(f"tap{number}", bool(turn % 2), {"stall-ms": turn + 1})
-        config.remember([rule], folder / "conf", folder / "lock")
+        with config.locked(folder / "lock"):
+            config.remember([rule], folder / "conf")
 
 
 def test_nothing_is_lost_among_many_writers(tmp_path: Path) -> None:

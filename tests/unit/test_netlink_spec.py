@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import importlib.util
 import re
 from pathlib import Path
@@ -64,7 +65,7 @@ def spec_names(entries: list[Any]) -> list[str]:
 
 def test_family() -> None:
     assert f'SLUICE_GENL_NAME\t"{SPEC["name"]}"' in UAPI
-    assert f"SLUICE_GENL_VERSION\t{SPEC['version']}" in UAPI
+    assert f"SLUICE_GENL_VERSION\t{SPEC.get('version', 1)}" in UAPI
     assert netlink.FAMILY == SPEC["name"]
 
 
@@ -76,8 +77,30 @@ def test_commands() -> None:
     assert found[:-1] == expected
     assert found[-1][0] == "__SLUICE_CMD_END"
     for number, one in numbered:
-        if "do" in one or "dump" in one:
-            assert getattr(netlink, c_name(one["name"])) == number
+        assert getattr(netlink, c_name(one["name"])) == number
+
+
+def test_groups() -> None:
+    (group,) = SPEC["mcast-groups"]["list"]
+    assert f'SLUICE_MCGRP_EVENTS\t"{group["name"]}"' in UAPI
+    assert netlink.EVENTS == group["name"]
+
+
+def read_schema() -> dict[str, Any]:
+    """The kernel's own, as a package of its documentation holds it."""
+    name = "Documentation/netlink/genetlink.yaml.gz"
+    paths = sorted(Path("/usr/share/doc").glob(f"linux-doc-*/{name}"))
+    if not paths:
+        pytest.skip("no package linux-doc-6.12 or newer, which has the schema")
+    return yaml.safe_load(gzip.decompress(paths[-1].read_bytes()))
+
+
+def test_kernel_accepts_the_spec() -> None:
+    schema = read_schema()
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft7Validator(schema)
+    validator.validate(SPEC)
+    assert not validator.is_valid({**SPEC, "protocol": "nonsense"})
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -119,6 +142,7 @@ def test_attributes_in_python(name: str) -> None:
     [
         ("device-state", netlink.DEVICE_STATES),
         ("queue-state", netlink.QUEUE_STATES),
+        ("event-kind", netlink.EVENT_KINDS),
     ],
 )
 def test_states(definition: str, states: tuple[str, ...]) -> None:
@@ -136,11 +160,16 @@ def test_states(definition: str, states: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("operation", "result"),
-    [("device-get", netlink.Device), ("queue-get", netlink.Queue)],
+    [
+        ("device-get", netlink.Device),
+        ("queue-get", netlink.Queue),
+        ("queue-event", netlink.Event),
+    ],
 )
 def test_answers_are_dataclasses_of_the_same_fields(operation, result) -> None:
     one = {each["name"]: each for each in SPEC["operations"]["list"]}[operation]
-    names = {name.replace("-", "_") for name in one["dump"]["reply"]["attributes"]}
+    said = one["event"] if "event" in one else one["dump"]["reply"]
+    names = {name.replace("-", "_") for name in said["attributes"]}
     assert {field.name for field in dataclasses.fields(result)} == names
 
 
@@ -149,6 +178,7 @@ def test_operations_use_attributes_there_are() -> None:
         if "attribute-set" not in one:
             continue
         known = set(spec_names(SETS[one["attribute-set"]]["attributes"]))
+        assert set(one.get("event", {}).get("attributes", [])) <= known
         for kind in ("do", "dump"):
             for side in one.get(kind, {}).values():
                 assert set(side.get("attributes", [])) <= known
@@ -165,3 +195,11 @@ def test_page_is_up_to_date() -> None:
     page = page_maker()
     text = (REPOSITORY / "docs/netlink.md").read_text()
     assert text == page.format_page(SPEC), "run: python3 docs/netlink.py"
+
+
+def test_event_as_it_arrives() -> None:
+    values = (7, "tap0", 1, 1, 3, 512, 1000)
+    names = [name for name, _ in netlink._EVENT_ATTRS[1:]]
+    message = {"attrs": list(zip(names, values))}  # noqa: B905
+    event = netlink.parse_event(message)  # type: ignore[arg-type]
+    assert event == netlink.Event(7, "tap0", 1, "stall", 3, 512, 1000)

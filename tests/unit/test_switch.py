@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 
 import pytest
@@ -61,6 +62,24 @@ def test_qdisc_replaces_noqueue_only(machine: Machine, capsys) -> None:
     assert machine.qdisc_calls == [(3, 1, "fq_codel")]
     assert "tun0: on, served\n" in capsys.readouterr().out
     assert "tun0 on qdisc=fq_codel\n" in config.PATH.read_text()
+
+
+@pytest.mark.parametrize("arguments", [["off", "tap0"], ["apply"]])
+def test_last_who_writes_is_last_who_switches(machine, monkeypatch, arguments) -> None:
+    """The file stays locked until the device is switched."""
+    config.PATH.write_text("tap0 on\n")
+    held = []
+
+    def set_device(ifindex: int, values: object) -> None:
+        with open(config.LOCK) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                held.append(ifindex)
+
+    monkeypatch.setattr("sluice.system.set_device", set_device)
+    assert main(arguments) == 0
+    assert held == [2]
 
 
 def test_without_the_module_it_is_only_remembered(machine: Machine, capsys) -> None:

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * When the operator is told that a queue stopped or stalled.
+ *
+ * Whoever stops a queue or finds its reader dead holds q->lock and may be in
+ * hard irq, where no message can be sent. They only say that something is
+ * due; a work item compares each queue's counts with what was told. So no
+ * event is allocated or queued, and none is lost: what comes faster than
+ * messages may is counted in the next one.
+ *
+ * At most one message of stalls per queue and second, and MESSAGES_PER_RUN
+ * per tenth of a second in all. The first stop of a queue is told once.
+ */
+#include <linux/rtnetlink.h>
+#include <linux/workqueue.h>
+
+#include "sluice.h"
+
+#define RUN_EVERY		(HZ / 10)
+#define MESSAGES_PER_RUN	32
+#define STALLS_EVERY_NS		NSEC_PER_SEC
+
+static bool ready;
+static void run(struct work_struct *unused);
+static DECLARE_DELAYED_WORK(runner, run);
+
+/**
+ * sluice_events_due() - a queue stopped for the first time, or stalled
+ *
+ * Context: any with interrupts off, hard irq included.
+ */
+void sluice_events_due(void)
+{
+	if (READ_ONCE(ready))	/* pairs with sluice_events_stop() */
+		schedule_delayed_work(&runner, RUN_EVERY);
+}
+
+/* Whether something stays untold. */
+static bool tell_queue(struct sluice_queue *q, unsigned int *left)
+{
+	struct sluice_queue_view v;
+	u64 now = ktime_get_ns();
+
+	ASSERT_RTNL();
+	sluice_queue_read(q, &v);
+	if (v.stops && !q->told_stop) {
+		if (!*left || !sluice_netlink_tell(q, &v, SLUICE_EVENT_STOP, 1))
+			return true;
+		(*left)--;
+		q->told_stop = true;
+	}
+	if (v.stalls == q->told_stalls)
+		return false;
+	if (!*left ||
+	    (q->told_stalls && now - q->told_at < STALLS_EVERY_NS) ||
+	    !sluice_netlink_tell(q, &v, SLUICE_EVENT_STALL,
+				 v.stalls - q->told_stalls))
+		return true;
+	(*left)--;
+	q->told_stalls = v.stalls;
+	q->told_at = now;
+	return false;
+}
+
+static void run(struct work_struct *unused)
+{
+	unsigned int id, left = MESSAGES_PER_RUN;
+	struct sluice_device *device;
+	bool untold = false;
+	int bucket;
+
+	rtnl_lock();
+	hash_for_each(sluice_devices, bucket, device, node)
+		for (id = 0; id < device->dev->num_tx_queues; id++)
+			untold |= tell_queue(&device->queue[id], &left);
+	rtnl_unlock();
+	if (untold && READ_ONCE(ready))
+		schedule_delayed_work(&runner, RUN_EVERY);
+}
+
+/**
+ * sluice_events_start() - from now on events are told, those so far as well
+ *
+ * Context: process, module load, after sluice_netlink_start().
+ */
+void sluice_events_start(void)
+{
+	WRITE_ONCE(ready, true);
+	schedule_delayed_work(&runner, 0);
+}
+
+/**
+ * sluice_events_stop() - no message is under way once this returns
+ *
+ * Context: process, module unload, before sluice_netlink_stop(), without RTNL.
+ */
+void sluice_events_stop(void)
+{
+	WRITE_ONCE(ready, false);
+	synchronize_rcu(); /* interrupts are off in sluice_events_due() */
+	cancel_delayed_work_sync(&runner);
+}

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The operator's command against the real module, end to end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from xml.etree import ElementTree
+
+from lab.scenarios import Env, scenario
+from lab.workloads.devices import FAR, HERE, NEAR, forwarder
+from sluice.netlink import Client
+from tests.kernel.scenarios._tap import tap
+from tests.kernel.scenarios._traffic import (
+    counters,
+    read_device,
+    read_queue,
+    send,
+    set_qdisc,
+    sink,
+)
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+SLUICE = (sys.executable, str(REPOSITORY / "bin/sluice"))
+RULES = REPOSITORY / "packaging"
+CONFIG = Path("/etc/sluice.conf")
+SECONDS = 240  # Python takes seconds to import what it needs, emulated
+
+
+def _needs_click(env: Env) -> None:
+    """The command's libraries are bookworm's, or newer."""
+    version = metadata.version("click")
+    if int(version.partition(".")[0]) < 8:
+        env.skip(f"click 8: this distribution has {version}")
+    env.defer(lambda: CONFIG.unlink(missing_ok=True))
+
+
+def _sluice(*arguments: str, status: int = 0) -> str:
+    """What the command says: nothing on stderr when all is well."""
+    done = subprocess.run([*SLUICE, *arguments], capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == status, (arguments, done.returncode, said)
+    assert "Traceback" not in said and "\x1b" not in said, said
+    assert status or not done.stderr, said
+    assert done.stderr.count("\n") <= 1, done.stderr
+    return said
+
+
+@scenario(deadline=SECONDS)
+def command_sees_and_switches_two_namespaces(env: Env) -> None:
+    _needs_click(env)
+    env.load()
+    env.enter(forwarder(env.helper("reader"), "sluice", 0))
+    seen = json.loads(_sluice("--all-netns", "--json"))["devices"]
+    found = {one["name"]: one for one in seen}
+    assert set(found) == {NEAR.name, FAR.name}, found
+    near = found[NEAR.name]
+    assert (near["netns"], near["kind"]) == (NEAR.netns, "tap"), near
+    assert (near["state"], near["qdisc"]) == ("served", "fq_codel"), near
+    assert near["owners"][0]["command"] == "reader", near
+    _sluice("off", "--now", NEAR.name, "--netns", str(NEAR.netns))
+    said = _sluice("status", "--all-netns")
+    assert f"{NEAR.name} (tap): off\n" in said, said
+    assert f"{FAR.name} (tap): on, served\n" in said, said
+    assert max(len(line) for line in said.splitlines()) < 80, said
+    said = _sluice("metrics", "--all-netns")
+    assert f'sluice_device_on{{device="{NEAR.name}",netns="near"}} 0\n' in said
+    assert said.endswith("# EOF\n"), said
+    said = json.loads(_sluice("doctor", "--json"))
+    off = [one for one in said["findings"] if one["subject"] == NEAR.name]
+    assert [one["mend"] for one in off] == ["sluice on near0 --netns near"], off
+
+
+@scenario(deadline=SECONDS)
+def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
+    """There is no udev in the guest: the command of its rule is run."""
+    _needs_click(env)
+    env.load()
+    said = _sluice("off", "here*")
+    assert "there is none now" in said and "here* off" in CONFIG.read_text()
+    sink(env, ring=8, paused=True)
+    assert read_device().state == "served"
+    (rule,) = RULES.rglob("60-sluice.rules")
+    (command,) = re.findall(r'RUN\+="/usr/sbin/sluice ([^"]*)"', rule.read_text())
+    _sluice(*command.replace("$name", HERE.name).split())
+    assert read_device().state == "off"
+    send(23)
+    assert counters().lost_at_ring == 15, "off is not stock"
+
+
+@scenario(deadline=SECONDS)
+def noqueue_is_said_and_mended_if_asked(env: Env) -> None:
+    """As libvirt leaves the tap of a guest."""
+    _needs_click(env)
+    env.load("stall_ms=60000")
+    sink(env, ring=100, paused=True)
+    set_qdisc(env, "noqueue")
+    said = _sluice("on", "--now", HERE.name)
+    assert "noqueue: nothing to stop; attach one: --qdisc fq_codel" in said, said
+    assert read_queue().state == "noqueue"
+    _sluice("on", "--now", HERE.name, "--qdisc", "fq_codel")
+    assert "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
+    send(300)
+    assert read_queue().state == "stopped"
+    assert counters().lost_at_ring == 0
+
+
+@scenario(deadline=SECONDS)
+def concurrent_switches_are_all_remembered(env: Env) -> None:
+    _needs_click(env)
+    env.load()
+    sink(env)
+    given = {f"{switch}{n}*": switch for n in range(2) for switch in ("on", "off")}
+    running = [
+        subprocess.Popen([*SLUICE, switch, pattern, HERE.name])
+        for pattern, switch in given.items()
+    ]
+    assert [process.wait() for process in running] == [0, 0, 0, 0]
+    lines = CONFIG.read_text().splitlines()
+    for pattern, switch in given.items():
+        assert lines.count(f"{pattern} {switch}") == 1, lines
+    assert sum(line.startswith(f"{HERE.name} ") for line in lines) == 1, lines
+    on = f"{HERE.name} on" in lines
+    assert read_device().on is on, "the last who wrote is not the last who set"
+
+
+@scenario(deadline=SECONDS)
+def devices_that_vanish_do_not_end_watch(env: Env) -> None:
+    _needs_click(env)
+    env.load()
+    watch = ("watch", "--json", "--interval", "0.05", "--count", "60")
+    with subprocess.Popen(
+        [*SLUICE, *watch], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watching:
+        first = watching.stdout.readline()
+        while watching.poll() is None:
+            with tap(queues=2):
+                pass
+        out, err = watching.communicate()
+    looks = [json.loads(line)["queues"] for line in [first, *out.splitlines()]]
+    assert (watching.returncode, err, len(looks)) == (0, "", 60), err
+    assert any(looks), "no look saw a device: proves nothing"
+    assert not all(looks), "no look saw none: proves nothing"
+
+
+@scenario(deadline=SECONDS)
+def device_that_vanishes_while_it_is_switched(env: Env) -> None:
+    _needs_click(env)
+    from sluice import config, devices, switch, system
+
+    env.load()
+    device = env.enter(tap())
+    with system.netns("") as where:
+        (view,) = devices.read_views(where, {})
+        env.run("ip", "link", "del", HERE.name)
+        device.queues.clear()  # not persistent: there is nothing to unset
+        rule = config.Rule("here*", False)
+        (outcome,) = switch.switch(where, [(view, rule)])
+    assert (outcome.done, outcome.text) == (False, switch.VANISHED), outcome
+    with Client() as client:
+        assert client.devices() == []
+
+
+@scenario(deadline=SECONDS)
+def command_works_without_the_module(env: Env) -> None:
+    _needs_click(env)
+    env.enter(tap())
+    said = _sluice()
+    assert "module: not loaded" in said, said
+    assert f"{HERE.name} (tap): stock, drops at a full ring" in said, said
+    said = _sluice("off", HERE.name, status=1)
+    assert said.startswith("sluice: module: not loaded; run: modprobe sluice"), said
+    assert f"{HERE.name} off" in CONFIG.read_text()
+    said = _sluice("doctor", status=1)
+    assert re.search(r"mend +module: ", said), said
+
+
+def _bench_processes() -> list[str]:
+    """They hold the namespaces and devices, which nobody else does."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"/sluice\0bench" in process.read_bytes():
+                found.append(process.parent.name)
+    return found
+
+
+def _wait_until_gone(env: Env) -> None:
+    env.wait_for(lambda: not _bench_processes(), "no process is left")
+    assert not list(Path("/run/netns").glob("*"))
+    with Client() as client:
+        assert client.devices() == []
+
+
+@scenario(deadline=SECONDS)
+def bench_shows_both_and_leaves_nothing(env: Env) -> None:
+    _needs_click(env)
+    env.load()
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder) / "bench.svg"
+        said = _sluice(
+            *("bench", "--json", "--rounds", "1", "--seconds", "2"),
+            *("--svg", str(picture)),
+        )
+        assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    results = json.loads(said)["results"]
+    found = {(one["variant"], one["load"]): one for one in results}
+    assert len(found) == 4, results
+    assert found["stock", "udp"]["lost"] > 0, "stock lost nothing: proves nothing"
+    for load in ("udp", "tcp"):
+        assert found["sluice", load]["lost"] == 0, found
+        assert found["sluice", load]["mbit"] > 0, found
+        assert found["sluice", load]["probes_back"] > 0, found
+    _wait_until_gone(env)
+
+
+@scenario(deadline=SECONDS)
+def interrupted_bench_leaves_nothing(env: Env) -> None:
+    """Ctrl-C reaches the whole group; SIGKILL only the command itself."""
+    _needs_click(env)
+    env.load()
+    for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+        process = subprocess.Popen(
+            [*SLUICE, "bench"],
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        env.wait_for(
+            lambda: len(_bench_processes()) == 5, "the bench is under way", 60
+        )
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.kill()
+        assert process.wait(20) == status
+        _wait_until_gone(env)
