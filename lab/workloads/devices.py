@@ -292,7 +292,7 @@ THERE = Device("(reader)", "10.92.0.2", "02:00:00:00:92:02")
 
 @contextlib.contextmanager
 def forwarder(
-    helper: str, variant: str, pace: Sequence[str]
+    helper: str, variant: str, pace: Sequence[str] = ()
 ) -> Iterator[Reader]:
     """NEAR and FAR, connected by a userspace forwarder."""
     with netns(str(NEAR.netns)), netns(str(FAR.netns)):

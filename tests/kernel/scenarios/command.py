@@ -58,7 +58,7 @@ def _sluice(*arguments: str, status: int = 0) -> str:
 def command_sees_and_switches_two_namespaces(env: Env) -> None:
     _needs_click(env)
     env.load()
-    env.enter(forwarder(env.helper("reader"), "sluice", 0))
+    env.enter(forwarder(env.helper("reader"), "sluice"))
     seen = json.loads(_sluice("--all-netns", "--json"))["devices"]
     found = {one["name"]: one for one in seen}
     assert set(found) == {NEAR.name, FAR.name}, found
