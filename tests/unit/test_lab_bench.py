@@ -51,7 +51,7 @@ def run_with(row: Row = ROW, **values: list[float]) -> Run:
 
 
 def test_variants_rotate_with_the_round() -> None:
-    plan = bench.schedule(["a"], 3)
+    plan = bench.schedule([ROW], 3)
     assert [p[2] for p in plan[:3]] == ["stock", "upstream", "sluice"]
     assert [p[2] for p in plan[3:6]] == ["upstream", "sluice", "stock"]
     assert len(plan) == 9
