@@ -11,6 +11,7 @@ from lab.workloads.devices import FAR, NEAR, Device, run_tool
 from lab.workloads.path import FAR_END, NEAR_END
 from lab.workloads.program import Program, folder, program
 
+PROGRAM = "openvpn"
 PACKAGES = ("openvpn", "openssl")
 
 

@@ -11,6 +11,7 @@ from lab.workloads.devices import FAR, NEAR, Device, run_tool
 from lab.workloads.path import FAR_END, NEAR_END
 from lab.workloads.program import Program, folder, program
 
+PROGRAM = "tincd"
 PACKAGES = ("tinc",)
 # Else it sends by TCP for half a minute, until it knows the path's own.
 MTU = 1400

@@ -15,6 +15,7 @@ from lab.workloads.devices import FAR, IFF_BACKPRESSURE, NEAR, Device, run_tool
 from lab.workloads.path import FAR_END, NEAR_END
 from lab.workloads.program import Program, folder, program
 
+PROGRAM = "wireguard-go"
 PACKAGES = ("wireguard-go", "wireguard-tools")
 PORT = 51820
 TUNSETIFF = 0x400454CA
