@@ -166,7 +166,7 @@ def _ring_line(run: Run, row: Row, ring: int, stock: Summary | None) -> str:
 
 
 def format_row(run: Run, row: Row) -> list[str]:
-    """The lines of one row: value, spread, packets lost, ping."""
+    """The lines of one row: value, spread, packets lost, ping, retransmits."""
     found = [summarise(run, row.name, name) for name in VARIANTS]
     share = ratio(found[2], found[0])
     lines = [
@@ -185,6 +185,9 @@ def format_row(run: Run, row: Row) -> list[str]:
     if any(s.ping_p50_ms is not None for s in measured):
         cells = [_milliseconds(s) for s in found]
         lines.append(_line("  ping p50/p95/p99, ms", cells))
+    if any(s.retransmits for s in measured):
+        resent = [format_number(s.retransmits or 0) if s else "-" for s in found]
+        lines.append(_line("  TCP retransmits", resent))
     lines += [_ring_line(run, row, ring, found[0]) for ring in row.rings]
     for name, summary in zip(VARIANTS, found):
         if summary is None:

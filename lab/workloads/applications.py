@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from lab.workloads import latency, openvpn, tinc, wireguard_go
+from lab.workloads import latency, openconnect, openvpn, tinc, wireguard_go
 from lab.workloads.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
 from lab.workloads.devices import read_all_counters, run_tool
 from lab.workloads.env import GuestEnv
@@ -29,9 +29,10 @@ APPLICATIONS: Dict[str, ModuleType] = {
     "openvpn": openvpn,
     "wireguard-go": wireguard_go,
     "tinc": tinc,
+    "openconnect": openconnect,
 }
 PACKAGES = tuple(p for app in APPLICATIONS.values() for p in app.PACKAGES)
-TITLES = {"openvpn": "OpenVPN"}
+TITLES = {"openvpn": "OpenVPN", "openconnect": "OpenConnect"}
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)
 LOADS = {
@@ -116,7 +117,7 @@ def _wait_connected(processes: List[Program]) -> None:
 
 def _wait_answered(processes: List[Program]) -> None:
     """Until a ping comes back through the tunnel."""
-    ping = NEAR.command("ping", "-c", "1", "-W", "1", FAR.address)
+    ping = NEAR.command("ping", "-c", "1", "-W", "0.5", FAR.address)
     deadline = time.monotonic() + READY_SECONDS
     while not succeeds(ping):
         for process in processes:

@@ -4,29 +4,14 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import Iterator, List, Optional
 
-from lab.workloads.devices import FAR, NEAR, Device, run_tool
+from lab.workloads.devices import FAR, NEAR, Device
 from lab.workloads.path import FAR_END, NEAR_END
-from lab.workloads.program import Program, folder, program
+from lab.workloads.program import Program, ensure_certificate, program
 
 PROGRAM = "openvpn"
 PACKAGES = ("openvpn", "openssl")
-
-
-def ensure_certificate(name: str) -> Path:
-    """A key, and a certificate that is its own authority; made once a boot."""
-    base = folder("openvpn") / str(name)
-    if not base.with_suffix(".crt").exists():
-        run_tool(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"]
-            + ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"]
-            + ["-keyout", str(base.with_suffix(".key"))]
-            + ["-out", str(base.with_suffix(".new"))]
-        )
-        base.with_suffix(".new").rename(base.with_suffix(".crt"))
-    return base
 
 
 def arguments(

@@ -24,6 +24,20 @@ def folder(name: str) -> Path:
     return path
 
 
+def ensure_certificate(name: str) -> Path:
+    """A key, and a certificate that is its own authority; made once a boot."""
+    base = folder("certificates") / name
+    if not base.with_suffix(".crt").exists():
+        run_tool(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"]
+            + ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"]
+            + ["-keyout", str(base.with_suffix(".key"))]
+            + ["-out", str(base.with_suffix(".new"))]
+        )
+        base.with_suffix(".new").rename(base.with_suffix(".crt"))
+    return base
+
+
 def parse_cpu_seconds(stat: str, ticks_per_second: int) -> float:
     """User and system time from /proc/PID/stat."""
     fields = stat.rpartition(")")[2].split()
@@ -33,14 +47,16 @@ def parse_cpu_seconds(stat: str, ticks_per_second: int) -> float:
 class Program:
     """One running process; whoever waits for it sees when it has ended."""
 
-    def __init__(self, end: Device, argv: Sequence[str], preload: Optional[str]) -> None:
+    def __init__(
+        self, end: Device, argv: Sequence[str], preload: Optional[str], stdin: str
+    ) -> None:
         environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
         self.name = Path(argv[0]).name
         self._log = folder(self.name) / f"{end.netns}.log"
-        with open(self._log, "w") as log:
+        with open(self._log, "w") as log, open(stdin) as given:
             self._process = subprocess.Popen(
                 end.command(*argv),
-                stdin=subprocess.DEVNULL,
+                stdin=given,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -78,10 +94,13 @@ class Program:
 
 @contextlib.contextmanager
 def program(
-    end: Device, argv: Sequence[str], preload: Optional[str] = None
+    end: Device,
+    argv: Sequence[str],
+    preload: Optional[str] = None,
+    stdin: str = os.devnull,
 ) -> Iterator[Program]:
     """The process, in the namespace of that end of the path."""
-    process = Program(end, argv, preload)
+    process = Program(end, argv, preload, stdin)
     try:
         yield process
     finally:
