@@ -21,7 +21,8 @@ from lab.workloads.devices import read_all_counters, run_tool
 from lab.workloads.env import GuestEnv
 from lab.workloads.path import path
 from lab.workloads.program import READY_SECONDS, Program, has_device
-from lab.workloads.program import read_backpressure, read_version, succeeds
+from lab.workloads.program import read_backpressure, read_ring, read_version
+from lab.workloads.program import succeeds
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads.tcp import parse_iperf3, run_client, server
 
@@ -191,6 +192,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     with tunnel(
         case.application, case.rtt_ms, case.rate_mbit, variant, env
     ) as processes:
+        ring = read_ring(NEAR)
         before = [process.read_cpu_seconds() for process in processes]
         output, pinged = _measure(case, seconds)
         after = _wait_settled()
@@ -198,6 +200,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     rate, retransmits = parse_iperf3(output)
     extra: Dict[str, Any] = {
         "version": read_version(module.PACKAGES[0]),
+        "txqueuelen": ring,
         "retransmits": retransmits,
         "requeues": after.requeues,
         "pings_sent": pinged.sent,

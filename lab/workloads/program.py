@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import time
@@ -122,6 +123,12 @@ def read_backpressure(device: Device) -> bool:
     """Whether the device's application has IFF_BACKPRESSURE set."""
     flags = run_tool(device.command("cat", f"/sys/class/net/{device.name}/tun_flags"))
     return bool(int(flags, 16) & IFF_BACKPRESSURE)
+
+
+def read_ring(device: Device) -> int:
+    """The length of the device's ring: its txqueuelen."""
+    shown = run_tool(["ip", "-j", "-n", str(device.netns), "link", "show", device.name])
+    return json.loads(shown)[0]["txqlen"]
 
 
 def read_version(package: str) -> str:
