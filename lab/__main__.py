@@ -211,7 +211,7 @@ def parser() -> argparse.ArgumentParser:
     bench = "every row, and every figure demanded"
     _add_measuring(commands, "bench", bench, 3.0, command_bench)
     apps = "VPN programs of the distribution, unmodified"
-    _add_measuring(commands, "apps", apps, 6.0, command_apps)
+    _add_measuring(commands, "apps", apps, 8.0, command_apps)
     _add_shell(commands)
     _add_build(commands)
     _add_rest(commands)

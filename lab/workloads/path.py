@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The path below a tunnel: two ends, and a router with a delay and a rate.
+"""The path below a tunnel: two ends with a link each, and a router between.
 
-The delay is the router's, not the ends': a packet delayed in its sender's own
-namespace counts against the sender's socket, which no real path does.
+The delay is the router's, the rate is the ends' links': what waits for its own
+link counts against a sender's socket, as at a network card; what is delayed on
+its way does not.
 """
 
 from __future__ import annotations
@@ -16,26 +17,32 @@ ROUTER = "router"
 # The addresses the tunnels connect to.
 NEAR_END = Device("wan0", "10.93.1.1", "", netns=NEAR.netns)
 FAR_END = Device("wan0", "10.93.2.1", "", netns=FAR.netns)
-PACKET_BYTES = 1500
-BUFFER_MS = 100  # what the router holds at its rate
-DELAYED_PACKETS = 20000  # under way, where no rate is set
+DELAYED_PACKETS = 20000  # as many may be under way
+# More than a socket's send buffer, so that the link makes the sender wait.
+LINK_BYTES = 400_000
+BURST_BYTES = 16_000
 
 
-def netem_arguments(rtt_ms: int, rate_mbit: Optional[int]) -> List[str]:
-    """netem's arguments for one direction; none where it has nothing to do."""
-    if not rtt_ms and rate_mbit is None:
-        return []
-    limit = DELAYED_PACKETS
-    arguments = ["delay", f"{rtt_ms * 500}us"]
-    if rate_mbit is not None:
-        held_ms = rtt_ms / 2 + BUFFER_MS
-        limit = round(rate_mbit * 1000 * held_ms / 8 / PACKET_BYTES)
-        arguments += ["rate", f"{rate_mbit}mbit"]
-    return [*arguments, "limit", str(limit)]
+def delay_arguments(rtt_ms: int) -> List[str]:
+    """The router's qdisc: half of the delay, for it is met twice."""
+    return ["netem", "delay", f"{rtt_ms * 500}us", "limit", str(DELAYED_PACKETS)]
 
 
-def _connect(end: Device, port: str, netem: List[str]) -> None:
-    """A link from the end to the router, which delays what it sends there."""
+def link_arguments(rate_mbit: int) -> List[str]:
+    """An end's qdisc: netem would let go of the sender's socket, tbf does not."""
+    return (
+        ["tbf", "rate", f"{rate_mbit}mbit"]
+        + ["burst", str(BURST_BYTES), "limit", str(LINK_BYTES)]
+    )
+
+
+def _set_qdisc(name: str, device: str, arguments: List[str]) -> None:
+    run_tool(["modprobe", f"sch_{arguments[0]}"])
+    run_tool(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *arguments])
+
+
+def _connect(end: Device, port: str) -> None:
+    """A link between the end and the router."""
     router_side = end.address.rpartition(".")[0] + ".2"
     run_tool(
         ["ip", "-n", ROUTER, "link", "add", port, "type", "veth"]
@@ -48,22 +55,21 @@ def _connect(end: Device, port: str, netem: List[str]) -> None:
         run_tool(["ip", "-n", name, "address", "add", f"{address}/24", "dev", device])
         run_tool(["ip", "-n", name, "link", "set", device, "up"])
     run_tool(["ip", "-n", str(end.netns), "route", "add", "default", "via", router_side])
-    if netem:
-        run_tool(
-            ["tc", "-n", ROUTER, "qdisc", "replace", "dev", port, "root", "netem"]
-            + netem
-        )
 
 
 @contextlib.contextmanager
 def path(rtt_ms: int, rate_mbit: Optional[int] = None) -> Iterator[None]:
-    """NEAR's and FAR's namespaces, connected over the router."""
-    netem = netem_arguments(rtt_ms, rate_mbit)
-    if netem:
-        run_tool(["modprobe", "sch_netem"])
+    """NEAR's and FAR's namespaces, connected over the router.
+
+    rate_mbit: of the link of either end, as of a network card.
+    """
     with netns(str(NEAR.netns)), netns(str(FAR.netns)), netns(ROUTER) as router:
         forward = "echo 1 >/proc/sys/net/ipv4/ip_forward"
         run_tool(["ip", "netns", "exec", router, "sh", "-c", forward])
-        _connect(NEAR_END, "near", netem)
-        _connect(FAR_END, "far", netem)
+        for end, port in ((NEAR_END, "near"), (FAR_END, "far")):
+            _connect(end, port)
+            if rtt_ms:
+                _set_qdisc(router, port, delay_arguments(rtt_ms))
+            if rate_mbit is not None:
+                _set_qdisc(str(end.netns), end.name, link_arguments(rate_mbit))
         yield

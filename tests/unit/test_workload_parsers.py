@@ -10,7 +10,7 @@ import pytest
 
 from lab.workloads import VARIANTS, all_rows, application_rows, applications
 from lab.workloads import dead_reader, devices, latency, pktgen, tcp
-from lab.workloads.path import netem_arguments
+from lab.workloads.path import delay_arguments, link_arguments
 from lab.workloads.program import parse_cpu_seconds
 from lab.workloads.row import Sample, WorkloadError
 
@@ -193,12 +193,9 @@ def test_segments_are_not_held_against_gso_packets() -> None:
     assert replace(whole, segmented=True).unaccounted == 0
 
 
-def test_path_delays_half_each_way_and_buffers_in_time() -> None:
-    assert netem_arguments(0, None) == []
-    assert netem_arguments(20, None)[:2] == ["delay", "10000us"]
-    narrow = netem_arguments(20, 12)
-    assert narrow[2:4] == ["rate", "12mbit"]
-    assert narrow[-1] == "110"  # 110 ms of 1500 bytes at 12 Mbit/s
+def test_path_delays_half_each_way_and_a_link_has_a_rate() -> None:
+    assert delay_arguments(20)[:3] == ["netem", "delay", "10000us"]
+    assert link_arguments(12)[:3] == ["tbf", "rate", "12mbit"]
 
 
 def test_cpu_time_of_a_process_with_a_strange_name() -> None:
