@@ -9,6 +9,7 @@ its way does not.
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Iterator, List, Optional
 
 from lab.workloads.devices import FAR, NEAR, Device, netns, run_tool
@@ -41,6 +42,17 @@ def _set_qdisc(name: str, device: str, arguments: List[str]) -> None:
     run_tool(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *arguments])
 
 
+def _receive_on(name: str, device: str, cpu: int) -> None:
+    """One CPU for all a device receives, as a network card has it for a flow.
+
+    A veth uses the sender's: one that moves to another CPU overtakes itself,
+    by more than a VPN's replay window allows.
+    """
+    mask = f"{1 << min(cpu, (os.cpu_count() or 1) - 1):x}"
+    place = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
+    run_tool(["ip", "netns", "exec", name, "sh", "-c", f"echo {mask} >{place}"])
+
+
 def _connect(end: Device, port: str) -> None:
     """A link between the end and the router."""
     router_side = end.address.rpartition(".")[0] + ".2"
@@ -48,12 +60,13 @@ def _connect(end: Device, port: str) -> None:
         ["ip", "-n", ROUTER, "link", "add", port, "type", "veth"]
         + ["peer", "name", end.name, "netns", str(end.netns)]
     )
-    for name, device, address in (
-        (ROUTER, port, router_side),
-        (str(end.netns), end.name, end.address),
+    for name, device, address, cpu in (
+        (ROUTER, port, router_side, 0),
+        (str(end.netns), end.name, end.address, 1),
     ):
         run_tool(["ip", "-n", name, "address", "add", f"{address}/24", "dev", device])
         run_tool(["ip", "-n", name, "link", "set", device, "up"])
+        _receive_on(name, device, cpu)
     run_tool(["ip", "-n", str(end.netns), "route", "add", "default", "via", router_side])
 
 
