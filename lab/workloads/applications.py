@@ -21,8 +21,8 @@ from lab.workloads.devices import read_all_counters, run_tool
 from lab.workloads.env import GuestEnv
 from lab.workloads.path import path
 from lab.workloads.program import READY_SECONDS, Program, has_device
-from lab.workloads.program import read_backpressure, read_ring, read_version
-from lab.workloads.program import succeeds
+from lab.workloads.program import read_backpressure, read_ring
+from lab.workloads.program import read_udp_overflows, read_version, succeeds
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads.tcp import parse_iperf3, run_client, server
 
@@ -198,6 +198,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         before = [process.read_cpu_seconds() for process in processes]
         output, pinged = _measure(case, seconds)
         after = _wait_settled()
+        overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
     rate, retransmits = parse_iperf3(output)
     extra: Dict[str, Any] = {
@@ -205,6 +206,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "txqueuelen": ring,
         "retransmits": retransmits,
         "requeues": after.requeues,
+        "udp_overflows": overflows,  # at the ends' own sockets
         "pings_sent": pinged.sent,
         "pings_received": pinged.received,
         "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],

@@ -131,6 +131,19 @@ def read_ring(device: Device) -> int:
     return json.loads(shown)[0]["txqlen"]
 
 
+def parse_udp_overflows(snmp: str) -> int:
+    """Packets lost at the buffers of UDP sockets, from /proc/net/snmp."""
+    names, values = (
+        line.split() for line in snmp.splitlines() if line.startswith("Udp:")
+    )
+    return int(values[names.index("RcvbufErrors")])
+
+
+def read_udp_overflows(end: Device) -> int:
+    """Of the namespace, since it was made: the program read too slowly there."""
+    return parse_udp_overflows(run_tool(end.command("cat", "/proc/net/snmp")))
+
+
 def read_version(package: str) -> str:
     """The package's version, not what the program says of itself."""
     version = run_tool(["dpkg-query", "-W", "-f", "${Version}", package])

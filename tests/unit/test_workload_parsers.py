@@ -11,7 +11,7 @@ import pytest
 from lab.workloads import VARIANTS, all_rows, application_rows, applications
 from lab.workloads import dead_reader, devices, latency, pktgen, tcp
 from lab.workloads.path import delay_arguments, link_arguments
-from lab.workloads.program import parse_cpu_seconds
+from lab.workloads.program import parse_cpu_seconds, parse_udp_overflows
 from lab.workloads.row import Sample, WorkloadError
 
 PING = """\
@@ -201,3 +201,12 @@ def test_path_delays_half_each_way_and_a_link_has_a_rate() -> None:
 def test_cpu_time_of_a_process_with_a_strange_name() -> None:
     stat = "7 (a) b) S " + " ".join(str(field) for field in range(4, 30))
     assert parse_cpu_seconds(stat, 100) == 0.29
+
+
+def test_overflows_of_udp_sockets_are_read_by_name() -> None:
+    snmp = (
+        "Ip: Forwarding\nIp: 1\n"
+        "Udp: InDatagrams NoPorts RcvbufErrors\nUdp: 9 0 7\n"
+        "UdpLite: InDatagrams\nUdpLite: 0\n"
+    )
+    assert parse_udp_overflows(snmp) == 7
