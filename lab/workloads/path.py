@@ -37,37 +37,49 @@ def link_arguments(rate_mbit: int) -> List[str]:
     )
 
 
-def _set_qdisc(name: str, device: str, arguments: List[str]) -> None:
-    run_tool(["modprobe", f"sch_{arguments[0]}"])
-    run_tool(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *arguments])
+def _router_side(end: Device) -> str:
+    return end.address.rpartition(".")[0] + ".2"
 
 
-def _receive_on(name: str, device: str, cpu: int) -> None:
+def _receive_on(cpu: int, device: str) -> str:
     """One CPU for all a device receives, as a network card has it for a flow.
 
     A veth uses the sender's: one that moves to another CPU overtakes itself,
     by more than a VPN's replay window allows.
     """
-    mask = f"{1 << min(cpu, (os.cpu_count() or 1) - 1):x}"
-    place = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
-    run_tool(["ip", "netns", "exec", name, "sh", "-c", f"echo {mask} >{place}"])
+    mask = 1 << min(cpu, (os.cpu_count() or 1) - 1)
+    return f"echo {mask:x} >/sys/class/net/{device}/queues/rx-0/rps_cpus"
 
 
-def _connect(end: Device, port: str) -> None:
-    """A link between the end and the router."""
-    router_side = end.address.rpartition(".")[0] + ".2"
-    run_tool(
-        ["ip", "-n", ROUTER, "link", "add", port, "type", "veth"]
-        + ["peer", "name", end.name, "netns", str(end.netns)]
-    )
-    for name, device, address, cpu in (
-        (ROUTER, port, router_side, 0),
-        (str(end.netns), end.name, end.address, 1),
-    ):
-        run_tool(["ip", "-n", name, "address", "add", f"{address}/24", "dev", device])
-        run_tool(["ip", "-n", name, "link", "set", device, "up"])
-        _receive_on(name, device, cpu)
-    run_tool(["ip", "-n", str(end.netns), "route", "add", "default", "via", router_side])
+def _connect_router() -> None:
+    """A link to either end; it passes on what comes from the other."""
+    lines = []
+    script = ["echo 1 >/proc/sys/net/ipv4/ip_forward"]
+    for end in (NEAR_END, FAR_END):
+        port = str(end.netns)
+        peer = f"peer name {end.name} netns {end.netns}"
+        lines += [
+            f"link add {port} type veth {peer}",
+            f"address add {_router_side(end)}/24 dev {port}",
+            f"link set {port} up",
+        ]
+        script.append(_receive_on(0, port))
+    run_tool(["ip", "-n", ROUTER, "-batch", "-"], "\n".join(lines) + "\n")
+    run_tool(["ip", "netns", "exec", ROUTER, "sh", "-ec", "\n".join(script)])
+
+
+def _connect_end(end: Device) -> None:
+    lines = [
+        f"address add {end.address}/24 dev {end.name}",
+        f"link set {end.name} up",
+        f"route add default via {_router_side(end)}",
+    ]
+    run_tool(["ip", "-n", str(end.netns), "-batch", "-"], "\n".join(lines) + "\n")
+    run_tool(end.command("sh", "-ec", _receive_on(1, end.name)))
+
+
+def _set_qdisc(name: str, device: str, arguments: List[str]) -> None:
+    run_tool(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *arguments])
 
 
 @contextlib.contextmanager
@@ -76,13 +88,12 @@ def path(rtt_ms: int, rate_mbit: Optional[int] = None) -> Iterator[None]:
 
     rate_mbit: of the link of either end, as of a network card.
     """
-    with netns(str(NEAR.netns)), netns(str(FAR.netns)), netns(ROUTER) as router:
-        forward = "echo 1 >/proc/sys/net/ipv4/ip_forward"
-        run_tool(["ip", "netns", "exec", router, "sh", "-c", forward])
-        for end, port in ((NEAR_END, "near"), (FAR_END, "far")):
-            _connect(end, port)
+    with netns(str(NEAR.netns)), netns(str(FAR.netns)), netns(ROUTER):
+        _connect_router()
+        for end in (NEAR_END, FAR_END):
+            _connect_end(end)
             if rtt_ms:
-                _set_qdisc(router, port, delay_arguments(rtt_ms))
+                _set_qdisc(ROUTER, str(end.netns), delay_arguments(rtt_ms))
             if rate_mbit is not None:
                 _set_qdisc(str(end.netns), end.name, link_arguments(rate_mbit))
         yield
