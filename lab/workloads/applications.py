@@ -44,19 +44,19 @@ LOADS = {
 UDP_PAYLOAD_BYTES = 1200
 RINGS = (50, 10000)
 # Where the lengths of the ring are compared, too.
-WITH_RINGS = ("openvpn_udp_20ms_20mbit",)
+WITH_RINGS = ("openvpn_udp_20ms_10mbit",)
 # Slower than the applications on any machine: the link makes them wait, and
 # their rings fill. Without it the slower of their two ends is what is measured.
-LINK_MBIT = 20
+LINK_MBIT = 10
 # make apps without --rows.
 USUAL = (
-    "openvpn_tcp_8_20ms_20mbit",
-    "openvpn_tcp_8_120ms_20mbit",
-    "openvpn_udp_20ms_20mbit",
+    "openvpn_tcp_8_20ms_10mbit",
+    "openvpn_tcp_8_120ms_10mbit",
+    "openvpn_udp_20ms_10mbit",
     "wireguard-go_tcp_8_10ms",
     "wireguard-go_tcp_8_20ms",
-    "tinc_tcp_8_20ms_20mbit",
-    "openconnect_tcp_8_20ms_20mbit",
+    "tinc_tcp_8_20ms_10mbit",
+    "openconnect_tcp_8_20ms_10mbit",
 )
 
 
