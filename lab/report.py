@@ -16,7 +16,7 @@ WIDTH = 80
 EQUAL = 0.97
 # More of the host used by others than this, and the numbers say little.
 QUIET_PERCENT = 10.0
-_LABEL, _COLUMN, _RATIO = 38, 12, 6
+_LABEL, _COLUMN, _RATIO = 35, 13, 6
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _latency(row: Row, stock: Summary, sluice: Summary) -> Finding:
         return Finding(row.name, demand, "no ping came back", False)
     before = max(0.0, stock.ping_p50_ms - row.path_ms)
     after = max(0.0, sluice.ping_p50_ms - row.path_ms)
-    got = f"{after:.1f} of {before:.1f} ms"
+    got = f"{after:.0f} of {before:.0f} ms"
     return Finding(row.name, demand, got, after <= row.latency_share * before)
 
 

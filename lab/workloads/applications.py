@@ -37,9 +37,9 @@ TITLES = {"openvpn": "OpenVPN", "openconnect": "OpenConnect"}
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)
 LOADS = {
-    "tcp_1": "TCP, 1 stream",
-    "tcp_8": "TCP, 8 streams",
-    "udp": "UDP flood, received",
+    "tcp_1": "1 TCP",
+    "tcp_8": "8 TCP",
+    "udp": "UDP flood",
 }
 UDP_PAYLOAD_BYTES = 1200
 RINGS = (50, 10000)
@@ -77,8 +77,8 @@ class Case:
     @property
     def title(self) -> str:
         name = TITLES.get(self.application, self.application)
-        rate = f", {self.rate_mbit} Mbit/s" if self.rate_mbit is not None else ""
-        return f"{name}, {LOADS[self.load]}, {self.rtt_ms} ms{rate}"
+        rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit is not None else ""
+        return f"{name} {LOADS[self.load]}, {self.rtt_ms} ms{rate}"
 
 
 def parse_case(name: str) -> Case:
