@@ -3,6 +3,7 @@
 # make test     what CI runs: ruff, unit, module builds, kernels in VMs
 # make test-all the same, with every kernel of the lab in a VM
 # make bench    every row of the table, and the figures it must reach
+# make apps     the VPN programs people run, with sluice and without
 # make shell    a shell in a VM with the newest kernel of the lab
 # make unit, make kernel, make check    parts of make test
 # make clean    empty the lab's cache
@@ -16,7 +17,7 @@ LAB = python3 -B -m lab
 
 all: demo
 
-demo bench shell: python
+demo bench apps shell: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 test: python
@@ -42,4 +43,4 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: all demo bench shell test test-all kernel unit check clean python
+.PHONY: all demo bench apps shell test test-all kernel unit check clean python

@@ -16,9 +16,11 @@ from lab import build, measure, testing, vm
 from lab.cache import cache_dir
 from lab.errors import NO, LabError, Unsuitable
 from lab.matrix import KERNELS, Kernel, kernel_named
-from lab.results import combine, read_run
+from lab.results import Run, combine, read_run
 from lab.roots import ensure_root
 from lab.setup import say
+from lab.workloads import all_rows, application_rows, applications
+from lab.workloads.row import Row
 
 NEWEST = KERNELS[-1].name
 
@@ -28,7 +30,8 @@ def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:
 
 
 def command_shell(options: argparse.Namespace) -> int:
-    root = ensure_root(kernel_named(options.kernel))
+    packages = applications.PACKAGES if options.apps else ()
+    root = ensure_root(kernel_named(options.kernel), packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(options.out or name).absolute()
         output.mkdir(parents=True, exist_ok=True)
@@ -70,20 +73,19 @@ def command_build(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(options: argparse.Namespace, demo: bool) -> int:
-    rows = measure.choose_rows(options.rows, demo)
+def _measure(
+    options: argparse.Namespace, known: list[Row], packages: tuple[str, ...] = ()
+) -> tuple[Run, Path]:
+    rows = measure.choose_rows(options.rows, known)
     kernel = kernel_named(options.kernel)
-    plan = measure.Plan(kernel, rows, options.rounds, options.seconds)
+    plan = measure.Plan(kernel, rows, options.rounds, options.seconds, packages)
     if options.json:
         measure.ensure_writable(Path(options.json))
     run = measure.measure(plan)
     path = measure.save(run, Path(options.json) if options.json else None)
     measure.show(run)
     print(f"saved in {path}")
-    if demo:
-        return measure.demo_status(run)
-    _write_page(path)
-    return measure.bench_status(run)
+    return run, path
 
 
 def _write_page(result: Path) -> None:
@@ -97,11 +99,23 @@ def _write_page(result: Path) -> None:
 
 
 def command_demo(options: argparse.Namespace) -> int:
-    return _measure(options, demo=True)
+    run, _ = _measure(options, [row for row in all_rows() if row.demo])
+    return measure.demo_status(run)
 
 
 def command_bench(options: argparse.Namespace) -> int:
-    return _measure(options, demo=False)
+    run, path = _measure(options, all_rows())
+    _write_page(path)
+    return measure.bench_status(run)
+
+
+def command_apps(options: argparse.Namespace) -> int:
+    known = application_rows()
+    if options.rows is None:
+        known = [row for row in known if row.demo]
+    run, path = _measure(options, known, applications.PACKAGES)
+    _write_page(path)
+    return measure.bench_status(run)
 
 
 def command_report(options: argparse.Namespace) -> int:
@@ -141,6 +155,8 @@ def _add_shell(commands) -> None:
     shell.add_argument("--kernel", default=NEWEST)
     shell.add_argument("--exec", metavar="CMD", help="run CMD and power off")
     shell.add_argument("--out", metavar="DIR", help="the guest's /out, kept")
+    with_apps = "with the programs of lab apps"
+    shell.add_argument("--apps", action="store_true", help=with_apps)
     shell.add_argument("--bare", action="store_true", help="build nothing first")
     shell.add_argument("--deadline", type=positive(float), default=600, metavar="S")
     shell.add_argument("--cpus", type=positive(int), default=vm.VCPUS, metavar="N")
@@ -165,7 +181,8 @@ def _add_measuring(commands, name: str, text: str, seconds: float, run) -> None:
     command.add_argument(
         "--seconds", type=positive(float), default=seconds, metavar="S"
     )
-    command.add_argument("--rows", metavar="A,B", help="only these rows")
+    rows = "only these rows; * and ? match"
+    command.add_argument("--rows", metavar="A,B", help=rows)
     command.add_argument("--json", metavar="FILE", help="save the run there")
     command.set_defaults(run=run)
 
@@ -193,6 +210,8 @@ def parser() -> argparse.ArgumentParser:
     _add_measuring(commands, "demo", demo, 1.5, command_demo)
     bench = "every row, and every figure demanded"
     _add_measuring(commands, "bench", bench, 3.0, command_bench)
+    apps = "VPN programs of the distribution, unmodified"
+    _add_measuring(commands, "apps", apps, 8.0, command_apps)
     _add_shell(commands)
     _add_build(commands)
     _add_rest(commands)

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 from lab import workloads
 from lab.child import Ending, run_child
 from lab.workloads.env import GuestEnv
-from lab.workloads.row import VARIANTS, Row
+from lab.workloads.row import Row
 
 # What a sample may take beyond the seconds it measures.
 GRACE_SECONDS = 60.0
@@ -23,14 +23,15 @@ Say = Callable[[str], None]
 
 
 def schedule(
-    rows: Sequence[str], rounds: int
+    rows: Sequence[Row], rounds: int
 ) -> List[Tuple[int, str, str]]:
     """(round, row, variant): interleaved; the first variant rotates."""
     plan = []
     for number in range(rounds):
-        turn = number % len(VARIANTS)
-        variants = VARIANTS[turn:] + VARIANTS[:turn]
-        plan += [(number, row, variant) for row in rows for variant in variants]
+        for row in rows:
+            turn = number % len(row.variants)
+            variants = row.variants[turn:] + row.variants[:turn]
+            plan += [(number, row.name, variant) for variant in variants]
     return plan
 
 
@@ -97,11 +98,12 @@ def unload() -> None:
 
 
 def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
-    rows = {row.name: row for row in choose_rows(workloads.all_rows(), job["rows"])}
+    known = workloads.all_rows() + workloads.application_rows()
+    rows = {row.name: row for row in choose_rows(known, job["rows"])}
     module = Path(job["module"]) if job["module"] else None
     env = GuestEnv(Path(job["helpers"]), module)
     lines: List[Dict[str, Any]] = []
-    plan = schedule(list(rows), job["rounds"])
+    plan = schedule(list(rows.values()), job["rounds"])
     seconds = job["seconds"]
 
     def sample(place: Tuple[int, str, str]) -> Callable[[], Dict[str, Any]]:

@@ -29,7 +29,8 @@ HELPER_FOLDERS = (
     REPOSITORY / "lab" / "workloads",
     REPOSITORY / "tests" / "kernel",
 )
-HELPER_FLAGS = "-O2 -Wall -Wextra -Werror -static -pthread"
+HELPER_FLAGS = "-O2 -Wall -Wextra -Werror -pthread"
+PRELOADED = "_preload"  # helpers named so are libraries for other programs
 
 # Runs $3 in the root $1 with the directory $2 as its /mnt. The mounts live in
 # a namespace of their own: the cached root stays as it is.
@@ -252,7 +253,8 @@ def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
     for path in files:
         shutil.copyfile(path, work / path.name)
         if path.suffix == ".c":
-            lines.append(f"gcc {HELPER_FLAGS} -o {path.stem} {path.name}")
+            kind = "-shared -fPIC" if path.stem.endswith(PRELOADED) else "-static"
+            lines.append(f"gcc {HELPER_FLAGS} {kind} -o {path.stem} {path.name}")
     status, log = run_in_root(root, work, "\n".join(lines) or "true")
     if status != 0:
         print(log)

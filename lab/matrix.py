@@ -20,6 +20,7 @@ class Kernel:
     release: str  # what follows linux-image- and linux-headers-
     pins: tuple[str, ...] = ()  # packages that must come from elsewhere
     often: bool = True  # make test plays it; if not, only make test-all
+    applications: bool = False  # its scenarios have the programs of make apps
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -32,6 +33,7 @@ class Kernel:
 
 _UPDATES = ("trixie-updates",)
 _BACKPORTS = ("trixie-updates", "trixie-backports")
+_NEWEST = r"7\.3\.[0-9]+\+deb13-amd64"
 _BASE = ("linux-base/trixie-backports",)
 
 # A suite keeps many versions of its own kernel: its metapackage, named
@@ -40,7 +42,7 @@ KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
-    Kernel("7.3", "trixie", _BACKPORTS, r"7\.3\.[0-9]+\+deb13-amd64", _BASE),
+    Kernel("7.3", "trixie", _BACKPORTS, _NEWEST, _BASE, applications=True),
 )
 
 

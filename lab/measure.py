@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import tempfile
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lab import build, vm
@@ -22,8 +23,7 @@ from lab.report import (
 from lab.results import HostLoad, Run, format_run, read_provenance, run_of
 from lab.roots import ensure_root
 from lab.setup import say
-from lab.workloads import all_rows
-from lab.workloads.row import VARIANTS
+from lab.workloads.row import Row
 
 BOOT_SECONDS = 60.0
 
@@ -31,39 +31,40 @@ BOOT_SECONDS = 60.0
 @dataclass(frozen=True)
 class Plan:
     kernel: Kernel
-    rows: list[str]
+    rows: list[Row]
     rounds: int
     seconds: float
+    packages: tuple[str, ...] = ()  # the root has them, too
 
     @property
     def deadline(self) -> float:
         """For the whole boot: every sample slow, none for ever."""
-        samples = len(self.rows) * self.rounds * len(VARIANTS)
+        samples = self.rounds * sum(len(row.variants) for row in self.rows)
         return BOOT_SECONDS + samples * (self.seconds + 30)
 
 
-def choose_rows(names: str | None, demo: bool = False) -> list[str]:
-    """The rows named (joined by commas), or all, or the demo's."""
-    known = [row.name for row in all_rows() if row.demo or not demo]
-    if names is None:
-        return known
-    chosen = names.split(",")
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise UsageError(f"row {unknown[0]}: unknown; choose from {', '.join(known)}")
-    return chosen
+def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:
+    """The rows named (patterns joined by commas), or all."""
+    chosen = {}
+    for pattern in (patterns or "*").split(","):
+        matching = {r.name: r for r in known if fnmatchcase(r.name, pattern)}
+        if not matching:
+            names = ", ".join(row.name for row in known)
+            raise UsageError(f"row {pattern}: unknown; choose from {names}")
+        chosen |= matching
+    return list(chosen.values())
 
 
 def measure(plan: Plan) -> Run:
     """Boot the kernel and measure; raises VmLost with nothing to show."""
-    root = ensure_root(plan.kernel)
+    root = ensure_root(plan.kernel, plan.packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
         staged = build.stage(root, output)
         machine = vm.Machine(root, output)
         job = {
             "kind": "bench",
-            "rows": plan.rows,
+            "rows": [row.name for row in plan.rows],
             "rounds": plan.rounds,
             "seconds": plan.seconds,
             **staged,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lab.matrix import VARIANTS
 from lab.results import Run, Summary, summarise, why_missing
-from lab.workloads.row import Row
+from lab.workloads.row import Row, ring_variant
 
 WIDTH = 80
 # A median this much of the other's is its equal if the spreads overlap.
@@ -18,7 +18,7 @@ EQUAL = 0.97
 PROMPT = {50: 1 / 5, 99: 1 / 3}
 # More of the host used by others than this, and the numbers say little.
 QUIET_PERCENT = 10.0
-_LABEL, _COLUMN, _RATIO = 38, 12, 6
+_LABEL, _COLUMN, _RATIO = 35, 13, 6
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,17 @@ def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[
     return findings
 
 
+def _latency(row: Row, stock: Summary, sluice: Summary) -> Finding:
+    """Of the median ping what the path itself does not explain."""
+    demand = f"ping at most {row.latency_share:.2f}x stock's"
+    if stock.ping_p50_ms is None or sluice.ping_p50_ms is None:
+        return Finding(row.name, demand, "no ping came back", False)
+    before = max(0.0, stock.ping_p50_ms - row.path_ms)
+    after = max(0.0, sluice.ping_p50_ms - row.path_ms)
+    got = f"{after:.0f} of {before:.0f} ms"
+    return Finding(row.name, demand, got, after <= row.latency_share * before)
+
+
 def findings_of(run: Run, row: Row) -> list[Finding]:
     """What is demanded of a row, measured or not."""
     found = {name: summarise(run, row.name, name) for name in VARIANTS}
@@ -111,6 +122,8 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         findings.append(Finding(row.name, "every packet accounted for", got, False))
     if row.floor is not None:
         findings.append(_against_stock(row, stock, sluice))
+    if row.latency_share is not None:
+        findings.append(_latency(row, stock, sluice))
     if upstream is not None and (row.above_upstream or row.reaches_upstream):
         findings.append(_against_upstream(row, upstream, sluice))
     if row.prompt:
@@ -158,8 +171,21 @@ def _milliseconds(summary: Summary | None) -> str:
     return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
 
 
+def _ring_line(run: Run, row: Row, ring: int, stock: Summary | None) -> str:
+    """Stock with another length of the ring, on one line."""
+    name = ring_variant(ring)
+    label = f"  stock, txqueuelen {ring}: "
+    one = summarise(run, row.name, name)
+    if one is None:
+        return (label + why_missing(run, row.name, name))[:WIDTH]
+    value, lost = format_number(one.median), format_number(one.lost_at_ring)
+    share = _share(ratio(one, stock)) or "-"
+    text = f"{value} ({share}), {lost} lost, ping {_milliseconds(one)}"
+    return (label + text)[:WIDTH]
+
+
 def format_row(run: Run, row: Row) -> list[str]:
-    """The lines of one row: value, spread, packets lost, ping."""
+    """The lines of one row: value, spread, packets lost, ping, retransmits."""
     found = [summarise(run, row.name, name) for name in VARIANTS]
     share = ratio(found[2], found[0])
     lines = [
@@ -178,6 +204,10 @@ def format_row(run: Run, row: Row) -> list[str]:
     if any(s.ping_p50_ms is not None for s in measured):
         cells = [_milliseconds(s) for s in found]
         lines.append(_line("  ping p50/p95/p99, ms", cells))
+    if any(s.retransmits for s in measured):
+        resent = [format_number(s.retransmits or 0) if s else "-" for s in found]
+        lines.append(_line("  TCP retransmits", resent))
+    lines += [_ring_line(run, row, ring, found[0]) for ring in row.rings]
     for name, summary in zip(VARIANTS, found):
         if summary is None:
             text = f"  {name}: {why_missing(run, row.name, name)}"

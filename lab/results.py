@@ -79,6 +79,7 @@ class Summary:
     ping_p50_ms: float | None
     ping_p95_ms: float | None
     ping_p99_ms: float | None
+    retransmits: float | None  # median; None where no TCP was measured
 
 
 def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:
@@ -96,6 +97,7 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
     if not samples:
         return None
     values = [sample["value"] for sample in samples]
+    extras = [{"retransmits": None, **sample["extra"]} for sample in samples]
     return Summary(
         rounds=len(samples),
         median=statistics.median(values),
@@ -106,6 +108,7 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         ping_p50_ms=_median_of(samples, "ping_p50_ms"),
         ping_p95_ms=_median_of(samples, "ping_p95_ms"),
         ping_p99_ms=_median_of(samples, "ping_p99_ms"),
+        retransmits=_median_of(extras, "retransmits"),
     )
 
 

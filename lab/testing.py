@@ -17,8 +17,9 @@ from lab import build, vm
 from lab.cache import cache_dir, digest, locked
 from lab.errors import LabError
 from lab.matrix import KERNELS, Kernel
-from lab.roots import ensure_root
+from lab.roots import Root, ensure_root
 from lab.setup import install, require_root, say
+from lab.workloads.applications import PACKAGES
 
 REQUIREMENTS = vm.REPOSITORY / "tests" / "requirements.txt"
 SCENARIOS = vm.REPOSITORY / "tests" / "kernel" / "scenarios"
@@ -71,13 +72,19 @@ def _run(*command: str) -> None:
         )
 
 
-def parse_scenarios(module: str, source: str) -> list[str]:
-    """The names of the functions with the scenario decorator."""
+def parse_scenarios(module: str, source: str, every: bool = True) -> list[str]:
+    """The names of the functions with the scenario decorator.
+
+    every: also those that are marked often=False.
+    """
     return [
         f"{module}.{node.name}"
         for node in ast.parse(source).body
         if isinstance(node, ast.FunctionDef)
-        and any(_is_scenario(mark) for mark in node.decorator_list)
+        and any(
+            _is_scenario(mark) and (every or not _is_seldom(mark))
+            for mark in node.decorator_list
+        )
     ]
 
 
@@ -86,11 +93,18 @@ def _is_scenario(mark: ast.expr) -> bool:
     return isinstance(called, ast.Name) and called.id == "scenario"
 
 
-def read_scenarios(folder: Path = SCENARIOS) -> list[str]:
+def _is_seldom(mark: ast.expr) -> bool:
+    return isinstance(mark, ast.Call) and any(
+        word.arg == "often" and ast.literal_eval(word.value) is False
+        for word in mark.keywords
+    )
+
+
+def read_scenarios(folder: Path = SCENARIOS, every: bool = True) -> list[str]:
     names: list[str] = []
     for path in sorted(folder.glob("*.py")):
         if not path.name.startswith("_"):
-            names += parse_scenarios(path.stem, path.read_text())
+            names += parse_scenarios(path.stem, path.read_text(), every)
     return names
 
 
@@ -128,11 +142,16 @@ def _boot(
     return settled, trouble
 
 
+def scenario_root(kernel: Kernel) -> Root:
+    """The root the scenarios of this kernel are played in."""
+    return ensure_root(kernel, PACKAGES if kernel.applications else ())
+
+
 def play(
     kernel: Kernel, names: list[str], progress: Callable[[str], None]
 ) -> Played:
     """Run the scenarios on one kernel, booting again after a lost VM."""
-    root = ensure_root(kernel)
+    root = scenario_root(kernel)
     played = Played()
     for _ in range(BOOTS):
         left = [name for name in names if name not in played.outcomes]
@@ -167,7 +186,7 @@ def test(what: str, arguments: list[str]) -> int:
             return 1
     if "kernel" in FOLDERS[what]:  # here, because pytest would hide the progress
         for kernel in KERNELS:
-            ensure_root(kernel)
+            scenario_root(kernel)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
     command += ["--every-kernel"] if what == "long" else []

@@ -35,7 +35,8 @@ INTERRUPTS_NICE = -15
 # What QEMU's own "max" adds to x86-64-v2 only costs: it advertises fast short
 # "rep movsb" (fsrm), and a kernel that believes it copies byte by byte. One
 # pktgen sender read 1.9 times as much with this model, TCP 1.4 times.
-EMULATED_CPU = "qemu64,+ssse3,+sse4_1,+sse4_2,+popcnt,+smap,+smep"
+# AES is the host's own: with it a VPN's AES-256-GCM was 8.5 times as fast.
+EMULATED_CPU = "qemu64,+ssse3,+sse4_1,+sse4_2,+popcnt,+smap,+smep,+aes,+pclmulqdq"
 
 CMDLINE = (
     "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic net.ifnames=0 "

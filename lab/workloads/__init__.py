@@ -2,9 +2,9 @@
 """The workloads: one file for each question, its C helper beside it.
 
 A workload module has ROWS and run(row, variant, seconds, env) -> Sample. The
-caller uses all_rows() and measure(): measure() enters env.variant(variant),
-so that sluice.ko is loaded before the first device exists and unloaded after
-the last is gone, and raises Skipped or WorkloadError.
+caller uses all_rows() or application_rows(), and measure(): measure() enters
+env.variant(variant), so that sluice.ko is loaded before the first device exists
+and unloaded after the last is gone, and raises Skipped or WorkloadError.
 """
 
 from __future__ import annotations
@@ -25,23 +25,37 @@ __all__ = [
     "Skipped",
     "WorkloadError",
     "all_rows",
+    "application_rows",
     "measure",
 ]
 
 # In the order of the report.
 MODULES = ("pktgen", "tcp", "udp_flood", "dead_reader", "never_full", "fill")
 
+# Needs packages of its own in the root, and another report.
+APPLICATIONS = "applications"
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"lab.workloads.{name}")
+
 
 def _modules() -> List[ModuleType]:
-    return [importlib.import_module(f"lab.workloads.{name}") for name in MODULES]
+    return [_module(name) for name in MODULES]
 
 
 def all_rows() -> List[Row]:
+    """The rows of the bench."""
     return [row for module in _modules() for row in module.ROWS]
 
 
+def application_rows() -> List[Row]:
+    return list(_module(APPLICATIONS).ROWS)
+
+
 def _module_of_row() -> Dict[str, ModuleType]:
-    return {row.name: module for module in _modules() for row in module.ROWS}
+    modules = [*_modules(), _module(APPLICATIONS)]
+    return {row.name: module for module in modules for row in module.ROWS}
 
 
 def measure(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:

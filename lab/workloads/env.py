@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Iterator, Optional
 
 from lab.workloads.devices import read_has_backpressure, run_tool
-from lab.workloads.row import VARIANTS, Skipped, WorkloadError
+from lab.workloads.row import VARIANTS, Skipped, WorkloadError, parse_variant
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,13 @@ class GuestEnv:
     @contextlib.contextmanager
     def variant(self, name: str) -> Iterator[None]:
         """Loads what the variant needs before any device exists."""
-        if name not in VARIANTS:
+        base, _ = parse_variant(name)
+        if base not in VARIANTS:
             raise WorkloadError(f"variant {name}: use one of {VARIANTS}")
         run_tool(["modprobe", "tun"])
-        if name == "upstream" and not read_has_backpressure():
+        if base == "upstream" and not read_has_backpressure():
             raise Skipped("this kernel has no IFF_BACKPRESSURE")
-        if name != "sluice":
+        if base != "sluice":
             yield
             return
         if self.module is None:

@@ -9,11 +9,22 @@ rest and must be 0.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from lab.errors import LabError
 
 VARIANTS = ("stock", "upstream", "sluice")
+
+
+def ring_variant(ring: int) -> str:
+    """Stock with another length of the ring: what operators do today."""
+    return f"stock-{ring}"
+
+
+def parse_variant(name: str) -> Tuple[str, Optional[int]]:
+    """One of VARIANTS, and the length of the ring if it is not the default."""
+    base, _, ring = name.partition("-")
+    return base, int(ring) if ring else None
 
 
 class WorkloadError(LabError):
@@ -38,6 +49,13 @@ class Row:
     reaches_upstream: bool = False  # sluice is at least upstream
     lossless: bool = True  # sluice loses 0 packets at the ring
     prompt: bool = False  # sluice's ping is a fraction of the others'
+    latency_share: Optional[float] = None  # sluice's ping is at most this of stock's
+    path_ms: float = 0.0  # the path's own part of each ping
+    rings: List[int] = field(default_factory=list)  # stock with these, too
+
+    @property
+    def variants(self) -> Tuple[str, ...]:
+        return VARIANTS + tuple(ring_variant(ring) for ring in self.rings)
 
 
 @dataclass(frozen=True)
@@ -50,6 +68,7 @@ class Sample:
     qdisc_drops: int
     lost_at_ring: int  # tx_dropped of the devices involved
     held: int = 0  # still in a queue when the run ended
+    segmented: bool = False  # sent counts segments, read counts GSO packets
     ping_p50_ms: Optional[float] = None
     ping_p95_ms: Optional[float] = None
     ping_p99_ms: Optional[float] = None
@@ -58,6 +77,8 @@ class Sample:
 
     @property
     def unaccounted(self) -> int:
+        if self.segmented:  # nothing counts both alike
+            return 0
         return self.sent - (
             self.read + self.qdisc_drops + self.lost_at_ring + self.held
         )

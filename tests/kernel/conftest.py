@@ -16,14 +16,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-kernel",
         action="store_true",
-        help="play the scenarios on kernels that are not played often, too",
+        help="play what is not played often, kernels and scenarios, too",
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for what was played is made for each kernel."""
+    every = metafunc.config.getoption("--every-kernel")
+    if "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", read_scenarios(every=every))
     if "played" in metafunc.fixturenames:
-        every = metafunc.config.getoption("--every-kernel")
         kernels = [kernel for kernel in KERNELS if every or kernel.often]
         metafunc.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
 
@@ -39,9 +41,10 @@ def played(pytestconfig: pytest.Config):
 
     @functools.lru_cache(maxsize=None)
     def attempt(kernel: Kernel) -> Played | LabError:
+        every = pytestconfig.getoption("--every-kernel")
         show(f"\n    kernel {kernel.name}: playing the scenarios")
         try:
-            return play(kernel, read_scenarios(), show)
+            return play(kernel, read_scenarios(every=every), show)
         except LabError as error:
             return error
 

@@ -10,7 +10,7 @@ import pytest
 
 from lab.build import FAKE_TUN, KMOD, check_module, check_style, source_files
 from lab.matrix import KERNELS
-from lab.roots import ensure_root
+from lab.testing import scenario_root
 
 NEWEST = KERNELS[-1]
 BROKEN = """
@@ -21,7 +21,7 @@ int sluice_wrong(int __user *there) { return *there; }
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_compiler_and_sparse_are_silent(kernel) -> None:
-    assert check_module(ensure_root(kernel)).warnings == []
+    assert check_module(scenario_root(kernel)).warnings == []
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -30,16 +30,16 @@ def test_sparse_notices_a_user_pointer(kernel, tmp_path) -> None:
     shutil.copytree(KMOD, source)
     with open(source / "main.c", "a") as main:
         main.write(BROKEN)
-    warnings = check_module(ensure_root(kernel), source).warnings
+    warnings = check_module(scenario_root(kernel), source).warnings
     assert any("main.c" in line and "noderef" in line for line in warnings), warnings
 
 
 def test_checkpatch_is_silent() -> None:
     sources = source_files(KMOD) + source_files(FAKE_TUN)
-    assert check_style(ensure_root(NEWEST), sources) == []
+    assert check_style(scenario_root(NEWEST), sources) == []
 
 
 def test_checkpatch_notices_a_trailing_space(tmp_path) -> None:
     path = tmp_path / "bad.c"
     path.write_text("// SPDX-License-Identifier: GPL-2.0-only\nint a; \n")
-    assert check_style(ensure_root(NEWEST), [path])
+    assert check_style(scenario_root(NEWEST), [path])

@@ -12,7 +12,6 @@ def test_there_are_scenarios() -> None:
     assert read_scenarios(), "tests/kernel/scenarios/ holds no scenario"
 
 
-@pytest.mark.parametrize("name", read_scenarios())
 def test_scenario(kernel, name, played) -> None:
     outcome = played(kernel).outcomes.get(name)
     if outcome is None:

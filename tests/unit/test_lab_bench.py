@@ -12,7 +12,7 @@ from lab import bench, report, results, workloads
 from lab.errors import LabError
 from lab.report import WIDTH, format_number, format_table
 from lab.results import Measurement, Provenance, Run, combine, parse_run
-from lab.workloads.row import Row, Sample, Skipped
+from lab.workloads.row import Row, Sample, Skipped, parse_variant
 
 ROW = Row(name="fake", title="made-up row", unit="packets/s", floor=1.0)
 PROVENANCE = Provenance(
@@ -51,10 +51,19 @@ def run_with(row: Row = ROW, **values: list[float]) -> Run:
 
 
 def test_variants_rotate_with_the_round() -> None:
-    plan = bench.schedule(["a"], 3)
+    plan = bench.schedule([ROW], 3)
     assert [p[2] for p in plan[:3]] == ["stock", "upstream", "sluice"]
     assert [p[2] for p in plan[3:6]] == ["upstream", "sluice", "stock"]
     assert len(plan) == 9
+
+
+def test_rings_are_measured_in_turn_with_the_variants() -> None:
+    row = dataclasses.replace(ROW, rings=[50])
+    plan = bench.schedule([row], 2)
+    assert [p[2] for p in plan[:4]] == ["stock", "upstream", "sluice", "stock-50"]
+    assert [p[2] for p in plan[4:]] == ["upstream", "sluice", "stock-50", "stock"]
+    assert parse_variant("stock-50") == ("stock", 50)
+    assert parse_variant("sluice") == ("sluice", None)
 
 
 @pytest.fixture
@@ -188,3 +197,28 @@ def test_table_fits_the_terminal() -> None:
 )
 def test_numbers_are_short(value, text) -> None:
     assert format_number(value) == text
+
+
+def pinged(run: Run, **p50_ms: float) -> Run:
+    """The run, with these medians of the ping."""
+    lines = [
+        dataclasses.replace(m, sample={**m.sample, "ping_p50_ms": p50_ms[m.variant]})
+        for m in run.measurements
+    ]
+    return dataclasses.replace(run, measurements=lines)
+
+
+@pytest.mark.parametrize(("sluice_ms", "reached"), [(30.0, True), (31.0, False)])
+def test_latency_is_judged_without_the_paths_own(sluice_ms, reached) -> None:
+    row = dataclasses.replace(ROW, floor=None, latency_share=1 / 3, path_ms=20)
+    run = pinged(run_with(row, stock=[1], sluice=[1]), stock=50, sluice=sluice_ms)
+    finding = report.findings_of(run, row)[-1]
+    assert finding.reached is reached, finding
+
+
+def test_table_shows_stock_with_other_rings() -> None:
+    row = dataclasses.replace(ROW, rings=[50, 10000])
+    run = run_with(row, stock=[100], sluice=[100], **{"stock-50": [80]})
+    text = format_table(run)
+    assert "stock, txqueuelen 50: 80 (0.80x), 0 lost" in text
+    assert "stock, txqueuelen 10000: not reached" in text

@@ -72,6 +72,12 @@ def test_scenarios_are_the_decorated_functions() -> None:
     assert parse_scenarios("ring", source) == ["ring.one", "ring.two"]
 
 
+def test_scenario_played_seldom_is_left_out_where_asked() -> None:
+    source = "@scenario(often=False)\ndef one(env): ...\n@scenario\ndef two(env): ...\n"
+    assert parse_scenarios("a", source) == ["a.one", "a.two"]
+    assert parse_scenarios("a", source, every=False) == ["a.two"]
+
+
 def test_scenario_running_when_the_vm_is_lost_is_lost() -> None:
     done = {"name": "a.b", "outcome": "passed", "message": "", "seconds": 1.0}
     settled = parse_outcomes({"results": [done], "running": "a.c"}, "panic")

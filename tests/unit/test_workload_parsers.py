@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from lab.workloads import VARIANTS, all_rows, dead_reader, devices, latency
-from lab.workloads import pktgen, tcp
+from lab.workloads import VARIANTS, all_rows, application_rows, applications
+from lab.workloads import dead_reader, devices, latency, pktgen, tcp
+from lab.workloads.path import delay_arguments, link_arguments
+from lab.workloads.program import parse_cpu_seconds, parse_udp_overflows
 from lab.workloads.row import Sample, WorkloadError
 
 PING = """\
@@ -168,3 +171,42 @@ def test_rows_are_unique_and_the_demo_is_a_part() -> None:
     assert len(names) == len(set(names)) == 21
     assert 0 < sum(row.demo for row in all_rows()) < len(names)
     assert VARIANTS == ("stock", "upstream", "sluice")
+
+
+def test_case_of_a_row_is_in_its_name() -> None:
+    for row in application_rows():
+        assert applications.parse_case(row.name).name == row.name
+    case = applications.parse_case("wireguard-go_tcp_8_120ms")
+    assert (case.application, case.load, case.rtt_ms) == ("wireguard-go", "tcp_8", 120)
+    with pytest.raises(WorkloadError, match="nonsense"):
+        applications.parse_case("nonsense")
+
+
+def test_usual_rows_of_the_applications_exist() -> None:
+    names = [row.name for row in application_rows()]
+    assert len(names) == len(set(names))
+    assert set(applications.USUAL) <= set(names)
+
+
+def test_segments_are_not_held_against_gso_packets() -> None:
+    whole = sample(read=4, qdisc_drops=0, lost_at_ring=0)
+    assert replace(whole, segmented=True).unaccounted == 0
+
+
+def test_path_delays_half_each_way_and_a_link_has_a_rate() -> None:
+    assert delay_arguments(20)[:3] == ["netem", "delay", "10000us"]
+    assert link_arguments(12)[:3] == ["tbf", "rate", "12mbit"]
+
+
+def test_cpu_time_of_a_process_with_a_strange_name() -> None:
+    stat = "7 (a) b) S " + " ".join(str(field) for field in range(4, 30))
+    assert parse_cpu_seconds(stat, 100) == 0.29
+
+
+def test_overflows_of_udp_sockets_are_read_by_name() -> None:
+    snmp = (
+        "Ip: Forwarding\nIp: 1\n"
+        "Udp: InDatagrams NoPorts RcvbufErrors\nUdp: 9 0 7\n"
+        "UdpLite: InDatagrams\nUdpLite: 0\n"
+    )
+    assert parse_udp_overflows(snmp) == 7

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs people run, unmodified: what do their tunnels carry, and how soon?
+
+Each between two network namespaces joined by a path with a round-trip time.
+The tunnel's own device is named and addressed as the forwarder's are, so the
+same iperf3 and the same ping measure it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from lab.workloads import latency, openconnect, openvpn, tinc, wireguard_go
+from lab.workloads.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
+from lab.workloads.devices import read_all_counters, run_tool
+from lab.workloads.env import GuestEnv
+from lab.workloads.path import path
+from lab.workloads.program import READY_SECONDS, Program, has_device
+from lab.workloads.program import read_backpressure, read_ring
+from lab.workloads.program import read_udp_overflows, read_version, succeeds
+from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
+from lab.workloads.tcp import parse_iperf3, run_client, server
+
+APPLICATIONS: Dict[str, ModuleType] = {
+    "openvpn": openvpn,
+    "wireguard-go": wireguard_go,
+    "tinc": tinc,
+    "openconnect": openconnect,
+}
+PACKAGES = tuple(p for app in APPLICATIONS.values() for p in app.PACKAGES)
+TITLES = {"openvpn": "OpenVPN", "openconnect": "OpenConnect"}
+
+RTTS_MS = (0, 10, 20, 40, 80, 120)
+LOADS = {
+    "tcp_1": "1 TCP",
+    "tcp_8": "8 TCP",
+    "udp": "UDP flood",
+}
+UDP_PAYLOAD_BYTES = 1200
+RINGS = (50, 10000)
+# Where the lengths of the ring are compared, too.
+WITH_RINGS = ("openvpn_udp_20ms_10mbit",)
+# Slower than the applications on any machine: the link makes them wait, and
+# their rings fill. Without it the slower of their two ends is what is measured.
+LINK_MBIT = 10
+# make apps without --rows.
+USUAL = (
+    "openvpn_tcp_8_20ms_10mbit",
+    "openvpn_tcp_8_120ms_10mbit",
+    "openvpn_udp_20ms_10mbit",
+    "wireguard-go_tcp_8_10ms",
+    "wireguard-go_tcp_8_20ms",
+    "tinc_tcp_8_20ms_10mbit",
+    "openconnect_tcp_8_20ms_10mbit",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a row's name says."""
+
+    application: str
+    load: str
+    rtt_ms: int
+    rate_mbit: Optional[int] = None
+
+    @property
+    def name(self) -> str:
+        rate = f"_{self.rate_mbit}mbit" if self.rate_mbit is not None else ""
+        return f"{self.application}_{self.load}_{self.rtt_ms}ms{rate}"
+
+    @property
+    def title(self) -> str:
+        name = TITLES.get(self.application, self.application)
+        rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit is not None else ""
+        return f"{name} {LOADS[self.load]}, {self.rtt_ms} ms{rate}"
+
+
+def parse_case(name: str) -> Case:
+    found = re.fullmatch(r"([a-z-]+)_(tcp_\d+|udp)_(\d+)ms(?:_(\d+)mbit)?", name)
+    if found is None:
+        raise WorkloadError(f"row {name}: not APPLICATION_LOAD_RTTms[_RATEmbit]")
+    rate = int(found[4]) if found[4] else None
+    return Case(found[1], found[2], int(found[3]), rate)
+
+
+def _row(case: Case) -> Row:
+    return Row(
+        name=case.name,
+        title=case.title,
+        unit="Mbit/s",
+        demo=case.name in USUAL,
+        floor=0.97,
+        latency_share=1 / 3,
+        path_ms=case.rtt_ms,
+        rings=list(RINGS) if case.name in WITH_RINGS else [],
+    )
+
+
+ROWS = [
+    _row(Case(name, load, rtt_ms, rate_mbit))
+    for name in APPLICATIONS
+    for load in LOADS
+    for rtt_ms in RTTS_MS
+    for rate_mbit in (None, LINK_MBIT)
+]
+
+
+def _wait_connected(processes: List[Program]) -> None:
+    near, far = processes
+    for process, device in ((near, NEAR), (far, FAR)):
+        process.wait_until(lambda: has_device(device), f"its device {device.name}")
+
+
+def _wait_answered(processes: List[Program]) -> None:
+    """Until a ping comes back through the tunnel."""
+    ping = NEAR.command("ping", "-c", "1", "-W", "0.5", FAR.address)
+    deadline = time.monotonic() + READY_SECONDS
+    while not succeeds(ping):
+        for process in processes:
+            process.check()
+        if time.monotonic() > deadline:
+            raise WorkloadError(
+                f"{processes[0].name}: no ping through the tunnel within "
+                f"{READY_SECONDS:.0f} s"
+            )
+
+
+@contextlib.contextmanager
+def tunnel(
+    application: str, rtt_ms: int, rate_mbit: Optional[int], variant: str, env: GuestEnv
+) -> Iterator[List[Program]]:
+    """The application's processes at NEAR and FAR, connected."""
+    base, ring = parse_variant(variant)
+    upstream = base == "upstream"
+    preload = env.helper("backpressure_preload") if upstream else None
+    module = APPLICATIONS[application]
+    near, far = replace(NEAR, mac=""), replace(FAR, mac="")
+    with path(rtt_ms, rate_mbit), module.processes(preload) as processes:
+        _wait_connected(processes)
+        for device, peer in ((near, far), (far, near)):
+            attach(device, peer, ring=ring)
+            _limit_mtu(module, device.name, str(device.netns))
+            if read_backpressure(device) != upstream:
+                raise WorkloadError(
+                    f"{device.name}: IFF_BACKPRESSURE is not as {variant} wants it"
+                )
+        _wait_answered(processes)
+        yield processes
+
+
+def _limit_mtu(module: ModuleType, device: str, netns: str) -> None:
+    mtu = getattr(module, "MTU", None)
+    if mtu is not None:
+        run_tool(["ip", "-n", netns, "link", "set", device, "mtu", str(mtu)])
+
+
+def _wait_settled() -> Counters:
+    """Until nothing is held and nothing moves, or a deadline."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    before = read_all_counters([NEAR, FAR])
+    while True:
+        time.sleep(0.2)
+        now = read_all_counters([NEAR, FAR])
+        still = now == before and now.held == 0
+        if still or time.monotonic() > deadline:
+            return now
+        before = now
+
+
+def load_options(load: str) -> Tuple[int, List[str]]:
+    """iperf3's streams, and its further arguments."""
+    if load == "udp":
+        return 1, ["--udp", "--bitrate", "0", "--length", str(UDP_PAYLOAD_BYTES)]
+    return int(load.rpartition("_")[2]), []
+
+
+def _measure(case: Case, seconds: float) -> Tuple[str, latency.Latency]:
+    streams, options = load_options(case.load)
+    with server(), latency.ping(NEAR, FAR) as ping:
+        output = run_client(streams, seconds, *options)
+        return output, ping.end()
+
+
+def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    case = parse_case(row.name)
+    module = APPLICATIONS[case.application]
+    with tunnel(
+        case.application, case.rtt_ms, case.rate_mbit, variant, env
+    ) as processes:
+        ring = read_ring(NEAR)
+        before = [process.read_cpu_seconds() for process in processes]
+        output, pinged = _measure(case, seconds)
+        after = _wait_settled()
+        overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
+        spent = [process.read_cpu_seconds() for process in processes]
+    rate, retransmits = parse_iperf3(output)
+    extra: Dict[str, Any] = {
+        "version": read_version(module.PACKAGES[0]),
+        "txqueuelen": ring,
+        "retransmits": retransmits,
+        "requeues": after.requeues,
+        "udp_overflows": overflows,  # at the ends' own sockets
+        "pings_sent": pinged.sent,
+        "pings_received": pinged.received,
+        "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
+    }
+    return Sample(
+        value=rate,
+        sent=after.offered,
+        read=after.read,
+        qdisc_drops=after.qdisc_drops,
+        lost_at_ring=after.lost_at_ring,
+        held=after.held,
+        segmented=case.application == "wireguard-go",
+        extra=extra,
+        **pinged.fields(),
+    )
