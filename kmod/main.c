@@ -21,9 +21,9 @@ uint sluice_default_low_percent = 50;
 module_param_named(low_percent, sluice_default_low_percent, uint, 0644);
 MODULE_PARM_DESC(low_percent, "low watermark in % of the limit (50)");
 
-uint sluice_default_target_us = 2000;
+uint sluice_default_target_us;
 module_param_named(target_us, sluice_default_target_us, uint, 0644);
-MODULE_PARM_DESC(target_us, "us of packets a ring holds, 0: all it can (2000)");
+MODULE_PARM_DESC(target_us, "us of packets a ring holds, 0: all it can (0)");
 
 static int __init sluice_start(void)
 {

@@ -7,7 +7,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Sequence
 
 from lab.workloads.devices import read_has_backpressure, run_tool
 from lab.workloads.row import VARIANTS, Skipped, WorkloadError, parse_variant
@@ -25,7 +25,7 @@ class GuestEnv:
         return str(path)
 
     @contextlib.contextmanager
-    def variant(self, name: str) -> Iterator[None]:
+    def variant(self, name: str, parameters: Sequence[str] = ()) -> Iterator[None]:
         """Loads what the variant needs before any device exists."""
         base, _ = parse_variant(name)
         if base not in VARIANTS:
@@ -38,7 +38,7 @@ class GuestEnv:
             return
         if self.module is None:
             raise Skipped("sluice.ko was not built")
-        run_tool(["insmod", str(self.module)])
+        run_tool(["insmod", str(self.module), *parameters])
         try:
             yield
         finally:

@@ -52,6 +52,7 @@ class Row:
     latency_share: Optional[float] = None  # sluice's ping is at most this of stock's
     path_ms: float = 0.0  # the path's own part of each ping
     rings: List[int] = field(default_factory=list)  # stock with these, too
+    parameters: List[str] = field(default_factory=list)  # of sluice's module
 
     @property
     def variants(self) -> Tuple[str, ...]:

@@ -25,6 +25,13 @@ PACES = {
     "slow": ("--burn-us", "20"),
     "link": ("--link-us", "200"),
 }
+READERS = {
+    "fast": "fast reader",
+    "slow": "slow reader",
+    "link": "link, ring of 2 ms",
+}
+# How sluice is loaded where the ping counts: the ring lasts 2 ms.
+PROMPT = ("target_us=2000",)
 STREAMS = {"fast": (1, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
 DEMO = ("tcp_4_link", "tcp_8_fast")
 
@@ -34,13 +41,13 @@ def _row(streams: int, speed: str) -> Row:
     plural = "stream" if streams == 1 else "streams"
     return Row(
         name=name,
-        title=f"TCP, {streams} {plural}, {speed}"
-        + (" behind reader" if speed == "link" else " reader"),
+        title=f"TCP, {streams} {plural}, " + READERS[speed],
         unit="Mbit/s",
         demo=name in DEMO,
         floor=0.97,
         above_upstream=speed != "link",
         prompt=speed == "link",
+        parameters=list(PROMPT) if speed == "link" else [],
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample
-from lab.workloads.tcp import PACES, transfer
+from lab.workloads.tcp import PACES, PROMPT, transfer
 
 PAYLOAD_BYTES = 1400
 
@@ -24,10 +24,11 @@ ROWS = [
     ),
     Row(
         name="udp_link",
-        title="UDP flood, link behind reader, received",
+        title="UDP flood, link, ring of 2 ms",
         unit="Mbit/s",
         floor=0.97,
         prompt=True,
+        parameters=list(PROMPT),
     ),
 ]
 
