@@ -353,7 +353,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 		__queue_set_depth_ns(q, !fill);
 		__queue_wake(q, fill, cause);
 	} else if (now - q->alive_at >= stall_ns(q)) {
-		q->stalled = true;
+		WRITE_ONCE(q->stalled, true);
 		q->stalls++;
 		sluice_events_due();
 		trace_queue_stall(q, fill, now - q->stopped_at);
@@ -384,7 +384,7 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 	unsigned long flags;
 
 	spin_lock_irqsave(&q->lock, flags);
-	q->stalled = false;
+	WRITE_ONCE(q->stalled, false);
 	if (q->open)
 		__queue_stop(q, ring, fill, depth);
 	spin_unlock_irqrestore(&q->lock, flags);
@@ -392,17 +392,20 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 
 /*
  * Nothing was read since the reader was called dead: this packet is stock's
- * to keep or to drop. The ring was not empty then, so what looks empty is full.
+ * to keep or to drop. The ring was not empty then: if it is, the reader read
+ * all of it, and its head came round to where it was.
  */
-static bool stall_lasts(struct sluice_queue *q, const struct ptr_ring *ring,
-			int size)
+static bool stall_lasts(struct sluice_queue *q, struct ptr_ring *ring, int size)
 {
+	int used;
+
 	if (likely(!READ_ONCE(q->stalled)) ||
 	    READ_ONCE(ring->consumer_head) != READ_ONCE(q->head))
 		return false;
-	if (!ring_used(ring, size))
+	used = ring_used_exact(ring, size);
+	if (used >= size)
 		atomic64_inc(&q->drops);
-	return true;
+	return used > 0;
 }
 
 /* A ring we have not seen behind this queue, or not at this size. */
@@ -414,7 +417,7 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 		return false;
 
 	spin_lock_irqsave(&q->lock, flags);
-	q->stalled = false;
+	WRITE_ONCE(q->stalled, false);
 	WRITE_ONCE(q->size, size);
 	WRITE_ONCE(q->ring, sluice_layout_ring(file));
 	/* pairs with look_is_due() */
@@ -456,7 +459,7 @@ void sluice_queue_look(struct sluice_queue *q)
 	size = READ_ONCE(ring->size);
 	if (size < 1)
 		return;
-	if ((file != q->file || size != q->size) &&
+	if ((file != READ_ONCE(q->file) || size != READ_ONCE(q->size)) &&
 	    !queue_adopted(q, file, size))
 		return;
 
@@ -481,7 +484,7 @@ void sluice_queue_look(struct sluice_queue *q)
 	}
 	if (unlikely(READ_ONCE(q->stalled)))
 		WRITE_ONCE(q->stalled, false);
-	next = producer + min(room, size / 2 - 1);
+	next = producer + min(room, size / 4);
 	look_next(q, look, next < size ? next : next - size);
 }
 
@@ -513,7 +516,7 @@ void sluice_queue_closed(struct sluice_queue *q)
 {
 	spin_lock_irq(&q->lock);
 	q->open = false;
-	q->stalled = false;
+	WRITE_ONCE(q->stalled, false);
 	if (q->stopped)
 		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
 	spin_unlock_irq(&q->lock);
