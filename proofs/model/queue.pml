@@ -12,8 +12,8 @@
  * q->look (a sender's exchange fails once anybody else's succeeded).
  *
  * SENDERS, SIZE, BATCH: how many, how long the ring is, how many slots the
- * reader frees at a time. OPERATOR: what may be done, see there. BUG_...: one
- * guard less; each must be found.
+ * reader frees at a time. OPERATOR: what may be done, see there. DIES: the
+ * reader may die. BUG_...: one guard less; each must be found.
  */
 #ifndef SENDERS
 #define SENDERS	2
@@ -248,7 +248,7 @@ due:		/* sluice_queue_look() */
 		:: else
 		fi;
 #endif
-		atomic {	/* ring_fill_exact(): a tail of the past errs high */
+		atomic {	/* ring_used_exact(): a tail of the past errs high */
 			if
 			:: TAIL != 0 -> room = LIMIT(length) - 1 - FILL(0, TAIL)
 			:: TAIL == 0 && USED < size -> room = LIMIT(length) - 1
@@ -329,7 +329,7 @@ end:	do
 		fi
 	   }
 	:: atomic { unfreed && !dead -> unfreed = 0; calm_again() }
-#if OPERATOR
+#ifdef DIES
 	:: atomic { !dead && !freed -> dead = true; excuse() }
 	:: atomic { dead ->		/* resumed: it reads at least one */
 		dead = false;
@@ -365,7 +365,7 @@ active proctype timer()
 		:: else
 		fi;
 		length = qsize;
-		atomic {	/* ring_fill_in_irq(): a stopped ring hardly fills */
+		atomic {	/* ring_used_in_irq(): a stopped ring hardly fills */
 			fill = FILL(0, TAIL);
 			if
 			:: fill == 0 && USED >= size -> fill = length
@@ -482,21 +482,28 @@ active proctype operator()
 #if OPERATOR == 2
 	:: atomic {			/* the ring is resized */
 		excuse();
+		changing = true;
 		size = (size == SIZE -> SIZE - 2 : SIZE);
 		pending = 0;
 		unfreed = 0;
 		packets = (packets > size -> size : packets);
 		anywhere()
 	   };
-		opened()
+		opened();
+		atomic { changing = false; excuse(); calm_again() }
 	:: atomic { slot ->		/* detached, and perhaps another moves in */
 		excuse();
 		pending = 0;
 		unfreed = 0;
 		if
 		:: slot = 0; packets = 0
-		:: slot = 3 - slot; packets = size; anywhere()
-		:: slot = 3 - slot; packets = 1; anywhere()
+		:: file != 3 - slot ->	/* not the one last seen here */
+			slot = 3 - slot;
+			if
+			:: packets = size
+			:: packets = 1
+			fi;
+			anywhere()
 		fi
 	   };
 		grace_period()

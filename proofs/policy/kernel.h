@@ -127,7 +127,7 @@ void rcu_read_unlock_bh(void);
 void synchronize_rcu(void);
 struct rcu_head { char unused; };
 
-void poison_free(void *memory, size_t size);
+void poison_free(void *memory);
 void *zeroed(size_t size);
 #define GFP_KERNEL			0
 #define __GFP_ZERO			0
@@ -137,10 +137,10 @@ void *zeroed(size_t size);
 #define kmalloc_array_noprof(n, size, flags)	zeroed((n) * (size))
 #define kvmalloc_array(n, size, flags)	zeroed((n) * (size))
 #define kvzalloc(size, flags)		zeroed(size)
-#define kvfree(p)			poison_free(p, 0)
-#define kfree(p)			poison_free(p, 0)
+#define kvfree(p)			poison_free(p)
+#define kfree(p)			poison_free(p)
 #define kvfree_rcu(p, head) \
-	do { synchronize_rcu(); poison_free(p, sizeof(*(p))); } while (0)
+	do { synchronize_rcu(); poison_free(p); } while (0)
 #define struct_size(p, member, n) \
 	(sizeof(*(p)) + (n) * sizeof((p)->member[0]))
 

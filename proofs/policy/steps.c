@@ -6,6 +6,7 @@
  * not go on before the handler is done. Now and then a CPU is taken away for a
  * while, as a hypervisor does.
  */
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <ucontext.h>
@@ -35,7 +36,7 @@ static ucontext_t scheduler;
 static struct hrtimer *timers;
 static u64 now = 1, steps, random_state, the_seed;
 static spinlock_t rtnl = { .magic = LOCK_MAGIC };
-static struct { void *memory; size_t size; } freed[4096];
+static struct { void *memory; size_t size; } freed[16384];
 static unsigned int freed_count;
 
 void fail(const char *format, ...)
@@ -117,12 +118,20 @@ void *zeroed(size_t size)
 	return memset(memory, 0, (size + 127) / 64 * 64);
 }
 
-void poison_free(void *memory, size_t size)
+void poison_free(void *memory)
 {
-	if (!size)
-		return;
+	size_t size = malloc_usable_size(memory);
+	struct hrtimer **at = &timers;
+
+	while (*at)
+		if ((char *)*at < (char *)memory || (char *)*at >= (char *)memory + size)
+			at = &(*at)->next;
+		else if ((*at)->queued || (*at)->running)
+			fail("memory with an armed timer in it is freed");
+		else
+			*at = (*at)->next;
 	memset(memory, 0xdb, size);
-	if (freed_count < 4096) {
+	if (freed_count < 16384) {
 		freed[freed_count].memory = memory;
 		freed[freed_count++].size = size;
 	}

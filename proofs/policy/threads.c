@@ -100,9 +100,8 @@ void *zeroed(size_t size)
 	return memset(memory, 0, (size + 127) / 64 * 64);
 }
 
-void poison_free(void *memory, size_t size)
+void poison_free(void *memory)
 {
-	(void)size;
 	free(memory);	/* ThreadSanitizer watches who still looks at it */
 }
 

@@ -14,8 +14,10 @@
 
 #ifdef THREADS
 #include "threads.c"
+#define LONGEST_STOP_NS	(30 * NSEC_PER_SEC)	/* of real time, on a busy machine */
 #else
 #include "steps.c"
+#define LONGEST_STOP_NS	(200 * NSEC_PER_MSEC)
 #endif
 
 #include <linux/ptr_ring.h>
@@ -43,6 +45,7 @@ struct tun_file {
 struct plan {
 	u64 packets;		/* each sender's */
 	bool operates;		/* there is an operator */
+	bool leaves;		/* the module is unloaded under traffic */
 	bool dies;		/* readers pause for longer than the stall time */
 	int reader_pace;	/* in steps of virtual time */
 	int size;
@@ -64,7 +67,8 @@ static struct ftrace_ops *hook;
 static struct notifier_block *notifier;
 static u64 sent[SENDERS_MAX], unread_drops;
 static unsigned int rounds[SENDERS_MAX];
-static int senders_left, stop_readers;
+static int senders_left, stop_readers, lost_lately;
+static bool over;	/* the operator's time; nothing is strict any more */
 static bool verbose;
 static u64 strict_packets, stops, stalls;
 static struct rtnl_link_ops tun_ops = { .kind = "tun" };
@@ -195,10 +199,11 @@ static void lost(struct tun_file *file, unsigned int id)
 	bool served = serves(id);
 
 	add(file->dropped, 1);
+	store(lost_lately, 1);
 	if (verbose)
 		printf("%12lu lost: queue %u%s\n", ktime_get_ns(), id,
 		       served ? "" : ", stalled or not served");
-	if (load(file->strict) && served)
+	if (load(file->strict) && served && !load(over))
 		fail("queue %u: a packet is lost at a ring of %d (producer %d, head %d, tail %d)",
 		     id, file->ring.size, file->ring.producer,
 		     file->ring.consumer_head, file->ring.consumer_tail);
@@ -267,8 +272,10 @@ static void sender(void *argument)
 		add(rounds[at], 1);
 		if (chance(200) == 0)
 			sleep_ns(chance(60000));
-		if (plan.dies && chance(1000) == 0)
-			sleep_ns(chance(4) * NSEC_PER_MSEC);
+		if (load(lost_lately) && chance(40) == 0) {
+			store(lost_lately, 0);	/* a dead reader may come round */
+			sleep_ns(8 * NSEC_PER_MSEC);
+		}
 	}
 	add(rounds[at], 1000000);	/* holds no packet any more */
 	add(senders_left, -1);
@@ -290,8 +297,10 @@ static void caught_up(struct tun_file *file)
 	}
 	for (i = 0; i < policy_senders; i++)
 		all &= load(rounds[i]) > file->caught_up[i] + 1;
-	if (all && serves(load(file->index)))
+	rcu_read_lock_bh();
+	if (all && load(file->index) >= 0 && serves(load(file->index)))
 		store(file->strict, true);
+	rcu_read_unlock_bh();
 }
 
 static void reader(void *argument)
@@ -405,6 +414,19 @@ static void set_qdisc(void)
 	synchronize_rcu();
 }
 
+/* Somebody stops a queue that is open, and wakes it later. */
+static void stop_foreign(void)
+{
+	unsigned int id = chance(QUEUES);
+
+	if (!dev.running || __atomic_fetch_or(&txqs[id].state, XOFF, __ATOMIC_SEQ_CST) & XOFF)
+		return;
+	store(foreign[id], true);
+	sleep_ns(chance(3000000));
+	store(foreign[id], false);
+	__atomic_fetch_and(&txqs[id].state, ~XOFF, __ATOMIC_SEQ_CST);
+}
+
 static void set_switch(void)
 {
 	struct sluice_device *served = device();
@@ -433,7 +455,7 @@ static void check_view(void)
 		if (view.stops != view.wakes[0] + view.wakes[1] +
 		    (view.state == SLUICE_QUEUE_STOPPED))
 			fail("queue %u: stops and wakes do not add up", id);
-		if (view.longest_stop_ns > 200 * NSEC_PER_MSEC)
+		if (view.longest_stop_ns > LONGEST_STOP_NS)
 			fail("queue %u: stopped for %lu ns", id, view.longest_stop_ns);
 	}
 }
@@ -442,7 +464,8 @@ static void operator(void *unused)
 {
 	static void (*const acts[])(void) = {
 		set_switch, set_parameters, set_qdisc, link_down, link_up, detach,
-		attach, set_size, check_view, link_up, attach,
+		attach, set_size, check_view, link_up, attach, stop_foreign,
+		stop_foreign,
 	};
 
 	(void)unused;
@@ -451,11 +474,15 @@ static void operator(void *unused)
 		if (!plan.operates)
 			continue;
 		rtnl_lock();
+		if (load(over)) {
+			rtnl_unlock();
+			return;
+		}
 		excuse();
 		acts[chance(sizeof(acts) / sizeof(acts[0]))]();
 		excuse();
 		rtnl_unlock();
-		if (!dev.running || attached < 1) {	/* let them send again */
+		if (!dev.running) {	/* let them send again */
 			rtnl_lock();
 			link_up();
 			rtnl_unlock();
@@ -476,41 +503,65 @@ static void check_counts(void)
 		fail("%lu packets sent, %lu found again", out, put);
 }
 
-/* The senders have ended: everything must come to rest, and then to stock. */
-static void closing(void *unused)
+/* The senders have ended, or are held up for ever: all must come to rest. */
+static void check_rest(void)
 {
+	u64 end = ktime_get_ns() + 50 * NSEC_PER_MSEC;
 	unsigned int id;
-	u64 end;
 
-	(void)unused;
-	while (load(senders_left))
-		sleep_ns(100000);
-	end = ktime_get_ns() + 50 * NSEC_PER_MSEC;
 	while (ktime_get_ns() < end)
 		sleep_ns(100000);
-	rtnl_lock();
-	link_up();
-	for (id = 0; id < QUEUES; id++)
-		if (txqs[id].state & XOFF || device()->queue[id].stopped)
-			fail("queue %u: still stopped when its readers had caught up", id);
-	check_view();
 	for (id = 0; id < QUEUES; id++) {
-		stops += device()->queue[id].stops;
-		stalls += device()->queue[id].stalls;
+		if (load(txqs[id].state) & XOFF)
+			fail("queue %u: still stopped when its readers had caught up", id);
+		if (device()) {
+			stops += device()->queue[id].stops;
+			stalls += device()->queue[id].stalls;
+		}
 	}
+	if (device())
+		check_view();
+}
+
+static void end_operator(void)
+{
+	rtnl_lock();
+	store(over, true);
+	excuse();
+	link_up();
 	rtnl_unlock();
-	sluice_devices_stop();
+}
+
+/* The module is unloaded, at rest or under traffic, and stock remains. */
+static void closing(void *unused)
+{
+	(void)unused;
+	while (load(sent[0]) < plan.packets / 2)
+		sleep_ns(100000);
+	if (plan.leaves) {
+		end_operator();
+		sluice_devices_stop();
+	}
+	while (load(senders_left))
+		sleep_ns(100000);
+	if (!plan.leaves) {
+		end_operator();
+		check_rest();
+		sluice_devices_stop();
+	}
 	if (device())
 		fail("unload: the device is still known");
+	check_rest();
 	store(stop_readers, 1);
 }
 
 static void make_plan(u64 packets)
 {
-	policy_senders = 1 + chance(3);
+	policy_senders = 1 + chance(2) * chance(4);
+	plan.leaves = chance(2);
 	plan.packets = packets;
 	plan.operates = chance(2);
-	plan.dies = chance(3) == 0;
+	plan.dies = chance(2);
 	sluice_default_stall_ms = plan.dies ? 1 : 20;
 	plan.reader_pace = 100 << chance(8);
 	plan.size = 24 + chance(64);
