@@ -82,6 +82,7 @@ ONE = "-DSENDERS=1 -DSIZE=8"
 TWO = "-DSENDERS=2 -DSIZE=16"
 SEARCHES = (
     Search("two_senders_lose_nothing", TWO),
+    Search("held_to_a_time", f"{TWO} -DDEPTH"),
     Search("no_headroom", f"{TWO} -DBUG_HEADROOM", FOUND),
     Search("look_replaced_unread", f"{TWO} -DBUG_LOOK", FOUND),
     Search("look_stored_not_exchanged", f"{TWO} -DBUG_EXCHANGE", FOUND),
@@ -108,7 +109,7 @@ THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 4, 16
 PACKETS = 3000
 SEEDED = (
     Seeded("no_headroom", "queue.c", "size - headroom_for(ring, size)", "size"),
-    Seeded("not_armed_again", "queue.c", "__queue_arm_after(q, fill - low);", ";"),
+    Seeded("not_armed_again", "queue.c", "__queue_arm_after(q, excess);", ";"),
     Seeded("no_cancel", "queue.c", "hrtimer_cancel(&q->timer);", ";"),
     Seeded(
         "foreign_stop_taken",
@@ -122,7 +123,6 @@ SEEDED = (
         "if (!spin_trylock(&ring->producer_lock))\n\t\treturn size;",
         "spin_lock(&ring->producer_lock);",
     ),
-    Seeded("drained_reader_dead", "queue.c", "return fill > 0;", "return true;", 120),
     Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", 8, True),
     Seeded(
         "stalled_unmarked",

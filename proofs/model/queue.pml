@@ -13,13 +13,13 @@
  *
  * SENDERS, SIZE, BATCH: how many, how long the ring is, how many slots the
  * reader frees at a time. OPERATOR: what may be done, see there. DIES: the
- * reader may die. BUG_...: one guard less; each must be found.
+ * reader may die. DEPTH: the ring may be held to fewer packets. BUG_...: one guard less; each must be found.
  */
 #ifndef SENDERS
 #define SENDERS	2
 #endif
 #ifndef SIZE
-#define SIZE	10
+#define SIZE	16
 #endif
 #ifndef BATCH
 #define BATCH	1
@@ -254,6 +254,13 @@ due:		/* sluice_queue_look() */
 			:: TAIL == 0 && USED < size -> room = LIMIT(length) - 1
 			:: TAIL == 0 && (USED >= size || unfreed) -> room = -1
 			fi;
+#ifdef DEPTH	/* the ring is held to a time: to any number of packets */
+			if
+			:: room > 0 -> room = 0
+			:: room > 1 -> room = 1
+			:: true
+			fi;
+#endif
 			at[me] = (room > SPAN -> SPAN : (room > 0 -> room : 0))
 		};
 #ifdef BUG_LOOK
@@ -375,6 +382,9 @@ active proctype timer()
 		};
 		if
 		:: fill <= LOW(length) -> idle = false; wake()
+#ifdef DEPTH
+		:: fill > LOW(length) && fill < LIMIT(length) -> idle = false; wake()
+#endif
 		:: else ->
 			if
 			:: !moved && dead && idle ->

@@ -54,6 +54,7 @@ struct plan {
 bool sluice_default_on = true;
 uint sluice_default_stall_ms = 1;
 uint sluice_default_low_percent = 50;
+uint sluice_default_target_us;
 int policy_senders;
 
 static struct plan plan;
@@ -100,6 +101,11 @@ const char *sluice_layout_check(void **slot)
 struct ptr_ring *sluice_layout_ring(void *file)
 {
 	return file;
+}
+
+/* events.c: nobody listens */
+void sluice_events_due(void)
+{
 }
 
 int register_ftrace_function(struct ftrace_ops *ops)
@@ -442,6 +448,7 @@ static void set_parameters(void)
 
 	WRITE_ONCE(served->limit, limits[chance(5)]);
 	WRITE_ONCE(served->low_percent, chance(96));
+	WRITE_ONCE(served->target_us, chance(2) * chance(200));
 	sluice_device_settle(served);
 }
 
@@ -563,6 +570,7 @@ static void make_plan(u64 packets)
 	plan.operates = chance(2);
 	plan.dies = chance(2);
 	sluice_default_stall_ms = plan.dies ? 1 : 20;
+	sluice_default_target_us = chance(2) * chance(200);
 	plan.reader_pace = 100 << chance(8);
 	plan.size = 24 + chance(64);
 }
