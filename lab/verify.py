@@ -106,7 +106,7 @@ SEARCHES = (
 POLICY_SOURCES = ("device.c", "hook.c", "queue.c")
 SEEDS_SHORT, SEEDS_LONG = 100, 1000
 THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 4, 16
-PACKETS = 3000
+PACKETS, THREAD_PACKETS = 3000, 20000  # each sender's
 SEEDED = (
     Seeded("no_headroom", "queue.c", "size - headroom_for(ring, size)", "size"),
     Seeded("not_armed_again", "queue.c", "__queue_arm_after(q, excess);", ";"),
@@ -116,12 +116,6 @@ SEEDED = (
         "queue.c",
         "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
         "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
-    ),
-    Seeded(
-        "handler_waits_for_producer",
-        "queue.c",
-        "if (!spin_trylock(&ring->producer_lock))\n\t\treturn size;",
-        "spin_lock(&ring->producer_lock);",
     ),
     Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", 8, True),
     Seeded(
@@ -279,7 +273,8 @@ def _ask_policy(
     if bug:
         seed(work / "kmod", bug)
     _build_policy(place, work, threads)
-    each = f"./world $i {PACKETS} || break; i=$((i + 1))"
+    packets = THREAD_PACKETS if threads else PACKETS
+    each = f"./world $i {packets} || break; i=$((i + 1))"
     _, log = place.run(work, f"i=0; while [ $i -lt {seeds} ]; do {each}; done")
     return parse_seeds(log, seeds)
 
