@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # make demo     what sluice does, side by side with stock and upstream
-# make test     what CI runs: ruff, unit, module builds, kernels in VMs
+# make test     what CI runs: ruff, proofs, unit, module builds, kernels in VMs
 # make test-all the same, with every kernel of the lab in a VM
 # make bench    every row of the table, and the figures it must reach
 # make apps     the VPN programs people run, with sluice and without
+# make verify   why no queue stays stopped: every proof and its verdict
 # make shell    a shell in a VM with the newest kernel of the lab
 # make unit, make kernel, make check    parts of make test
 # make clean    empty the lab's cache
@@ -17,7 +18,7 @@ LAB = python3 -B -m lab
 
 all: demo
 
-demo bench apps shell: python
+demo bench apps shell verify: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 test: python
@@ -43,4 +44,5 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: all demo bench apps shell test test-all kernel unit check clean python
+.PHONY: all demo bench apps shell verify test test-all kernel unit check clean
+.PHONY: python

@@ -134,6 +134,7 @@ static void device_appeared(struct net_device *dev)
 	sluice_device_settle(device);
 }
 
+/* proofs/litmus: unload_against_sender */
 static void device_vanished(struct sluice_device *device)
 {
 	device_enter(device, SLUICE_DEVICE_DOWN);

@@ -18,7 +18,9 @@
  */
 static __always_inline bool look_is_due(const struct sluice_queue *q)
 {
-	/* pairs with queue_adopted(): q->ring is in this file, or a later */
+	/* pairs with queue_adopted(): q->ring is in this file, or a later
+	 * proofs/litmus: ring_before_file
+	 */
 	void *file = smp_load_acquire(&q->file);
 	const struct ptr_ring *ring = READ_ONCE(q->ring);
 	int ahead, size = READ_ONCE(q->size);
@@ -35,7 +37,7 @@ static __always_inline bool look_is_due(const struct sluice_queue *q)
 
 /*
  * Context: whoever transmits, with BH off (and so inside an RCU read side);
- * the packet is not yet the driver's.
+ * the packet is not yet the driver's. proofs/litmus: unload_against_sender
  */
 static void notrace transmit_entered(unsigned long ip, unsigned long parent,
 				     struct ftrace_ops *ops,

@@ -97,7 +97,7 @@ static int ring_used(const struct ptr_ring *ring, int size)
 {
 	int tail = READ_ONCE(ring->consumer_tail);
 
-	smp_rmb(); /* the producer is never behind the tail we saw */
+	smp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */
 	return slots_between(tail, READ_ONCE(ring->producer), size);
 }
 
@@ -228,6 +228,7 @@ static void __queue_learn_lateness(struct sluice_queue *q)
 		      clamp_t(s64, late, 0, REVIEW_MAX_NS)) / 8;
 }
 
+/* proofs/litmus: stop_against_wake, expiry_against_stop, one_owner */
 static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 			 int fill, int depth)
 {
@@ -322,6 +323,7 @@ static void __queue_set_depth_ns(struct sluice_queue *q, bool dry)
 
 /*
  * A stopped queue is looked at: wake it, call its reader dead, or come back.
+ * proofs/litmus: stop_against_wake, reader_without_barrier
  * Context: q->lock, hard irq on the CPU of the sender.
  */
 static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
@@ -353,7 +355,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 		__queue_set_depth_ns(q, !fill);
 		__queue_wake(q, fill, cause);
 	} else if (now - q->alive_at >= stall_ns(q)) {
-		q->stalled = true;
+		WRITE_ONCE(q->stalled, true);
 		q->stalls++;
 		sluice_events_due();
 		trace_queue_stall(q, fill, now - q->stopped_at);
@@ -363,6 +365,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	}
 }
 
+/* proofs/litmus: expiry_against_stop */
 static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 {
 	struct sluice_queue *q = container_of(timer, struct sluice_queue, timer);
@@ -377,14 +380,14 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* A sender found the limit reached. */
+/* A sender found the limit reached. proofs/litmus: off_against_stop */
 static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 			 int fill, int depth)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&q->lock, flags);
-	q->stalled = false;
+	WRITE_ONCE(q->stalled, false);
 	if (q->open)
 		__queue_stop(q, ring, fill, depth);
 	spin_unlock_irqrestore(&q->lock, flags);
@@ -392,17 +395,20 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 
 /*
  * Nothing was read since the reader was called dead: this packet is stock's
- * to keep or to drop. The ring was not empty then, so what looks empty is full.
+ * to keep or to drop. The ring was not empty then: if it is, the reader read
+ * all of it, and its head came round to where it was.
  */
-static bool stall_lasts(struct sluice_queue *q, const struct ptr_ring *ring,
-			int size)
+static bool stall_lasts(struct sluice_queue *q, struct ptr_ring *ring, int size)
 {
+	int used;
+
 	if (likely(!READ_ONCE(q->stalled)) ||
 	    READ_ONCE(ring->consumer_head) != READ_ONCE(q->head))
 		return false;
-	if (!ring_used(ring, size))
+	used = ring_used_exact(ring, size);
+	if (used >= size)
 		atomic64_inc(&q->drops);
-	return true;
+	return used > 0;
 }
 
 /* A ring we have not seen behind this queue, or not at this size. */
@@ -414,16 +420,18 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 		return false;
 
 	spin_lock_irqsave(&q->lock, flags);
-	q->stalled = false;
+	WRITE_ONCE(q->stalled, false);
 	WRITE_ONCE(q->size, size);
 	WRITE_ONCE(q->ring, sluice_layout_ring(file));
-	/* pairs with look_is_due() */
+	/* pairs with look_is_due(); proofs/litmus: ring_before_file */
 	smp_store_release(&q->file, file);
 	spin_unlock_irqrestore(&q->lock, flags);
 	return true;
 }
 
-/* Look again when the producer is at @index, unless somebody wrote meanwhile. */
+/* Look again when the producer is at @index, unless somebody wrote meanwhile.
+ * proofs/litmus: look_exchanged
+ */
 static void look_next(struct sluice_queue *q, s64 look, int index)
 {
 	u64 looks = (u64)look >> 32;
@@ -456,11 +464,12 @@ void sluice_queue_look(struct sluice_queue *q)
 	size = READ_ONCE(ring->size);
 	if (size < 1)
 		return;
-	if ((file != q->file || size != q->size) &&
+	if ((file != READ_ONCE(q->file) || size != READ_ONCE(q->size)) &&
 	    !queue_adopted(q, file, size))
 		return;
 
 	look = atomic64_read(&q->look);
+	/* proofs/litmus: look_before_producer */
 	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	producer = READ_ONCE(ring->producer);
 	if (stall_lasts(q, ring, size)) {
@@ -481,7 +490,7 @@ void sluice_queue_look(struct sluice_queue *q)
 	}
 	if (unlikely(READ_ONCE(q->stalled)))
 		WRITE_ONCE(q->stalled, false);
-	next = producer + min(room, size / 2 - 1);
+	next = producer + min(room, size / 4);
 	look_next(q, look, next < size ? next : next - size);
 }
 
@@ -508,12 +517,13 @@ void sluice_queue_opened(struct sluice_queue *q)
  * @q: the queue
  *
  * Context: process, RTNL; may sleep until the timer's handler is done.
+ * proofs/litmus: off_against_stop, off_cancels_timer
  */
 void sluice_queue_closed(struct sluice_queue *q)
 {
 	spin_lock_irq(&q->lock);
 	q->open = false;
-	q->stalled = false;
+	WRITE_ONCE(q->stalled, false);
 	if (q->stopped)
 		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
 	spin_unlock_irq(&q->lock);

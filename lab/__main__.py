@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import build, measure, testing, vm
+from lab import build, measure, testing, verify, vm
 from lab.cache import cache_dir
 from lab.errors import NO, LabError, Unsuitable
 from lab.matrix import KERNELS, Kernel, kernel_named
@@ -131,6 +131,10 @@ def command_test(options: argparse.Namespace) -> int:
     return testing.test(options.what, options.arguments)
 
 
+def command_verify(options: argparse.Namespace) -> int:
+    return verify.verify(options.short)
+
+
 def command_clean(_: argparse.Namespace) -> int:
     say(f"removing {cache_dir()}")
     shutil.rmtree(cache_dir(), ignore_errors=True)
@@ -196,6 +200,9 @@ def _add_rest(commands) -> None:
     test.add_argument("what", nargs="?", default="all", choices=testing.FOLDERS)
     test.add_argument("arguments", nargs="*", help="for pytest, after --")
     test.set_defaults(run=command_test)
+    proofs = commands.add_parser("verify", help="every proof, and its verdict")
+    proofs.add_argument("--short", action="store_true", help="what make test asks")
+    proofs.set_defaults(run=command_verify)
     clean = commands.add_parser("clean", help="empty the cache")
     clean.set_defaults(run=command_clean)
 

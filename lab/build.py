@@ -49,7 +49,7 @@ _SPARSE = (
     "\"CF='-D__builtin_strlen(s)=(sizeof(s)-1)' "
     "-D__typeof_unqual__=__typeof__\"",
 )
-CHECKPATCH_SOURCE = "linux-source-6.12"
+KERNEL_SOURCE = "linux-source-6.12"
 CHECKPATCH_FILES = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
 # Alignment inside the kernel's own tracing macros, which checkpatch misreads.
 CHECKPATCH_SPARED = ("trace.h",)
@@ -170,8 +170,8 @@ def check_module(root: Root, source: Path = KMOD) -> Check:
     return Check(root.kernel, warnings, log)
 
 
-def _extract_checkpatch(deb: Path, target: Path) -> None:
-    """The three files, out of the kernel's source in a package."""
+def _extract(deb: Path, names: tuple[str, ...], target: Path) -> None:
+    """The files of these names, out of the kernel's source in a package."""
     show = subprocess.Popen(
         ["dpkg-deb", "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE
     )
@@ -184,33 +184,37 @@ def _extract_checkpatch(deb: Path, target: Path) -> None:
             ) as source:
                 for member in source:
                     path = Path(member.name)
-                    if path.name in CHECKPATCH_FILES:
+                    if path.name in names and member.isfile():
                         data = source.extractfile(member).read()
                         (target / path.name).write_bytes(data)
 
 
-def ensure_checkpatch(root: Root) -> Path:
-    """checkpatch.pl, from the kernel's source package: cached, or fetched."""
-    final = cache_dir() / "checkpatch" / CHECKPATCH_SOURCE
-    with locked("checkpatch"):
+def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
+    """Where these files of the kernel's source are: cached, or fetched."""
+    final = cache_dir() / what / KERNEL_SOURCE
+    with locked(what):
         if not final.exists():
-            say(f"fetching checkpatch from {CHECKPATCH_SOURCE} (1 minute)")
+            say(f"fetching {what} from {KERNEL_SOURCE} (1 minute)")
             with fresh_directory(final) as work:
                 status, log = run_in_root(
                     root,
                     work,
                     "apt-get -qq update; apt-get -qq -o APT::Sandbox::User=root "
-                    f"download {CHECKPATCH_SOURCE}",
+                    f"download {KERNEL_SOURCE}",
                 )
                 debs = list(work.glob("*.deb"))
                 if status != 0 or not debs:
                     raise LabError(
-                        f"{CHECKPATCH_SOURCE}: cannot be fetched "
+                        f"{KERNEL_SOURCE}: cannot be fetched "
                         f"({_first_error(log)}); check the network"
                     )
-                _extract_checkpatch(debs[0], work)
+                _extract(debs[0], names, work)
                 debs[0].unlink()
-    return final / "checkpatch.pl"
+    return final
+
+
+def ensure_checkpatch(root: Root) -> Path:
+    return ensure_kernel_files(root, "checkpatch", CHECKPATCH_FILES) / "checkpatch.pl"
 
 
 def check_style(root: Root, sources: list[Path]) -> list[str]:

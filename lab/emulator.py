@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
 from lab.cache import cache_dir, digest, fresh_directory, locked
-from lab.errors import LabError
-from lab.roots import read_mirror
+from lab.roots import unpack
 from lab.setup import ensure_tools, say
 
 SUITE = "trixie"
@@ -42,31 +40,11 @@ def format_starter(tree: Path) -> str:
     )
 
 
-def _unpack(tree: Path, log: Path) -> None:
-    """The packages' files, with no script of theirs run."""
-    command = ["mmdebstrap", "--variant=extract", "--quiet"]
-    command += ['--aptopt=Acquire::Retries "3"', f"--include={PACKAGE}"]
-    command += [SUITE, str(tree), f"deb {read_mirror()} {SUITE} main"]
-    with open(log, "w") as output:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    if done.returncode != 0:
-        last = (log.read_text().strip().splitlines() or ["no output"])[-1]
-        raise LabError(
-            f"QEMU: mmdebstrap could not unpack it ({last}); "
-            "check the network and apt's sources, then run again"
-        )
-
-
 def _build(final: Path) -> None:
     started = time.monotonic()
     say(f"QEMU: unpacking that of {SUITE} (less than a minute)")
     with fresh_directory(final) as unfinished:
-        _unpack(unfinished / "tree", unfinished / "mmdebstrap.log")
+        unpack("QEMU", SUITE, (PACKAGE,), unfinished / "tree")
         shutil.rmtree(unfinished / "tree/dev", ignore_errors=True)
         starter = unfinished / NAME
         starter.write_text(format_starter(final / "tree"))

@@ -78,6 +78,30 @@ def read_mirror() -> str:
     return parse_mirror(done.stdout)
 
 
+def unpack(what: str, suite: str, packages: tuple[str, ...], tree: Path) -> None:
+    """Packages' files in a directory, with no script of theirs run."""
+    log = tree.with_name("mmdebstrap.log")
+    command = ["mmdebstrap", "--variant=extract", "--quiet"]
+    command += ['--aptopt=Acquire::Retries "3"']
+    # A mirror that lags may hold an index that is past its date.
+    command += ['--aptopt=Acquire::Check-Valid-Until "false"']
+    command += [f"--include={','.join(packages)}", suite, str(tree)]
+    command += [f"deb {read_mirror()} {suite} main"]
+    with open(log, "w") as output:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    if done.returncode != 0:
+        last = (log.read_text().strip().splitlines() or ["no output"])[-1]
+        raise LabError(
+            f"{what}: mmdebstrap could not unpack it ({last}); "
+            "check the network and apt's sources, then run again"
+        )
+
+
 def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
     """mmdebstrap's arguments, but for the mirror and the target.
 

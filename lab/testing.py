@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import build, vm
+from lab import build, verify, vm
 from lab.cache import cache_dir, digest, locked
 from lab.errors import LabError
 from lab.matrix import KERNELS, Kernel
@@ -175,7 +175,7 @@ FOLDERS = {
 
 
 def test(what: str, arguments: list[str]) -> int:
-    """Run ruff and pytest; what: one of FOLDERS."""
+    """Run ruff, the proofs and pytest; what: one of FOLDERS."""
     python = ensure_venv()
     if what in ("all", "long"):
         say("ruff check")
@@ -183,6 +183,9 @@ def test(what: str, arguments: list[str]) -> int:
             [python, "-m", "ruff", "check", "--no-cache", "."], cwd=vm.REPOSITORY
         )
         if done.returncode != 0:
+            return 1
+        say("the proofs")
+        if verify.verify(short=what == "all") != 0:
             return 1
     if "kernel" in FOLDERS[what]:  # here, because pytest would hide the progress
         for kernel in KERNELS:

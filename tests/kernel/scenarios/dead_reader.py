@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from lab.scenarios import Env, scenario
+from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import (
     assert_lossless_again,
     counters,
@@ -37,6 +38,25 @@ def resumed_reader_gets_lossless_again(env: Env) -> None:
     reader.resume()
     assert_lossless_again(env)
     assert read_queue().state != "stalled"
+
+
+@scenario
+def reader_that_drained_the_ring_is_alive(env: Env) -> None:
+    """Then its head is where it was when it was taken for dead."""
+    env.load("stall_ms=100")
+    ring = 50
+    device = env.enter(tap(ring=ring))
+    send(500)
+    env.wait_for(lambda: read_queue().state == "stalled", "the stall")
+    env.wait_for(lambda: not counters().held, "the qdisc is empty")
+    assert read_queue().fill == ring, read_queue()
+    device.read_all()
+    before, lost = read_queue(), counters().lost_at_ring
+    assert before.fill == 0 and before.drops > 0, before
+    send(1)
+    after = read_queue()
+    assert (after.fill, after.drops) == (1, before.drops), (before, after)
+    assert after.state != "stalled" and counters().lost_at_ring == lost, after
 
 
 @scenario

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Real threads and real time, for ThreadSanitizer. It is compiled without it,
+ * as world.c is: only the module's own accesses are judged. Timers have a
+ * thread of their own, so a handler runs beside the CPU it would interrupt.
+ */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS_MAX	16
+#define LOCK_MAGIC	0x10c4
+
+static struct {
+	pthread_t thread;
+	void (*function)(void *);
+	void *argument;
+	bool used;
+} threads[THREADS_MAX];
+
+static pthread_mutex_t base = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t grace;
+static struct hrtimer *timers;
+static spinlock_t rtnl;
+static int running = 1;
+static __thread unsigned int random_state;
+static unsigned int the_seed;
+
+void fail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	printf("seed %u: ", the_seed);
+	vprintf(format, arguments);
+	printf("\n");
+	va_end(arguments);
+	fflush(stdout);
+	_exit(1);
+}
+
+unsigned int chance(unsigned int below)
+{
+	random_state = random_state * 1103515245 + 12345;
+	return (random_state >> 8) % below;
+}
+
+int num_online_cpus(void)
+{
+	extern int policy_senders;
+
+	return policy_senders;
+}
+
+u64 ktime_get_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * NSEC_PER_SEC + time.tv_nsec;
+}
+
+void step(void)
+{
+	if (chance(64) == 0)
+		sched_yield();
+}
+
+void sleep_ns(u64 ns)
+{
+	struct timespec time = { ns / NSEC_PER_SEC, ns % NSEC_PER_SEC };
+
+	nanosleep(&time, NULL);
+}
+
+void unseen_read(const volatile void *from, void *to, size_t size)
+{
+	size_t i;
+
+	if (size == sizeof(u64))
+		*(u64 *)to = *(const volatile u64 *)from;
+	else if (size == sizeof(u32))
+		*(u32 *)to = *(const volatile u32 *)from;
+	else
+		for (i = 0; i < size; i++)
+			((char *)to)[i] = ((const volatile char *)from)[i];
+}
+
+void unseen_fence(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+void *zeroed(size_t size)
+{
+	void *memory = aligned_alloc(64, (size + 127) / 64 * 64);
+
+	return memset(memory, 0, (size + 127) / 64 * 64);
+}
+
+void poison_free(void *memory)
+{
+	free(memory);	/* ThreadSanitizer watches who still looks at it */
+}
+
+void spin_lock_init(spinlock_t *lock)
+{
+	lock->magic = LOCK_MAGIC;
+	lock->owner = NULL;
+	pthread_mutex_init(&lock->mutex, NULL);
+}
+
+static void *me(void)
+{
+	return &random_state;
+}
+
+void spin_lock(spinlock_t *lock)
+{
+	if (lock->magic != LOCK_MAGIC)
+		fail("a lock in memory that is not, or no longer, ours");
+	pthread_mutex_lock(&lock->mutex);
+	lock->owner = me();
+}
+
+bool spin_trylock(spinlock_t *lock)
+{
+	if (pthread_mutex_trylock(&lock->mutex))
+		return false;
+	lock->owner = me();
+	return true;
+}
+
+void spin_unlock(spinlock_t *lock)
+{
+	lock->owner = NULL;
+	pthread_mutex_unlock(&lock->mutex);
+	step();
+}
+
+void lockdep_assert_held(const spinlock_t *lock)
+{
+	if (lock->owner != me())
+		fail("a lock that must be held is not");
+}
+
+void rtnl_lock(void)
+{
+	spin_lock(&rtnl);
+}
+
+void rtnl_unlock(void)
+{
+	spin_unlock(&rtnl);
+}
+
+void ASSERT_RTNL(void)
+{
+	lockdep_assert_held(&rtnl);
+}
+
+bool irq_off(void)
+{
+	return false;
+}
+
+void irq_restore(bool were_off)
+{
+	(void)were_off;
+}
+
+void rcu_read_lock_bh(void)
+{
+	pthread_rwlock_rdlock(&grace);
+}
+
+void rcu_read_unlock_bh(void)
+{
+	pthread_rwlock_unlock(&grace);
+}
+
+void synchronize_rcu(void)
+{
+	pthread_rwlock_wrlock(&grace);
+	pthread_rwlock_unlock(&grace);
+}
+
+void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
+{
+	(void)mode;
+	pthread_mutex_lock(&base);
+	if (!timer->known) {
+		timer->next = timers;
+		timers = timer;
+		timer->known = true;
+	}
+	__atomic_store_n(&timer->expires, (s64)ktime_get_ns() + ns, __ATOMIC_RELAXED);
+	timer->queued = true;
+	pthread_mutex_unlock(&base);
+}
+
+int hrtimer_cancel(struct hrtimer *timer)
+{
+	struct hrtimer **at;
+
+	pthread_mutex_lock(&base);
+	while (timer->queued || timer->running) {
+		timer->queued = false;
+		pthread_mutex_unlock(&base);
+		sched_yield();
+		pthread_mutex_lock(&base);
+	}
+	/* Off the list: whoever cancels may free it. */
+	for (at = &timers; *at; at = &(*at)->next)
+		if (*at == timer) {
+			*at = timer->next;
+			break;
+		}
+	timer->known = false;
+	pthread_mutex_unlock(&base);
+	return 0;
+}
+
+/* With base held: a timer that is due, taken off. */
+static struct hrtimer *take_due(void)
+{
+	struct hrtimer *timer;
+	s64 now = ktime_get_ns();
+
+	for (timer = timers; timer; timer = timer->next)
+		if (timer->queued && timer->expires <= now) {
+			timer->queued = false;
+			timer->running = true;
+			break;
+		}
+	return timer;
+}
+
+static void *expire_timers(void *unused)
+{
+	struct hrtimer *timer;
+
+	random_state = the_seed + 977;
+	while (__atomic_load_n(&running, __ATOMIC_ACQUIRE)) {
+		pthread_mutex_lock(&base);
+		timer = take_due();
+		pthread_mutex_unlock(&base);
+		if (!timer) {
+			sleep_ns(10 * NSEC_PER_USEC);
+			continue;
+		}
+		rcu_read_lock_bh();
+		timer->function(timer);
+		rcu_read_unlock_bh();
+		pthread_mutex_lock(&base);
+		timer->running = false;
+		pthread_mutex_unlock(&base);
+	}
+	return unused;
+}
+
+static void *start(void *argument)
+{
+	long at = (long)argument;
+
+	random_state = the_seed + 31 * at;
+	threads[at].function(threads[at].argument);
+	return NULL;
+}
+
+void spawn(void (*function)(void *), void *argument, int cpu)
+{
+	threads[cpu].function = function;
+	threads[cpu].argument = argument;
+	threads[cpu].used = true;
+}
+
+void seed_world(unsigned int seed)
+{
+	pthread_rwlockattr_t kind;
+
+	the_seed = random_state = seed;
+	spin_lock_init(&rtnl);
+	pthread_rwlockattr_init(&kind);
+	pthread_rwlockattr_setkind_np(&kind,
+				      PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&grace, &kind);
+}
+
+void run_world(unsigned int seed)
+{
+	pthread_t timer_thread;
+	long i;
+
+	(void)seed;
+	pthread_create(&timer_thread, NULL, expire_timers, NULL);
+	for (i = 0; i < THREADS_MAX; i++)
+		if (threads[i].used)
+			pthread_create(&threads[i].thread, NULL, start, (void *)i);
+	for (i = 0; i < THREADS_MAX; i++)
+		if (threads[i].used)
+			pthread_join(threads[i].thread, NULL);
+	__atomic_store_n(&running, 0, __ATOMIC_RELEASE);
+	pthread_join(timer_thread, NULL);
+}

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the provers say, and that silence is no verdict."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lab.build import KMOD
+from lab.errors import LabError
+from lab.verify import (
+    FINE,
+    FOUND,
+    LITMUS,
+    SEEDED,
+    Seeded,
+    Verdict,
+    format_summary,
+    format_verdict,
+    headers_named,
+    parse_expected,
+    parse_observation,
+    parse_search,
+    parse_seeds,
+    seed,
+)
+
+BASES = sorted({path.stem.partition("+")[0] for path in LITMUS.glob("*.litmus")})
+SEARCHED = "State-vector 64 byte, errors: 0\n  1228 states, stored\n"
+
+
+def test_result_line() -> None:
+    assert parse_expected("C x\n(*\n * Result: Never\n *)") == "Never"
+    with pytest.raises(LabError):
+        parse_expected("C x")
+
+
+def test_observation_is_of_the_test_itself() -> None:
+    log = "Observation a+b Sometimes 1 2\n"
+    assert parse_observation(log, "a+b") == "Sometimes"
+    assert parse_observation(log, "a") == "no verdict"
+    assert parse_observation("", "a") == "no verdict"
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        (SEARCHED, FINE),
+        (SEARCHED.replace("errors: 0", "errors: 1"), FOUND),
+        ("error: max search depth too small\n" + SEARCHED, "incomplete"),
+        ("pan: out of memory\n" + SEARCHED, "incomplete"),
+        ("gcc: error", "no verdict"),
+        ("", "no verdict"),
+    ],
+)
+def test_search(log, says) -> None:
+    assert parse_search(log)[0] == says
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("seed 0: fine: 10 packets, 4 of them strict, 2 stops, 0 stalls\n", FINE),
+        ("seed 0, step 12: queue 0: a packet is lost\n", FOUND),
+        ("seed 0: queue 0: a packet is lost\n", FOUND),
+        ("SUMMARY: ThreadSanitizer: data race kmod/queue.c:1 in f\n", FOUND),
+        ("Segmentation fault\n", "no verdict"),
+        ("", "no verdict"),
+    ],
+)
+def test_seeds(log, says) -> None:
+    assert parse_seeds(log, 1)[0] == says
+
+
+def test_fewer_seeds_than_asked_are_no_verdict() -> None:
+    one = "seed 0: fine: 10 packets, 4 of them strict, 2 stops, 0 stalls\n"
+    assert parse_seeds(one, 2)[0] == "no verdict"
+
+
+def test_headers() -> None:
+    assert headers_named(['#include <a/b.h>\n#include "c.h"\n']) == {"a/b.h"}
+
+
+def test_a_guard_that_is_not_there_is_said(tmp_path) -> None:
+    (tmp_path / "queue.c").write_text("one two")
+    seed(tmp_path, Seeded("x", "queue.c", "two", "three"))
+    assert (tmp_path / "queue.c").read_text() == "one three"
+    with pytest.raises(LabError, match="kmod/queue.c"):
+        seed(tmp_path, Seeded("x", "queue.c", "two", "three"))
+
+
+@pytest.mark.parametrize("bug", SEEDED, ids=lambda bug: bug.name)
+def test_guard_is_in_the_source(bug) -> None:
+    assert (KMOD / bug.file).read_text().count(bug.old) == 1
+
+
+def test_summary_counts_what_was_not_asked() -> None:
+    fine = Verdict("a", FINE, FINE, "", 1.0)
+    wrong = Verdict("b", FINE, FOUND, "why", 1.0)
+    assert format_summary([fine], 1) == "verify: 1 proofs, each as expected"
+    assert "1 not asked" in format_summary([fine], 2)
+    assert format_summary([], 0) != "verify: 0 proofs, each as expected"
+    assert "b" in format_summary([fine, wrong], 2)
+    assert f"NOT {FINE}" in format_verdict(wrong)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_litmus_has_a_twin_and_cites_what_cites_it(base) -> None:
+    twins = [path for path in LITMUS.glob(f"{base}+*.litmus")]
+    text = (LITMUS / f"{base}.litmus").read_text()
+    said = {parse_expected(twin.read_text()) for twin in twins}
+    assert parse_expected(text) == "Never" and said == {"Sometimes"}
+    if base == "upstream":
+        return
+    source = "".join(path.read_text() for path in KMOD.glob("*.c"))
+    cited = re.findall(r"(\w+)\(\) \(P", text) + re.findall(r"(\w+)\(\)", text)
+    assert any(f"{name}(" in source for name in cited), f"{base}: cites no function"
+    assert re.search(rf"proofs/litmus:.*\b{base}\b", source), f"{base}: is not cited"
