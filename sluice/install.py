@@ -27,6 +27,7 @@ AT_BOOT = "/etc/modules-load.d/sluice.conf"
 UDEV_RULE = "/etc/udev/rules.d/60-sluice.rules"
 KERNEL_HOOKS = ("/etc/kernel/postinst.d/sluice", "/etc/kernel/header_postinst.d/sluice")
 NAMED = ("-m", "sluice", "-v", VERSION)  # as DKMS calls us
+MAKE_LOG = Path(f"/var/lib/dkms/sluice/{VERSION}/build/make.log")
 DKMS_CONF = f"""\
 PACKAGE_NAME="sluice"
 PACKAGE_VERSION="{VERSION}"
@@ -169,6 +170,11 @@ def _undo(steps: list[Step], ran: list[Ran]) -> list[str]:
     return [shlex.join(undo.command) for undo in undos if _run(undo, False, ran)[0]]
 
 
+def _read_log(step: Step) -> str | None:
+    """What the compiler said, before the undo takes it away."""
+    return system.read_text(MAKE_LOG) if step.command[:2] == ("dkms", "build") else None
+
+
 @contextlib.contextmanager
 def _ended_as_by_key() -> Iterator[None]:
     """Whoever ends us from outside gets what Ctrl-C gets: all is undone."""
@@ -192,7 +198,7 @@ def do(steps: list[Step], dry: bool, ran: list[Ran]) -> None:
         for step in steps:
             status, said = _run(step, dry, ran)
             if status:
-                output.note(said.splitlines()[-20:])
+                output.note((_read_log(step) or said).splitlines()[-20:])
                 break
             done.append(step)
         else:

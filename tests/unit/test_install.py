@@ -126,6 +126,14 @@ def test_failure_leaves_nothing(target: Target, capsys, command: str) -> None:
     assert last.endswith("status 7 (see above), all is undone; see: sluice doctor")
 
 
+def test_compiler_is_heard_before_its_log_is_gone(target, capsys, monkeypatch) -> None:
+    target.fails = "dkms build"
+    monkeypatch.setattr(system, "read_text", lambda path: "queue.c:1: error: odd\n")
+    assert main(["install"]) == 1
+    before, removed, _ = capsys.readouterr().err.partition(f"+ {REMOVE}")
+    assert removed and "queue.c:1: error: odd\n" in before
+
+
 def test_interrupt_leaves_nothing(target: Target, capsys) -> None:
     target.interrupted = "dkms build"
     assert main(["install"]) == 130
