@@ -27,7 +27,8 @@ AT_BOOT = "/etc/modules-load.d/sluice.conf"
 UDEV_RULE = "/etc/udev/rules.d/60-sluice.rules"
 KERNEL_HOOKS = ("/etc/kernel/postinst.d/sluice", "/etc/kernel/header_postinst.d/sluice")
 NAMED = ("-m", "sluice", "-v", VERSION)  # as DKMS calls us
-MAKE_LOG = Path(f"/var/lib/dkms/sluice/{VERSION}/build/make.log")
+DKMS_TREE = "/var/lib/dkms/sluice"
+MAKE_LOG = Path(f"{DKMS_TREE}/{VERSION}/build/make.log")
 DKMS_CONF = f"""\
 PACKAGE_NAME="sluice"
 PACKAGE_VERSION="{VERSION}"
@@ -95,7 +96,7 @@ def _uninstall_steps() -> list[Step]:
     steps = [Step(("rm", "-f", path)) for path in files if system.exists(path)]
     if system.read_module_version():
         steps.append(Step(("modprobe", "-r", "sluice")))
-    if VERSION in (system.read_dkms() or ""):
+    if system.exists(f"{DKMS_TREE}/{VERSION}"):  # asking DKMS may take too long
         steps.append(Step(("dkms", "remove", *NAMED, "--all")))
     if system.exists(SOURCE):
         steps.append(Step(("rm", "-rf", SOURCE)))
@@ -137,10 +138,9 @@ def _check_ours(verb: str) -> None:
 
 
 def _check_not_there() -> None:
-    there = [path for path in (SOURCE, COMMAND, UDEV_RULE) if system.exists(path)]
-    if there or "sluice" in (system.read_dkms() or ""):
-        what = there[0] if there else "DKMS's sluice"
-        raise SluiceError(f"{what}: is there already; run: sluice uninstall")
+    for path in (SOURCE, DKMS_TREE, COMMAND, UDEV_RULE):
+        if system.exists(path):
+            raise SluiceError(f"{path}: is there already; run: sluice uninstall")
 
 
 def _read_rule() -> str:
