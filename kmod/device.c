@@ -154,7 +154,7 @@ static int device_changed(struct notifier_block *block, unsigned long event,
 	device = sluice_device_find(dev);
 	switch (event) {
 	case NETDEV_REGISTER:		/* also: arrived in another netns */
-		if (!device)
+		if (!device && !leaving)
 			device_appeared(dev);
 		break;
 	case NETDEV_GOING_DOWN:
@@ -168,7 +168,7 @@ static int device_changed(struct notifier_block *block, unsigned long event,
 	case NETDEV_UP:
 	case NETDEV_CHANGE:		/* a reader came or went */
 	case NETDEV_CHANGE_TX_QUEUE_LEN:
-		if (device)
+		if (device && !leaving)
 			sluice_device_settle(device);
 		break;
 	}
@@ -197,7 +197,9 @@ int sluice_devices_start(void)
  */
 void sluice_devices_stop(void)
 {
-	sluice_hook_remove();
+	rtnl_lock();	/* from here on nobody places the hook again */
 	leaving = true;
+	rtnl_unlock();
+	sluice_hook_remove();
 	unregister_netdevice_notifier(&notifier);
 }

@@ -27,6 +27,8 @@ AT_BOOT = "/etc/modules-load.d/sluice.conf"
 UDEV_RULE = "/etc/udev/rules.d/60-sluice.rules"
 KERNEL_HOOKS = ("/etc/kernel/postinst.d/sluice", "/etc/kernel/header_postinst.d/sluice")
 NAMED = ("-m", "sluice", "-v", VERSION)  # as DKMS calls us
+DKMS_TREE = "/var/lib/dkms/sluice"
+MAKE_LOG = Path(f"{DKMS_TREE}/{VERSION}/build/make.log")
 DKMS_CONF = f"""\
 PACKAGE_NAME="sluice"
 PACKAGE_VERSION="{VERSION}"
@@ -94,7 +96,7 @@ def _uninstall_steps() -> list[Step]:
     steps = [Step(("rm", "-f", path)) for path in files if system.exists(path)]
     if system.read_module_version():
         steps.append(Step(("modprobe", "-r", "sluice")))
-    if VERSION in (system.read_dkms() or ""):
+    if system.exists(f"{DKMS_TREE}/{VERSION}"):  # asking DKMS may take too long
         steps.append(Step(("dkms", "remove", *NAMED, "--all")))
     if system.exists(SOURCE):
         steps.append(Step(("rm", "-rf", SOURCE)))
@@ -136,10 +138,9 @@ def _check_ours(verb: str) -> None:
 
 
 def _check_not_there() -> None:
-    there = [path for path in (SOURCE, COMMAND, UDEV_RULE) if system.exists(path)]
-    if there or "sluice" in (system.read_dkms() or ""):
-        what = there[0] if there else "DKMS's sluice"
-        raise SluiceError(f"{what}: is there already; run: sluice uninstall")
+    for path in (SOURCE, DKMS_TREE, COMMAND, UDEV_RULE):
+        if system.exists(path):
+            raise SluiceError(f"{path}: is there already; run: sluice uninstall")
 
 
 def _read_rule() -> str:
@@ -169,6 +170,11 @@ def _undo(steps: list[Step], ran: list[Ran]) -> list[str]:
     return [shlex.join(undo.command) for undo in undos if _run(undo, False, ran)[0]]
 
 
+def _read_log(step: Step) -> str | None:
+    """What the compiler said, before the undo takes it away."""
+    return system.read_text(MAKE_LOG) if step.command[:2] == ("dkms", "build") else None
+
+
 @contextlib.contextmanager
 def _ended_as_by_key() -> Iterator[None]:
     """Whoever ends us from outside gets what Ctrl-C gets: all is undone."""
@@ -192,7 +198,7 @@ def do(steps: list[Step], dry: bool, ran: list[Ran]) -> None:
         for step in steps:
             status, said = _run(step, dry, ran)
             if status:
-                output.note(said.splitlines()[-20:])
+                output.note((_read_log(step) or said).splitlines()[-20:])
                 break
             done.append(step)
         else:

@@ -43,3 +43,13 @@ def test_sections_and_qdiscs() -> None:
         assert f".Sh {section}\n" in MANUAL
     for qdisc in config.QDISCS:
         assert f".Cm {qdisc}" in MANUAL
+
+
+def test_defaults_are_the_modules() -> None:
+    main = (Path(__file__).parents[2] / "kmod/main.c").read_text()
+    found = re.findall(r"uint sluice_default_(\w+)(?: = (\d+))?;", main)
+    assert len(found) >= 3
+    for name, value in found:
+        option = MANUAL.partition(f".It Fl -{name.replace('_', '-')} Ar N\n")[2]
+        text = option.partition(".It Fl")[0]
+        assert f"\n{value or 0} unless the module was given another default" in text, name
