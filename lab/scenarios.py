@@ -156,7 +156,7 @@ def reset() -> None:
     for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
         subprocess.run(["ip", "netns", "del", name], check=False)
     for name in os.listdir("/sys/class/net"):
-        if os.path.exists(f"/sys/class/net/{name}/tun_flags"):
+        if name != "lo":
             subprocess.run(["ip", "link", "del", name], check=False)
     unload()
 

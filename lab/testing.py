@@ -148,10 +148,16 @@ def scenario_root(kernel: Kernel) -> Root:
 
 
 def play(
-    kernel: Kernel, names: list[str], progress: Callable[[str], None]
+    kernel: Kernel,
+    names: list[str],
+    progress: Callable[[str], None],
+    extra: tuple[str, ...] = (),
 ) -> Played:
-    """Run the scenarios on one kernel, booting again after a lost VM."""
-    root = scenario_root(kernel)
+    """Run the scenarios on one kernel, booting again after a lost VM.
+
+    extra: packages only these scenarios need, in a root of their own.
+    """
+    root = ensure_root(kernel, extra) if extra else scenario_root(kernel)
     played = Played()
     for _ in range(BOOTS):
         left = [name for name in names if name not in played.outcomes]

@@ -252,23 +252,25 @@ def reader(
     mode: str,
     devices: Sequence[Device],
     variant: str,
-    pace: Sequence[str] = (),
+    options: Sequence[str] = (),
     paused: bool = False,
     vhost: bool = False,
 ) -> Iterator[Reader]:
     """A running reader; under "upstream" it asks for IFF_BACKPRESSURE.
 
-    pace: its options that make it slow.
+    A device named more than once gets so many queues; options: as reader.c
+    explains them.
     """
-    argv = [helper, mode]
+    argv = [helper, mode, *options]
     if vhost:
         run_tool(["modprobe", "vhost_net"])
         argv.append("--vhost")
     for device in devices:
-        argv += ["--tap", device.spec]
+        argv += ["--tap" if device.mac else "--tun", device.spec]
+    if len(set(devices)) < len(devices):
+        argv.append("--multi-queue")
     if variant == "upstream":
         argv.append("--backpressure")
-    argv += pace
     if paused:
         argv.append("--paused")
     process = Reader(argv, "paused" if paused else "reading")
@@ -309,11 +311,19 @@ def sink(
     ring: Optional[int] = None,
     paused: bool = False,
     vhost: bool = False,
+    here: Device = HERE,
+    queues: int = 1,
+    options: Sequence[str] = (),
 ) -> Iterator[Reader]:
     """HERE, read by a sink that answers pings to THERE."""
     silence_first_netns()
+    qdisc = "fq_codel" if queues == 1 else "mq"
+    devices = (here,) * queues
     with reader(
-        helper, "sink", (HERE,), variant, paused=paused, vhost=vhost
+        *(helper, "sink", devices, variant),
+        paused=paused,
+        vhost=vhost,
+        options=options,
     ) as process:
-        attach(HERE, THERE, ring=ring)
+        attach(here, THERE, qdisc=qdisc, ring=ring)
         yield process

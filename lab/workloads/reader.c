@@ -7,6 +7,11 @@
  *
  *   --tun NAME[@NETNS]  the same with IP packets instead of Ethernet frames
  *   --vhost             let vhost-net read, and take what it hands on
+ *   --by WAY            read, readv, poll, epoll or io_uring: see reading.h
+ *   --vnet              ask for packets of up to 64 KB: see vnet.h
+ *   --napi              what is written passes through NAPI (IFF_NAPI)
+ *   --napi-frags        the same, page by page (IFF_NAPI_FRAGS, tap only)
+ *   --multi-queue       a device named again gets one more queue
  *   --backpressure      set IFF_BACKPRESSURE (the variant "upstream")
  *   --burn-us N         N microseconds of busy work for each packet read
  *   --link-us N         a link behind it that each packet keeps busy that long
@@ -17,7 +22,8 @@
  * persistent. SIGUSR1 pauses reading, SIGUSR2 resumes it, SIGTERM or SIGINT
  * ends the process. Each state change is reported as one JSON line with the
  * counts so far: {"state": "reading|paused|ended", "devices": [...]}, so a
- * parent waits for a line and never for a time. Exit: 0 fine, 1 no, 2 usage,
+ * parent waits for a line and never for a time; the counts are of a queue
+ * where a device has several. Exit: 0 fine, 1 no, 2 usage,
  * 3 the kernel lacks IFF_BACKPRESSURE.
  */
 #define _GNU_SOURCE
@@ -39,13 +45,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "reading.h"
 #include "vhost.h"
+#include "vnet.h"
 
 #ifndef IFF_BACKPRESSURE
 #define IFF_BACKPRESSURE 0x0080
 #endif
 
-#define MAX_DEVICES 2
+#define MAX_DEVICES 8
+#define PACKET_BYTES (65536 + 64)	/* with the headers in front of IP */
 #define ETHERNET_HEADER 14
 #define LINK_BURST_NS 1000000
 
@@ -56,10 +65,12 @@ struct device {
 	int fd;
 	struct device *to;	/* forward: where its packets go */
 	struct vhost vhost;
+	struct reading reading;
 	pthread_t thread;
 	int64_t link_free;	/* when the link behind it is free again */
 	atomic_bool parked;	/* this thread has seen `paused` */
 	atomic_ullong read, written, write_errors, echoed, bytes;
+	atomic_ullong segments, largest;
 };
 
 static struct device devices[MAX_DEVICES];
@@ -67,10 +78,16 @@ static int device_count;
 static long burn_ns;
 static long link_ns;
 static bool by_vhost;
+static const char *way = "read";
 static int extra_flags;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
 static atomic_bool paused;
+
+static bool with_vnet(void)
+{
+	return extra_flags & IFF_VNET_HDR;
+}
 
 static void fail(int status, const char *object, const char *reason)
 {
@@ -82,7 +99,8 @@ static void usage(void)
 {
 	fail(2, "usage",
 	     "reader sink|forward --tap|--tun NAME[@NETNS] [second device] "
-	     "[--vhost] [--backpressure] [--burn-us N] [--link-us N] "
+	     "[--vhost] [--by WAY] [--vnet] [--napi] [--napi-frags] "
+	     "[--multi-queue] [--backpressure] [--burn-us N] [--link-us N] "
 	     "[--paused]");
 }
 
@@ -127,10 +145,10 @@ static void open_device(struct device *device)
 	device->fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
 	if (device->fd < 0)
 		fail(1, "/dev/net/tun", strerror(errno));
-	if (extra_flags) {
+	if (extra_flags & IFF_BACKPRESSURE) {
 		if (ioctl(device->fd, TUNGETFEATURES, &features))
 			fail(1, "TUNGETFEATURES", strerror(errno));
-		if ((features & extra_flags) != (unsigned int)extra_flags)
+		if (!(features & IFF_BACKPRESSURE))
 			fail(3, "--backpressure",
 			     "this kernel has no IFF_BACKPRESSURE; use 7.3 or later");
 	}
@@ -139,8 +157,12 @@ static void open_device(struct device *device)
 			    extra_flags;
 	if (ioctl(device->fd, TUNSETIFF, &request))
 		fail(1, device->name, strerror(errno));
+	if (with_vnet() && vnet_offload(device->fd))
+		fail(1, "TUNSETOFFLOAD", strerror(errno));
 	if (by_vhost && vhost_open(&device->vhost, device->fd))
 		fail(1, "/dev/vhost-net", strerror(errno));
+	if (!by_vhost && reading_open(&device->reading, device->fd, way))
+		fail(1, way, strerror(errno));
 }
 
 /* A device without @NETNS belongs to the netns we were started in. */
@@ -224,13 +246,15 @@ static void handle(struct device *from, unsigned char *packet, ssize_t length)
 {
 	int to = from->to ? from->to->fd : from->fd;
 
-	atomic_fetch_add_explicit(&from->bytes, length, memory_order_relaxed);
 	if (burn_ns)
 		burn();
 	if (link_ns)
 		wait_for_link(from);
 	if (!from->to) {
-		if (!make_echo_reply(packet, length, from->is_tun))
+		size_t skipped = with_vnet() ? VNET_HEADER_BYTES : 0;
+
+		if (!make_echo_reply(packet + skipped, length - skipped,
+				     from->is_tun))
 			return;
 		from->echoed++;
 	}
@@ -238,6 +262,20 @@ static void handle(struct device *from, unsigned char *packet, ssize_t length)
 		from->written++;
 	else
 		from->write_errors++;
+}
+
+static void count(struct device *device, const unsigned char *packet,
+		  size_t length)
+{
+	unsigned int segments = with_vnet() ? vnet_segments(packet, length) : 1;
+
+	atomic_fetch_add_explicit(&device->read, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&device->segments, segments,
+				  memory_order_relaxed);
+	atomic_fetch_add_explicit(&device->bytes, length,
+				  memory_order_relaxed);
+	if (length > device->largest)
+		device->largest = length;
 }
 
 static void park(struct device *device)
@@ -253,7 +291,7 @@ static void park(struct device *device)
 static void *read_loop(void *argument)
 {
 	struct device *device = argument;
-	unsigned char packet[65536];
+	unsigned char packet[PACKET_BYTES];
 	ssize_t length;
 
 	for (;;) {
@@ -261,7 +299,8 @@ static void *read_loop(void *argument)
 			park(device);
 		length = by_vhost ?
 			 vhost_read(&device->vhost, packet, sizeof(packet)) :
-			 read(device->fd, packet, sizeof(packet));
+			 device->reading.take(&device->reading, packet,
+					      sizeof(packet));
 		if (length < 0 && errno == EINTR)
 			continue;
 		if (length < 0 && errno != EIO && errno != EBADFD)
@@ -270,8 +309,7 @@ static void *read_loop(void *argument)
 			usleep(1000);
 			continue;
 		}
-		atomic_fetch_add_explicit(&device->read, 1,
-					  memory_order_relaxed);
+		count(device, packet, length);
 		handle(device, packet, length);
 	}
 	return NULL;
@@ -312,9 +350,11 @@ static void report(const char *state)
 	for (i = 0; i < device_count; i++)
 		printf("%s{\"name\": \"%s\", \"read\": %llu, \"bytes\": %llu, "
 		       "\"written\": %llu, \"write_errors\": %llu, "
-		       "\"echoed\": %llu}", i ? ", " : "", devices[i].name,
+		       "\"echoed\": %llu, \"segments\": %llu, "
+		       "\"largest\": %llu}", i ? ", " : "", devices[i].name,
 		       devices[i].read, devices[i].bytes, devices[i].written,
-		       devices[i].write_errors, devices[i].echoed);
+		       devices[i].write_errors, devices[i].echoed,
+		       devices[i].segments, devices[i].largest);
 	printf("]}\n");
 	fflush(stdout);
 }
@@ -367,6 +407,16 @@ static void parse_arguments(int argc, char **argv)
 			link_ns = atol(argv[++i]) * 1000;
 		else if (!strcmp(argv[i], "--backpressure"))
 			extra_flags |= IFF_BACKPRESSURE;
+		else if (!strcmp(argv[i], "--by") && i + 1 < argc)
+			way = argv[++i];
+		else if (!strcmp(argv[i], "--napi"))
+			extra_flags |= IFF_NAPI;
+		else if (!strcmp(argv[i], "--napi-frags"))
+			extra_flags |= IFF_NAPI | IFF_NAPI_FRAGS;
+		else if (!strcmp(argv[i], "--multi-queue"))
+			extra_flags |= IFF_MULTI_QUEUE;
+		else if (!strcmp(argv[i], "--vnet"))
+			extra_flags |= IFF_VNET_HDR;
 		else if (!strcmp(argv[i], "--vhost"))
 			by_vhost = true;
 		else if (!strcmp(argv[i], "--paused"))

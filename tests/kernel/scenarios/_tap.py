@@ -15,6 +15,7 @@ from lab.workloads.devices import HERE, THERE, attach, silence_first_netns
 TUNSETIFF = 0x400454CA
 TUNSETPERSIST = 0x400454CB
 TUNSETQUEUE = 0x400454D9
+TUNSETSTEERINGEBPF = 0x800454E0
 IFF_TUN, IFF_TAP, IFF_NO_PI = 0x0001, 0x0002, 0x1000
 IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
 PACKET_MAX = 65536
@@ -52,6 +53,10 @@ class Tap:
 
     def set_persistent(self, persistent: bool) -> None:
         fcntl.ioctl(self.queues[0], TUNSETPERSIST, int(persistent))
+
+    def set_steering(self, program: int) -> None:
+        """A loaded socket filter chooses the queue; -1: the driver itself."""
+        fcntl.ioctl(self.queues[0], TUNSETSTEERINGEBPF, struct.pack("i", program))
 
     def read(self, place: int, most: int = 1 << 30) -> int:
         """Packets that can be read at once, up to `most`."""

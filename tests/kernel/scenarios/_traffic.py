@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Iterator, List
+from typing import Any, Iterator, List
 
 from lab.scenarios import Env
 from lab.workloads.devices import HERE, THERE, Counters, Reader, read_counters
@@ -18,15 +18,12 @@ DISCARD_PORT = 9
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 
 
-def sink(
-    env: Env, ring: int = 1000, paused: bool = False, vhost: bool = False
-) -> Reader:
-    """HERE with fq_codel, until the scenario's end."""
-    return env.enter(
-        open_sink(
-            env.helper("reader"), "sluice", ring=ring, paused=paused, vhost=vhost
-        )
-    )
+def sink(env: Env, ring: int = 1000, **how: Any) -> Reader:
+    """HERE with fq_codel (mq if it has several queues), until the scenario's end.
+
+    how: as devices.sink() takes it.
+    """
+    return env.enter(open_sink(env.helper("reader"), "sluice", ring=ring, **how))
 
 
 def set_qdisc(env: Env, kind: str) -> None:
@@ -112,12 +109,15 @@ def flood(senders: int = 2) -> Iterator[Flood]:
         running.end()
 
 
-def wait_for_stops(env: Env, more_than: int = 0) -> Queue:
-    def seen() -> Queue | None:
-        queue = read_queue()
-        return queue if queue.stops > more_than else None
+def read_stops() -> List[int]:
+    """How often each queue was stopped."""
+    with Client() as client:
+        return [queue.stops for queue in client.queues(ifindex())]
 
-    return env.wait_for(seen, "the queue is stopped")
+
+def wait_for_stops(env: Env, more_than: int = 0) -> None:
+    """Until the queues were stopped so often in all."""
+    env.wait_for(lambda: sum(read_stops()) > more_than, "a queue is stopped")
 
 
 def gone(now: Counters) -> int:
@@ -133,6 +133,19 @@ def wait_until_read(env: Env, packets: int) -> Counters:
         return now if gone(now) >= packets and not now.held else None
 
     return env.wait_for(done, f"{packets} packets read")
+
+
+def assert_flood_is_read(env: Env, reader: Reader) -> None:
+    """Senders that fill the ring again and again: nothing is lost there, and
+    each packet is read or was dropped by the qdisc."""
+    with flood(senders=3) as senders:
+        wait_for_stops(env, more_than=20)
+        sent = senders.end()
+    now = wait_until_read(env, sent)
+    assert now.lost_at_ring == 0, now
+    assert now.read + now.qdisc_drops == sent, (now, sent)
+    got = sum(count["read"] for count in reader.pause())
+    assert got == now.read, (got, now)
 
 
 def wait_until_empty(env: Env) -> None:

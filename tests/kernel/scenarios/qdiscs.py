@@ -6,6 +6,7 @@ from __future__ import annotations
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE
 from tests.kernel.scenarios._traffic import (
+    assert_flood_is_read,
     counters,
     flood,
     gone,
@@ -74,3 +75,31 @@ def htb_with_fq_codel_loses_nothing(env: Env) -> None:
     )
     env.run(*tc, "parent", "1:10", "fq_codel")
     _loses_nothing(env, "htb")
+
+
+@scenario
+def mq_with_fq_codel_loses_nothing(env: Env) -> None:
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=100, queues=2)
+    tc = ("tc", "qdisc", "replace", "dev", HERE.name)
+    env.run(*tc, "root", "handle", "1:", "mq")
+    for queue in ("1:1", "1:2"):
+        env.run(*tc, "parent", queue, "fq_codel")
+    assert_flood_is_read(env, reader)
+
+
+@scenario
+def noqueue_between_two_others_is_stock(env: Env) -> None:
+    """Only what is sent while noqueue is attached can be lost."""
+    env.load("stall_ms=60000")
+    sink(env, ring=100)
+    set_qdisc(env, "fq_codel")
+    _loses_nothing(env, "fq_codel")
+    set_qdisc(env, "noqueue")
+    stops = read_queue().stops
+    with flood(senders=3) as senders:
+        env.wait_for(lambda: counters().lost_at_ring > 0, "noqueue drops at the ring")
+        senders.end()
+    assert read_queue().stops == stops, "a queue without a qdisc was stopped"
+    set_qdisc(env, "fq")
+    _loses_nothing(env, "fq")

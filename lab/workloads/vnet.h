@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Packets with a virtio-net header in front: the kernel hands over segments
+ * of one stream as one packet of up to 64 KB, as VPNs and virtual machines ask
+ * for it.
+ */
+#ifndef VNET_H
+#define VNET_H
+
+#include <linux/if_tun.h>
+#include <linux/virtio_net.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+
+/* Since 6.2; both or neither. */
+#ifndef TUN_F_USO4
+#define TUN_F_USO4 0x20
+#define TUN_F_USO6 0x40
+#endif
+#ifndef VIRTIO_NET_HDR_GSO_UDP_L4
+#define VIRTIO_NET_HDR_GSO_UDP_L4 5
+#endif
+
+#define VNET_HEADER_BYTES 10	/* struct virtio_net_hdr */
+
+/* Everything this kernel can hand over in one piece; 0, or -1 with errno. */
+static inline int vnet_offload(int tun)
+{
+	unsigned int tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+
+	return ioctl(tun, TUNSETOFFLOAD, tcp | TUN_F_USO4 | TUN_F_USO6) ?
+	       ioctl(tun, TUNSETOFFLOAD, tcp) : 0;
+}
+
+/* How many packets on the wire this one stands for. */
+static inline unsigned int vnet_segments(const unsigned char *packet,
+					 size_t length)
+{
+	const struct virtio_net_hdr *header = (const void *)packet;
+	size_t start = VNET_HEADER_BYTES + header->csum_start, payload;
+
+	if (header->gso_type == VIRTIO_NET_HDR_GSO_NONE || !header->gso_size)
+		return 1;
+	if (header->gso_type == VIRTIO_NET_HDR_GSO_UDP_L4)
+		payload = length - start - 8;
+	else	/* the length of TCP's header, in words of four bytes */
+		payload = length - start - (packet[start + 12] >> 4) * 4;
+	return (payload + header->gso_size - 1) / header->gso_size;
+}
+
+#endif

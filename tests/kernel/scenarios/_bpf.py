@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""BPF programs of a few instructions, loaded without a compiler or a library."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import struct
+from typing import Iterator, Sequence
+
+SYSCALL = {"x86_64": 321, "aarch64": 280}
+PROG_LOAD = 5
+SOCKET_FILTER = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _bpf(command: int, attributes: bytes) -> int:
+    """A file descriptor."""
+    number = SYSCALL[platform.machine()]
+    buffer = ctypes.create_string_buffer(attributes.ljust(128, b"\0"), 128)
+    result = _libc.syscall(number, command, buffer, len(buffer))
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"bpf command {command}: {os.strerror(error)}")
+    return result
+
+
+def _instruction(code: int, register: int = 0, value: int = 0) -> bytes:
+    return struct.pack("<BBhi", code, register, 0, value)
+
+
+def _set(register: int, value: int) -> bytes:
+    return _instruction(0xB7, register, value)
+
+
+_EXIT = _instruction(0x95)
+
+
+@contextlib.contextmanager
+def _loaded(kind: int, instructions: Sequence[bytes]) -> Iterator[int]:
+    code = ctypes.create_string_buffer(b"".join(instructions))
+    licence = ctypes.create_string_buffer(b"GPL")
+    addresses = (ctypes.addressof(code), ctypes.addressof(licence))
+    attributes = struct.pack("=IIQQ", kind, len(instructions), *addresses)
+    program = _bpf(PROG_LOAD, attributes)
+    try:
+        yield program
+    finally:
+        os.close(program)
+
+
+@contextlib.contextmanager
+def choosing(queue: int) -> Iterator[int]:
+    """A steering program that sends every packet to one queue."""
+    with _loaded(SOCKET_FILTER, (_set(0, queue), _EXIT)) as program:
+        yield program

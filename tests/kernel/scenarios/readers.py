@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Every way a process reads a tun or tap: nothing is lost at the ring."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import socket
+import threading
+import time
+from dataclasses import replace
+from typing import Iterator
+
+from lab.scenarios import Env, scenario
+from lab.workloads import tcp
+from lab.workloads.devices import FAR, HERE, NEAR, THERE, Reader, attach
+from lab.workloads.devices import netns, read_counters, silence_first_netns
+from lab.workloads.devices import reader as open_reader
+from tests.kernel.scenarios._bpf import choosing
+from tests.kernel.scenarios._tap import Tap, tap
+from tests.kernel.scenarios._traffic import (
+    DISCARD_PORT,
+    assert_flood_is_read,
+    counters,
+    flood,
+    read_queue,
+    read_stops,
+    sink,
+    wait_until_empty,
+)
+
+IO_URING_SETUP = 425  # on every architecture
+UDP_SEGMENT = 103  # linux/udp.h
+
+
+def _assert_lossless(env: Env, *options: str) -> None:
+    env.load("stall_ms=60000")
+    assert_flood_is_read(env, sink(env, ring=100, options=options))
+
+
+@scenario
+def readv_loses_nothing(env: Env) -> None:
+    _assert_lossless(env, "--by", "readv")
+
+
+@scenario
+def poll_loses_nothing(env: Env) -> None:
+    _assert_lossless(env, "--by", "poll")
+
+
+@scenario
+def epoll_loses_nothing(env: Env) -> None:
+    _assert_lossless(env, "--by", "epoll")
+
+
+@scenario
+def io_uring_loses_nothing(env: Env) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(IO_URING_SETUP, 0, None)
+    if ctypes.get_errno() in (errno.ENOSYS, errno.EPERM):
+        env.skip("this kernel has no io_uring, or forbids it")
+    _assert_lossless(env, "--by", "io_uring")
+
+
+@scenario
+def tun_reader_loses_nothing(env: Env) -> None:
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=100, here=replace(HERE, mac=""))
+    assert_flood_is_read(env, reader)
+
+
+@scenario
+def reader_of_a_persistent_device_loses_nothing(env: Env) -> None:
+    env.run("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
+    env.defer(env.run, "ip", "link", "del", HERE.name)
+    _assert_lossless(env)
+
+
+@scenario
+def several_readers_of_one_device_lose_nothing(env: Env) -> None:
+    """Each queue has a reader of its own; so many flows that all get some."""
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=100, queues=3)
+    with flood(senders=6) as senders:
+        for queue in range(3):
+            env.wait_for(
+                lambda: read_stops()[queue] > 5, f"queue {queue} is stopped", 30
+            )
+        sent = senders.end()
+    wait_until_empty(env)
+    now = counters()
+    read = [count["read"] for count in reader.pause()]
+    assert now.lost_at_ring == 0 and all(read), (now, read)
+    assert sum(read) + now.qdisc_drops == sent, (read, now, sent)
+
+
+@contextlib.contextmanager
+def _slow_readers(device: Tap) -> Iterator[None]:
+    """A thread for each queue that reads it until the end, in gulps."""
+    ended = threading.Event()
+
+    def read(place: int) -> None:
+        while not ended.is_set():
+            device.read(place, most=30)
+            time.sleep(0.002)
+
+    threads = [
+        threading.Thread(target=read, args=(place,), daemon=True)
+        for place in range(len(device.queues))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(timeout=10)
+
+
+@scenario
+def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
+    with _slow_readers(device), flood(senders=2) as senders:
+        for queue in (0, 2, 1, 2, 0):
+            with choosing(queue) as program:
+                device.set_steering(program)
+            before = read_stops()[queue]
+            env.wait_for(
+                lambda: read_stops()[queue] > before + 5, f"queue {queue} is stopped"
+            )
+        device.set_steering(-1)
+        senders.wait_for_more(env, 500, "traffic goes on")
+        sent = senders.end()
+        wait_until_empty(env)
+    device.read_all()
+    now = counters()
+    assert now.lost_at_ring == 0, now
+    assert now.read + now.qdisc_drops == sent, (now, sent)
+
+
+@contextlib.contextmanager
+def _tunnel(env: Env, *options: str) -> Iterator[Reader]:
+    """HERE and FAR, joined by a forwarder: a VPN for real TCP."""
+    here = replace(HERE, address=NEAR.address)
+    silence_first_netns()
+    with netns(str(FAR.netns)):
+        with open_reader(
+            env.helper("reader"), "forward", (here, FAR), "sluice", options=options
+        ) as reader:
+            attach(here, FAR, ring=50)
+            attach(FAR, here, ring=1000)
+            yield reader
+
+
+def _assert_tcp_is_lossless(env: Env, *options: str) -> Reader:
+    """Several streams through the tunnel; the reader, with what it counted."""
+    env.load("stall_ms=60000")
+    reader = env.enter(_tunnel(env, *options))
+    with tcp.server():
+        env.run(
+            *("iperf3", "--client", FAR.address, "--time", "3"),
+            *("--parallel", "8", "--json"),
+        )
+    wait_until_empty(env)
+    here, far = counters(), read_counters(FAR)
+    near_end, far_end = reader.pause()
+    assert read_queue().stops > 0, "the ring never filled: proves nothing"
+    for seen, end in ((here, near_end), (far, far_end)):
+        assert seen.lost_at_ring == 0, (seen, end)
+        assert seen.passed_by_qdisc == end["segments"], (seen, end)
+    return reader
+
+
+@scenario
+def tcp_through_a_vpn_loses_nothing(env: Env) -> None:
+    reader = _assert_tcp_is_lossless(env)
+    assert reader.counts[0]["largest"] <= 1514, reader.counts
+
+
+@scenario
+def tcp_in_large_packets_loses_nothing(env: Env) -> None:
+    """As wireguard-go and tailscale ask for it."""
+    reader = _assert_tcp_is_lossless(env, "--vnet")
+    assert reader.counts[0]["largest"] > 32_000, reader.counts
+
+
+@scenario
+def tcp_through_napi_loses_nothing(env: Env) -> None:
+    _assert_tcp_is_lossless(env, "--napi")
+
+
+@scenario
+def tcp_in_large_packets_through_napi_loses_nothing(env: Env) -> None:
+    _assert_tcp_is_lossless(env, "--vnet", "--napi")
+
+
+@scenario
+def tcp_through_napi_in_pages_loses_nothing(env: Env) -> None:
+    _assert_tcp_is_lossless(env, "--napi-frags")
+
+
+def _send_large(packets: int, segment: int = 1400, segments: int = 40) -> int:
+    """UDP, so many segments in each packet; segments in all."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, segment)
+        out.connect((THERE.address, DISCARD_PORT))
+        for _ in range(packets):
+            out.send(b"x" * segment * segments)
+    return packets * segments
+
+
+@scenario
+def udp_in_large_packets_loses_nothing(env: Env) -> None:
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=20, options=("--vnet",))
+    sent = _send_large(500)
+    wait_until_empty(env)
+    now = counters()
+    (count,) = reader.pause()
+    assert read_queue().stops > 0, "the ring never filled: proves nothing"
+    assert now.lost_at_ring == 0, now
+    # A GSO packet the qdisc drops counts once.
+    assert count["segments"] + now.qdisc_drops == sent, (count, now, sent)
+    if count["largest"] < 50_000:
+        env.skip("this kernel's tun takes no large UDP packets (TUN_F_USO4)")
