@@ -371,12 +371,12 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 	struct sluice_queue *q = container_of(timer, struct sluice_queue, timer);
 	unsigned long flags;
 
-	spin_lock_irqsave(&q->lock, flags);
+	raw_spin_lock_irqsave(&q->lock, flags);
 	if (q->stopped) {
 		__queue_learn_lateness(q);
 		__queue_review(q, SLUICE_WAKE_TIMER);
 	}
-	spin_unlock_irqrestore(&q->lock, flags);
+	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return HRTIMER_NORESTART;
 }
 
@@ -386,11 +386,11 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 {
 	unsigned long flags;
 
-	spin_lock_irqsave(&q->lock, flags);
+	raw_spin_lock_irqsave(&q->lock, flags);
 	WRITE_ONCE(q->stalled, false);
 	if (q->open)
 		__queue_stop(q, ring, fill, depth);
-	spin_unlock_irqrestore(&q->lock, flags);
+	raw_spin_unlock_irqrestore(&q->lock, flags);
 }
 
 /*
@@ -419,13 +419,13 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 	if (sluice_layout_check(q->slot))
 		return false;
 
-	spin_lock_irqsave(&q->lock, flags);
+	raw_spin_lock_irqsave(&q->lock, flags);
 	WRITE_ONCE(q->stalled, false);
 	WRITE_ONCE(q->size, size);
 	WRITE_ONCE(q->ring, sluice_layout_ring(file));
 	/* pairs with look_is_due(); proofs/litmus: ring_before_file */
 	smp_store_release(&q->file, file);
-	spin_unlock_irqrestore(&q->lock, flags);
+	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return true;
 }
 
@@ -505,11 +505,11 @@ void sluice_queue_look(struct sluice_queue *q)
  */
 void sluice_queue_opened(struct sluice_queue *q)
 {
-	spin_lock_irq(&q->lock);
+	raw_spin_lock_irq(&q->lock);
 	q->open = true;
 	__queue_set_depth(q);
 	WRITE_ONCE(q->file, NULL);
-	spin_unlock_irq(&q->lock);
+	raw_spin_unlock_irq(&q->lock);
 }
 
 /**
@@ -521,12 +521,12 @@ void sluice_queue_opened(struct sluice_queue *q)
  */
 void sluice_queue_closed(struct sluice_queue *q)
 {
-	spin_lock_irq(&q->lock);
+	raw_spin_lock_irq(&q->lock);
 	q->open = false;
 	WRITE_ONCE(q->stalled, false);
 	if (q->stopped)
 		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
-	spin_unlock_irq(&q->lock);
+	raw_spin_unlock_irq(&q->lock);
 	hrtimer_cancel(&q->timer);
 }
 
@@ -567,7 +567,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 		view->limit = depth_for(q, limit_for(q, ring, view->size));
 		view->low = low_for(q, view->limit);
 	}
-	spin_lock_irq(&q->lock);
+	raw_spin_lock_irq(&q->lock);
 	view->state = __queue_state(q, ring);
 	view->reader_ns = q->reader_ns;
 	view->stops = q->stops;
@@ -575,7 +575,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 	view->stalls = q->stalls;
 	view->longest_stop_ns = q->longest_stop_ns;
 	view->drops = atomic64_read(&q->drops);
-	spin_unlock_irq(&q->lock);
+	raw_spin_unlock_irq(&q->lock);
 	rcu_read_unlock_bh();
 }
 
@@ -596,7 +596,7 @@ void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 	q->reader_ns = READER_NS_AT_FIRST;
 	q->read = PACE_SCALE;
 	q->read_ns = READER_NS_AT_FIRST;
-	spin_lock_init(&q->lock);
+	raw_spin_lock_init(&q->lock);
 	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_REL_PINNED_HARD);
 }

@@ -45,9 +45,9 @@ enum sluice_wake_cause {
  *	  high half: how often that was changed
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
- * @lock: protects all below but @told_...; taken with interrupts off, nests
- *	  outside the timer base's lock, the workqueue's and the softirq
- *	  machinery, inside nothing of ours
+ * @lock: protects all below but @told_...; taken with interrupts off, in hard
+ *	  irq as well and so raw; nests outside the timer base's lock, the
+ *	  workqueue's and the softirq machinery, inside nothing of ours
  * @open: the device is up and served
  * @stopped: we stopped @txq. Invariant: @stopped implies @timer is armed, or
  *	     its handler waits for @lock
@@ -75,7 +75,7 @@ struct sluice_queue {
 	struct sluice_device *device;
 	struct netdev_queue *txq;
 
-	spinlock_t lock ____cacheline_aligned_in_smp;
+	raw_spinlock_t lock ____cacheline_aligned_in_smp;
 	bool open;
 	bool stopped;
 	bool stalled;

@@ -124,6 +124,12 @@ void ASSERT_RTNL(void);
 #define spin_lock_bh(l)		spin_lock(l)
 #define spin_unlock_bh(l)	spin_unlock(l)
 #define spin_lock_nested(l, n)	spin_lock(l)
+#define raw_spinlock_t		spinlock_t
+#define raw_spin_lock_init	spin_lock_init
+#define raw_spin_lock_irqsave	spin_lock_irqsave
+#define raw_spin_unlock_irqrestore spin_unlock_irqrestore
+#define raw_spin_lock_irq	spin_lock_irq
+#define raw_spin_unlock_irq	spin_unlock_irq
 
 void rcu_read_lock_bh(void);
 void rcu_read_unlock_bh(void);
