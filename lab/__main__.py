@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import build, measure, testing, vm
+from lab import build, measure, packages, testing, vm
 from lab.cache import cache_dir
 from lab.errors import NO, LabError, Unsuitable
 from lab.matrix import KERNELS, Kernel, kernel_named
@@ -131,6 +131,14 @@ def command_test(options: argparse.Namespace) -> int:
     return testing.test(options.what, options.arguments)
 
 
+def command_deb(options: argparse.Namespace) -> int:
+    output = Path(options.out).absolute()
+    output.mkdir(parents=True, exist_ok=True)
+    for package in packages.ensure_packages():
+        print(shutil.copy(package, output))
+    return 0
+
+
 def command_clean(_: argparse.Namespace) -> int:
     say(f"removing {cache_dir()}")
     shutil.rmtree(cache_dir(), ignore_errors=True)
@@ -196,6 +204,10 @@ def _add_rest(commands) -> None:
     test.add_argument("what", nargs="?", default="all", choices=testing.FOLDERS)
     test.add_argument("arguments", nargs="*", help="for pytest, after --")
     test.set_defaults(run=command_test)
+    deb = commands.add_parser("deb", help="build the Debian packages")
+    where = vm.REPOSITORY / "out"
+    deb.add_argument("--out", metavar="DIR", default=str(where), help="default: out/")
+    deb.set_defaults(run=command_deb)
     clean = commands.add_parser("clean", help="empty the cache")
     clean.set_defaults(run=command_clean)
 
