@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # make demo     what sluice does, side by side with stock and upstream
-# make test     what CI runs: ruff, proofs, unit, module builds, kernels in VMs
+# make test     what CI runs: ruff, proofs, unit, packages, modules, kernels in VMs
 # make test-all the same, with every kernel of the lab in a VM
+# make deb      the Debian packages, into out/
+# make install  from this tree: DKMS, and the command below PREFIX (/usr/local)
+# make uninstall    takes that away again
 # make bench    every row of the table, and the figures it must reach
 # make apps     the VPN programs people run, with sluice and without
 # make verify   why no queue stays stopped: every proof and its verdict
 # make shell    a shell in a VM with the newest kernel of the lab
-# make unit, make kernel, make check    parts of make test
+# make unit, make kernel, make packaging, make check    parts of make test
 # make clean    empty the lab's cache
 #
 # Options of the lab go into ARGS: make bench ARGS='--kernel 6.12 --rounds 5'
 
 ARGS =
-KEEP = SLUICE_CACHE,NO_COLOR,TERM
+KEEP = SLUICE_CACHE,NO_COLOR,TERM,PREFIX,CONF
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=$(KEEP))
 LAB = python3 -B -m lab
 
 all: demo
 
-demo bench apps shell verify: python
+demo bench apps shell deb verify: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 test: python
@@ -30,11 +33,20 @@ test-all: python
 kernel: python
 	@$(AS_ROOT) $(LAB) test kernel $(ARGS)
 
+packaging: python
+	@$(AS_ROOT) $(LAB) test packaging $(ARGS)
+
 unit: python
 	@$(LAB) test unit $(ARGS)
 
 check: python
 	@$(AS_ROOT) $(LAB) build --check $(ARGS)
+
+install:
+	@$(AS_ROOT) packaging/install
+
+uninstall:
+	@$(AS_ROOT) packaging/install --remove
 
 clean: python
 	@$(AS_ROOT) $(LAB) clean
@@ -44,5 +56,5 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: all demo bench apps shell verify test test-all kernel unit check clean
-.PHONY: python
+.PHONY: all demo bench apps shell deb install uninstall verify test test-all
+.PHONY: kernel packaging unit check clean python

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import build, measure, testing, verify, vm
+from lab import build, measure, packages, testing, verify, vm
 from lab.cache import cache_dir
 from lab.errors import NO, LabError, Unsuitable
 from lab.matrix import KERNELS, Kernel, kernel_named
@@ -135,6 +135,14 @@ def command_verify(options: argparse.Namespace) -> int:
     return verify.verify(options.short)
 
 
+def command_deb(options: argparse.Namespace) -> int:
+    output = Path(options.out).absolute()
+    output.mkdir(parents=True, exist_ok=True)
+    for package in packages.ensure_packages():
+        print(shutil.copy(package, output))
+    return 0
+
+
 def command_clean(_: argparse.Namespace) -> int:
     say(f"removing {cache_dir()}")
     shutil.rmtree(cache_dir(), ignore_errors=True)
@@ -203,6 +211,10 @@ def _add_rest(commands) -> None:
     proofs = commands.add_parser("verify", help="every proof, and its verdict")
     proofs.add_argument("--short", action="store_true", help="what make test asks")
     proofs.set_defaults(run=command_verify)
+    deb = commands.add_parser("deb", help="build the Debian packages")
+    where = vm.REPOSITORY / "out"
+    deb.add_argument("--out", metavar="DIR", default=str(where), help="default: out/")
+    deb.set_defaults(run=command_deb)
     clean = commands.add_parser("clean", help="empty the cache")
     clean.set_defaults(run=command_clean)
 

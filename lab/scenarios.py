@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """In the VM: the kernel scenarios, each in a process with a deadline.
 
-A scenario is a function with this decorator in tests/kernel/scenarios/*.py,
+A scenario is a function with this decorator in tests/SUITE/scenarios/*.py,
 named by its outcome, that takes an Env and raises when the outcome is not so:
 
     @scenario
@@ -26,8 +26,7 @@ from lab.trouble import parse_trouble
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Skipped
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests/kernel/scenarios"
-PACKAGE = "tests.kernel.scenarios"
+REPOSITORY = Path(__file__).resolve().parent.parent
 DEADLINE_SECONDS = 60.0
 
 
@@ -104,10 +103,10 @@ def scenario(
     return mark(function) if function is not None else mark
 
 
-def find_scenarios() -> List[Scenario]:
-    for path in sorted(FOLDER.glob("*.py")):
+def find_scenarios(suite: str) -> List[Scenario]:
+    for path in sorted((REPOSITORY / "tests" / suite / "scenarios").glob("*.py")):
         if not path.name.startswith("_"):
-            importlib.import_module(f"{PACKAGE}.{path.stem}")
+            importlib.import_module(f"tests.{suite}.scenarios.{path.stem}")
     return _found
 
 
@@ -166,8 +165,9 @@ def run_scenarios(
     report: Callable[[Dict[str, Any]], None],
     say: Callable[[str], None],
 ) -> Tuple[int, str]:
-    sys.path.insert(0, str(FOLDER.parent.parent.parent))
-    chosen = [one for one in find_scenarios() if one.name in job["names"]]
+    sys.path.insert(0, str(REPOSITORY))
+    found = find_scenarios(job["suite"])
+    chosen = [one for one in found if one.name in job["names"]]
     module = Path(job["module"]) if job["module"] else None
     results: List[Dict[str, Any]] = []
     running: Optional[str] = None

@@ -13,18 +13,51 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import build, verify, vm
+from lab import build, packages, verify, vm
 from lab.cache import cache_dir, digest, locked
 from lab.errors import LabError
-from lab.matrix import KERNELS, Kernel
+from lab.matrix import KERNELS, Kernel, kernel_named
 from lab.roots import Root, ensure_root
 from lab.setup import install, require_root, say
 from lab.workloads.applications import PACKAGES
 
 REQUIREMENTS = vm.REPOSITORY / "tests" / "requirements.txt"
-SCENARIOS = vm.REPOSITORY / "tests" / "kernel" / "scenarios"
 BOOTS = 4  # a scenario that loses the VM costs a boot; then we give up
-SCENARIO_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The scenarios of one folder, and what they are played on."""
+
+    name: str  # of the folder below tests/
+    kernels: tuple[str, ...]
+    often: tuple[str, ...]  # of these, what make test plays
+    extra: tuple[str, ...] = ()  # packages its roots have besides the lab's
+    seconds: float = 90.0  # for each scenario, on average
+    stage: Callable[[Root, Path], dict[str, str]] = build.stage
+
+    @property
+    def scenarios(self) -> Path:
+        return vm.REPOSITORY / "tests" / self.name / "scenarios"
+
+    def chosen(self, every: bool) -> list[Kernel]:
+        return [kernel_named(name) for name in (self.kernels if every else self.often)]
+
+
+KERNEL = Suite(
+    name="kernel",
+    kernels=tuple(kernel.name for kernel in KERNELS),
+    often=tuple(kernel.name for kernel in KERNELS if kernel.often),
+)
+# Debian 11, 12 and 13: one kernel of each, for its DKMS.
+PACKAGING = Suite(
+    name="packaging",
+    kernels=("5.10", "6.1", "6.12"),
+    often=("6.12",),
+    extra=("ccache", "dkms"),
+    seconds=600.0,
+    stage=packages.stage,
+)
 
 
 @dataclass(frozen=True)
@@ -100,9 +133,9 @@ def _is_seldom(mark: ast.expr) -> bool:
     )
 
 
-def read_scenarios(folder: Path = SCENARIOS, every: bool = True) -> list[str]:
+def read_scenarios(suite: Suite = KERNEL, every: bool = True) -> list[str]:
     names: list[str] = []
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(suite.scenarios.glob("*.py")):
         if not path.name.startswith("_"):
             names += parse_scenarios(path.stem, path.read_text(), every)
     return names
@@ -118,11 +151,13 @@ def parse_outcomes(result: dict, lost_because: str | None) -> list[Outcome]:
 
 
 def _boot(
-    machine: vm.Machine, job: dict, progress: Callable[[str], None]
+    machine: vm.Machine,
+    job: dict,
+    deadline: float,
+    progress: Callable[[str], None],
 ) -> tuple[list[Outcome], list[str]]:
     """One boot: what it settled, and the kernel's trouble."""
     lost_because, trouble = None, []
-    deadline = 60 + SCENARIO_SECONDS * len(job["names"])
     try:
         result = vm.run_job(machine, job, deadline, progress)
         trouble = result.trouble
@@ -142,22 +177,24 @@ def _boot(
     return settled, trouble
 
 
-def scenario_root(kernel: Kernel) -> Root:
+def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
     """The root the scenarios of this kernel are played in."""
-    return ensure_root(kernel, PACKAGES if kernel.applications else ())
+    applications = suite is KERNEL and kernel.applications
+    return ensure_root(kernel, PACKAGES if applications else suite.extra)
 
 
 def play(
     kernel: Kernel,
     names: list[str],
     progress: Callable[[str], None],
+    suite: Suite = KERNEL,
     extra: tuple[str, ...] = (),
 ) -> Played:
     """Run the scenarios on one kernel, booting again after a lost VM.
 
     extra: packages only these scenarios need, in a root of their own.
     """
-    root = ensure_root(kernel, extra) if extra else scenario_root(kernel)
+    root = ensure_root(kernel, extra) if extra else scenario_root(kernel, suite)
     played = Played()
     for _ in range(BOOTS):
         left = [name for name in names if name not in played.outcomes]
@@ -165,18 +202,21 @@ def play(
             break
         with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
             machine = vm.Machine(root, Path(name))
-            job = {"kind": "tests", "names": left, **build.stage(root, Path(name))}
-            settled, trouble = _boot(machine, job, progress)
+            job = {"kind": "tests", "suite": suite.name, "names": left}
+            job |= suite.stage(root, Path(name))
+            deadline = 60 + suite.seconds * len(left)
+            settled, trouble = _boot(machine, job, deadline, progress)
         played.outcomes |= {one.name: one for one in settled}
         played.trouble += trouble
     return played
 
 
 FOLDERS = {
-    "all": ["unit", "kernel"],
+    "all": ["unit", "packaging", "kernel"],
     "unit": ["unit"],
     "kernel": ["kernel"],
-    "long": ["unit", "kernel"],  # all, on every kernel
+    "packaging": ["packaging"],
+    "long": ["unit", "packaging", "kernel"],  # all, on every kernel
 }
 
 
@@ -193,11 +233,16 @@ def test(what: str, arguments: list[str]) -> int:
         say("the proofs")
         if verify.verify(short=what == "all") != 0:
             return 1
-    if "kernel" in FOLDERS[what]:  # here, because pytest would hide the progress
+    # Here, because pytest would hide the progress.
+    if "kernel" in FOLDERS[what]:
         for kernel in KERNELS:
             scenario_root(kernel)
+    if "packaging" in FOLDERS[what]:
+        packages.ensure_packages()
+        for kernel in PACKAGING.chosen(every=what == "long"):
+            scenario_root(kernel, PACKAGING)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
-    command += ["--every-kernel"] if what == "long" else []
+    command += ["--every"] if what == "long" else []
     done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)
     return done.returncode

@@ -1,28 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every scenario on every kernel: what the guest said, as pytest's results."""
+"""Every scenario on every kernel."""
 
 from __future__ import annotations
 
-import pytest
+from lab import testing
+from tests._outcomes import assert_no_trouble, assert_passed
 
-from lab.testing import read_scenarios
-
-
-def test_there_are_scenarios() -> None:
-    assert read_scenarios(), "tests/kernel/scenarios/ holds no scenario"
+SUITE = testing.KERNEL
 
 
 def test_scenario(kernel, name, played) -> None:
-    outcome = played(kernel).outcomes.get(name)
-    if outcome is None:
-        pytest.fail("lost: never reached, too many VMs were lost", pytrace=False)
-    if outcome.outcome == "skipped":
-        pytest.skip(outcome.message)
-    if outcome.outcome != "passed":
-        pytest.fail(f"{outcome.outcome}: {outcome.message}", pytrace=False)
+    assert_passed(played(kernel), name)
 
 
 def test_console_is_free_of_trouble(kernel, played) -> None:
-    trouble = played(kernel).trouble
-    if trouble:
-        pytest.fail("\n".join(trouble), pytrace=False)
+    assert_no_trouble(played(kernel))

@@ -12,7 +12,7 @@ NAMES = [name for name in read_scenarios() if name.startswith("testpmd.")]
 
 
 def test_testpmd_loses_nothing(pytestconfig, capfd) -> None:
-    if not pytestconfig.getoption("--every-kernel"):
+    if not pytestconfig.getoption("--every"):
         pytest.skip("needs a root of its own; make test-all has it")
 
     def show(line: str) -> None:

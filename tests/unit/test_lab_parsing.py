@@ -11,7 +11,14 @@ from lab.initramfs import format_archive, format_entry, parse_load_order
 from lab.matrix import KERNELS, kernel_named
 from lab.results import parse_cpu
 from lab.roots import parse_mirror, recipe, root_key
-from lab.testing import Outcome, parse_outcomes, parse_scenarios
+from lab.testing import (
+    KERNEL,
+    PACKAGING,
+    Outcome,
+    parse_outcomes,
+    parse_scenarios,
+    read_scenarios,
+)
 from lab.trouble import parse_trouble
 
 
@@ -76,6 +83,14 @@ def test_scenario_played_seldom_is_left_out_where_asked() -> None:
     source = "@scenario(often=False)\ndef one(env): ...\n@scenario\ndef two(env): ...\n"
     assert parse_scenarios("a", source) == ["a.one", "a.two"]
     assert parse_scenarios("a", source, every=False) == ["a.two"]
+
+
+@pytest.mark.parametrize("suite", [KERNEL, PACKAGING], ids=lambda suite: suite.name)
+def test_make_test_plays_a_part_of_each_suite(suite) -> None:
+    assert read_scenarios(suite, every=False)
+    assert set(read_scenarios(suite, every=False)) <= set(read_scenarios(suite))
+    often = [kernel.name for kernel in suite.chosen(every=False)]
+    assert often and set(often) <= {kernel.name for kernel in suite.chosen(every=True)}
 
 
 def test_scenario_running_when_the_vm_is_lost_is_lost() -> None:

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The guest as a machine of Debian's: apt without a network, its files, its
+kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, List, Set, Tuple
+
+from lab.scenarios import Env
+from tests.kernel.scenarios._traffic import assert_flows, read_device, read_queue, send
+
+PACKAGES = Path("/out/packages")
+RELEASE = platform.release()
+MODULES = Path("/lib/modules")
+BUILD = MODULES / RELEASE / "build"  # the headers
+DKMS = Path("/var/lib/dkms/sluice")
+# Not ours: what apt, dpkg and ldconfig keep, and DKMS's own key.
+SPARED = re.compile(
+    r"/(var/(lib/(dpkg|apt|dkms/mok\.)|cache|log|backups)|tmp|root/\.|run/)"
+    r"|.*/__pycache__"
+)
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "INITRD": "No",  # the lab boots an initramfs of its own
+    # What was compiled before the boot; only the compiler is spared.
+    "DEBIAN_KERNEL_USE_CCACHE": "1",
+    "CCACHE_DIR": "/out/ccache",
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command, with all it said."""
+
+    status: int
+    said: str
+
+    def lines(self, beginning: str) -> List[str]:
+        return [line for line in self.said.splitlines() if line.startswith(beginning)]
+
+
+def run(*argv: str) -> Done:
+    """A command without questions; the console keeps how long it took."""
+    started = time.monotonic()
+    done = subprocess.run(
+        argv,
+        env={**os.environ, **ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    seconds = time.monotonic() - started
+    print(f"{seconds:.0f} s: {' '.join(argv)}"[:100], file=sys.stderr, flush=True)
+    return Done(done.returncode, done.stdout)
+
+
+def has_command() -> bool:
+    """Whether this Debian's libraries are new enough for the command."""
+    version = run("dpkg-query", "-W", "-f", "${Version}", "python3-click").said
+    return run("dpkg", "--compare-versions", version, "ge", "8.1.3").status == 0
+
+
+def package(name: str) -> str:
+    (path,) = PACKAGES.glob(f"{name}_*.deb")
+    return str(path)
+
+
+def names() -> Tuple[str, ...]:
+    """The packages this Debian can have."""
+    return ("sluice-dkms", "sluice") if has_command() else ("sluice-dkms",)
+
+
+def apt_install(env: Env) -> Done:
+    """What apt said when it installed our packages, until the scenario's end."""
+    env.defer(purge)
+    done = run("apt-get", "install", "-y", "--no-install-recommends",
+               *(package(name) for name in names()))
+    assert done.status == 0, done.said
+    for name in names():
+        state = run("dpkg-query", "-W", "-f", "${db:Status-Status}", name).said
+        assert state == "installed", (name, state, done.said)
+    return done
+
+
+def purge() -> None:
+    known = run("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", "sluice*")
+    there = [line.split()[0] for line in known.lines("sluice") if "not-" not in line]
+    if there:
+        done = run("apt-get", "purge", "-y", *there)
+        assert done.status == 0, done.said
+
+
+def read_files() -> Set[str]:
+    """Every path of the root file system that is not SPARED."""
+    found = run("find", "/", "-xdev", "-path", "/usr/src/linux-*", "-prune",
+                "-o", "-print")
+    return {path for path in found.said.splitlines() if not SPARED.match(path)}
+
+
+def assert_no_trace(before: Set[str]) -> None:
+    after = read_files()
+    assert after == before, {"left": after - before, "gone": before - after}
+    assert not os.path.exists("/sys/module/sluice"), "the module is still loaded"
+
+
+@contextlib.contextmanager
+def broken_headers() -> Iterator[None]:
+    """Headers of this kernel that nothing can be compiled with."""
+    (header,) = Path("/usr/src").glob("linux-headers-*-common/include/linux/module.h")
+    text = header.read_text()
+    header.write_text(text + "#error broken on purpose\n")
+    try:
+        yield
+    finally:
+        header.write_text(text)
+
+
+def module_files(release: str = RELEASE) -> List[Path]:
+    return sorted((MODULES / release).rglob("sluice.ko*"))
+
+
+def assert_served(env: Env, reader) -> None:
+    """The device of `sink` is served: its full ring stops the queue."""
+    assert read_device().state == "served"
+    stops = read_queue().stops
+    reader.pause()
+    send(300)
+    assert read_queue().stops > stops
+    reader.resume()
+    assert_flows(env)
+
+
+def assert_stock(env: Env, done: Done, *words: str) -> None:
+    """One line of ours, with these words; no module; TUN works as it did."""
+    complaints = [line for line in done.lines("sluice: ") if "stock TUN" in line]
+    assert len(complaints) == 1, done.said
+    for word in (*words, "sluice doctor"):
+        assert word in complaints[0], (word, complaints)
+    assert not os.path.exists("/sys/module/sluice")
+    assert_flows(env)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The two Debian packages, installed with apt and without a network."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Iterator
+
+from lab.scenarios import Env, scenario
+from lab.workloads.devices import HERE, THERE
+from sluice import VERSION
+from sluice.netlink import Client
+from tests.kernel.scenarios._traffic import assert_flows, sink
+from tests.packaging.scenarios._machine import (
+    BUILD,
+    DKMS,
+    MODULES,
+    RELEASE,
+    apt_install,
+    assert_no_trace,
+    assert_served,
+    assert_stock,
+    broken_headers,
+    has_command,
+    module_files,
+    package,
+    purge,
+    read_files,
+    run,
+)
+
+NEXT = f"{RELEASE}-next"
+
+
+@contextlib.contextmanager
+def pings() -> Iterator[None]:
+    """A tunnel in use: not one ping may be lost, whatever is installed."""
+    command = ["ping", "-i", "0.5", "-W", "5", THERE.address]
+    ping = subprocess.Popen(command, stdout=subprocess.PIPE, universal_newlines=True)
+    try:
+        yield
+    finally:
+        ping.send_signal(2)  # it says what it counted
+        said = ping.communicate()[0]
+    assert " 0% packet loss" in said, said[-300:]
+
+
+def run_kernel_hooks(moment: str, release: str) -> str:
+    """What a kernel's package runs when it is installed or removed."""
+    folder = f"/etc/kernel/{moment}.d"
+    done = run("run-parts", "--verbose", "--exit-on-error", f"--arg={release}", folder)
+    assert done.status == 0, done.said
+    return done.said
+
+
+@scenario(deadline=900)
+def tap_in_use_is_served_without_a_reboot_and_purge_leaves_no_trace(env: Env) -> None:
+    reader = sink(env, ring=100)
+    before = read_files()
+    with pings():
+        done = apt_install(env)
+        assert_served(env, reader)
+        assert "stock TUN" not in done.said, done.said
+        assert module_files(), "the module is in no folder of this kernel"
+        assert "sluice" in Path("/usr/lib/modules-load.d/sluice.conf").read_text()
+        if has_command():
+            check_command(env)
+        purge()
+        assert_flows(env)
+    assert_no_trace(before)
+
+
+def check_command(env: Env) -> None:
+    """The command, its verdict, completion, and what udev does with it."""
+    found = json.loads(env.run("sluice", "--json", HERE.name))
+    assert found["module"]["loaded"], found
+    verdict = json.loads(run("sluice", "doctor", "--json").said)
+    levels = {one["subject"]: one["level"] for one in verdict["findings"]}
+    for subject in ("kernel", "headers", "dkms", "module"):
+        assert levels[subject] == "good", verdict
+    assert "udev" not in levels, verdict
+    env.run("bash", "-ec", ". /usr/share/bash-completion/completions/sluice;"
+            "complete -p sluice")
+    env.run("/usr/lib/systemd/systemd-udevd", "--daemon")
+    env.defer(env.run, "udevadm", "control", "--exit")
+    env.run("sluice", "off", "vpn*")
+    env.run("ip", "tuntap", "add", "vpn0", "mode", "tun")
+    env.defer(env.run, "ip", "link", "del", "vpn0")
+
+    def is_off() -> bool:
+        with Client() as client:
+            return any(not device.on for device in client.devices())
+
+    env.wait_for(is_off, "vpn0 switched off by udev", seconds=30)
+
+
+@scenario(deadline=900)
+def missing_headers_leave_stock_until_they_come(env: Env) -> None:
+    reader = sink(env, ring=100)
+    away = BUILD.with_name("build.away")
+    BUILD.rename(away)
+    done = apt_install(env)
+    assert_stock(env, done, f"linux-headers-{RELEASE}", "no headers")
+    if has_command():
+        said = run("sluice", "doctor")
+        assert said.status == 1 and "headers" in said.said, said
+    run_kernel_hooks("postinst", RELEASE)
+    away.rename(BUILD)
+    run_kernel_hooks("header_postinst", RELEASE)
+    assert_served(env, reader)
+
+
+@scenario(deadline=900)
+def failed_build_fails_neither_apt_nor_a_kernel(env: Env) -> None:
+    sink(env, ring=100)
+    env.enter(broken_headers())
+    done = apt_install(env)
+    assert_stock(env, done, "does not build", "make.log")
+    log = DKMS.glob("*/build/make.log")
+    assert "broken on purpose" in next(log).read_text()
+    for name in (f"linux-image-{RELEASE}", f"linux-headers-{RELEASE}"):
+        configured = run(f"/var/lib/dpkg/info/{name}.postinst", "configure", "0")
+        assert configured.status == 0, configured.said
+        assert "does not build" in configured.said, configured.said
+    assert_flows(env)
+
+
+@scenario(deadline=900)
+def new_kernel_gets_its_module_and_takes_it_along(env: Env) -> None:
+    """A second kernel, of the same headers."""
+    apt_install(env)
+    folder = MODULES / NEXT
+    folder.mkdir()
+    env.defer(env.run, "rm", "-rf", str(folder))
+    (folder / "build").symlink_to(os.readlink(BUILD))
+    for name in ("modules.order", "modules.builtin"):
+        (folder / name).write_bytes((MODULES / RELEASE / name).read_bytes())
+    run_kernel_hooks("postinst", NEXT)
+    assert len(module_files(NEXT)) == 1, module_files(NEXT)
+    run_kernel_hooks("header_postinst", NEXT)
+    run_kernel_hooks("prerm", NEXT)
+    assert not module_files(NEXT)
+    assert module_files(), "this kernel's module went along"
+
+
+def newer_package(env: Env, version: str) -> str:
+    """The module's package again, with a version above its own."""
+    tree, path = Path("/tmp/newer"), f"/tmp/sluice-dkms_{version}.deb"
+    env.run("dpkg-deb", "-R", package("sluice-dkms"), str(tree))
+    source = tree / "usr/src" / f"sluice-{VERSION}"
+    named = (tree / "DEBIAN/control", source / "dkms.conf", source / "main.c",
+             tree / "usr/lib/sluice/module")
+    for file in named:
+        assert VERSION in file.read_text(), file
+        file.write_text(file.read_text().replace(VERSION, version))
+    source.rename(source.with_name(f"sluice-{version}"))
+    env.run("dpkg-deb", "-b", str(tree), path)
+    return path
+
+
+# Compiled by the guest: ccache does not know this version.
+@scenario(deadline=900, often=False)
+def newer_package_takes_the_place_of_the_loaded_module(env: Env) -> None:
+    reader = sink(env, ring=100)
+    apt_install(env)
+    assert Path("/sys/module/sluice/version").read_text().strip() == VERSION
+    done = run("apt-get", "install", "-y", newer_package(env, f"{VERSION}.1"))
+    assert done.status == 0, done.said
+    assert Path("/sys/module/sluice/version").read_text().strip() == f"{VERSION}.1"
+    assert_served(env, reader)
+    assert [path.name for path in DKMS.glob("[0-9]*")] == [f"{VERSION}.1"]
+    assert len(module_files()) == 1, module_files()
+
+
+@scenario
+def debian_without_the_libraries_refuses_the_command_alone(env: Env) -> None:
+    if has_command():
+        env.skip("a Debian without click 8.1: this one has it")
+    done = run("apt-get", "install", "-y", package("sluice"))
+    assert done.status == 100 and "python3-click (>= 8.1.3)" in done.said, done.said

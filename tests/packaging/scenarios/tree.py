@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""make install and make uninstall: without packages, from a tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List, Set
+
+from lab.scenarios import Env, scenario
+from tests.kernel.scenarios._traffic import assert_flows, sink
+from tests.packaging.scenarios._machine import (
+    BUILD,
+    Done,
+    assert_no_trace,
+    assert_served,
+    broken_headers,
+    has_command,
+    module_files,
+    read_files,
+    run,
+)
+
+
+def install(*options: str) -> Done:
+    parts: List[str] = [] if has_command() else ["module"]
+    return run("/sluice/packaging/install", *options, *parts)
+
+
+def assert_installs_nothing(before: Set[str], status: int, *words: str) -> None:
+    done = install()
+    assert done.status == status, done.said
+    last = done.said.splitlines()[-1]
+    assert last.startswith("install: "), done.said
+    for word in words:
+        assert word in last, (word, last)
+    assert_no_trace(before)
+
+
+@scenario(deadline=900)
+def tree_is_installed_twice_and_taken_away_whole(env: Env) -> None:
+    reader = sink(env, ring=100)
+    before = read_files()
+    env.defer(install, "--remove")
+    for _ in range(2):
+        done = install()
+        assert done.status == 0, done.said
+        assert_served(env, reader)
+    assert len(module_files()) == 1
+    assert "\n+ dkms install" in done.said and "\n+ install -D" in done.said
+    if has_command():
+        env.run("/usr/local/sbin/sluice", "status")
+        rule = Path("/etc/udev/rules.d/60-sluice.rules").read_text()
+        assert "/usr/local/sbin/sluice apply" in rule
+    removed = install("--remove")
+    assert removed.status == 0 and "\n+ dkms remove" in removed.said, removed.said
+    assert_no_trace(before)
+    assert_flows(env)
+    assert install("--remove").status == 0
+
+
+@scenario(deadline=900)
+def tree_without_headers_installs_nothing(env: Env) -> None:
+    before = read_files()
+    away = BUILD.with_name("build.away")
+    BUILD.rename(away)
+    env.defer(away.rename, BUILD)
+    assert_installs_nothing(before - {str(BUILD)} | {str(away)}, 3, "no headers")
+
+
+@scenario(deadline=900)
+def tree_that_does_not_build_is_taken_back(env: Env) -> None:
+    before = read_files()
+    env.enter(broken_headers())
+    assert_installs_nothing(before, 1, "not built")

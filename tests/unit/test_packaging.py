@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One version everywhere, and everything that is installed is in the tree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.build import KMOD, source_files
+from sluice import VERSION
+
+TREE = Path(__file__).resolve().parents[2]
+INSTALL = TREE / "packaging/install"
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("kmod/main.c", r'^MODULE_VERSION\("(.*)"\);$'),
+        ("kmod/dkms.conf", r'^PACKAGE_VERSION="(.*)"$'),
+        ("packaging/debian/changelog", r"\Asluice \((.*)\) "),
+    ],
+)
+def test_version_is_the_commands(name: str, pattern: str) -> None:
+    found = re.search(pattern, (TREE / name).read_text(), re.MULTILINE)
+    assert found and found[1] == VERSION
+
+
+def test_dkms_does_not_build_for_new_kernels_on_debian() -> None:
+    """It would fail the kernel's installation where it cannot."""
+    assert not re.search(r"^AUTOINSTALL=", (KMOD / "dkms.conf").read_text(), re.M)
+
+
+def install(*arguments: str, **variables: str) -> str:
+    done = subprocess.run(
+        [str(INSTALL), *arguments],
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def files(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
+
+
+def test_module_has_all_of_kmod(tmp_path: Path) -> None:
+    said = install("module", DESTDIR=str(tmp_path))
+    source = tmp_path / f"usr/src/sluice-{VERSION}"
+    built_from = {path.name for path in source_files(KMOD)}
+    assert files(source) == built_from | {"dkms.conf"}
+    assert {path.name for path in KMOD.iterdir()} >= files(source)
+    assert f"+ install -D -m 644 -t {source} kmod/Kbuild" in said
+    script = tmp_path / "usr/local/lib/sluice/module"
+    assert f"version={VERSION}\n" in script.read_text()
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or not re.search("@[A-Z]+@", path.read_text()), path
+
+
+def test_unknown_word_is_a_usage_error() -> None:
+    done = subprocess.run([str(INSTALL), "kmod"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("install: kmod: unknown; usage: ")
+
+
+def test_module_without_a_verb_is_a_usage_error() -> None:
+    script = TREE / "packaging/module"
+    done = subprocess.run([str(script)], capture_output=True, text=True)
+    assert done.returncode == 2 and "usage:" in done.stderr
+
+
+def test_ansible_example_is_valid_yaml() -> None:
+    (play,) = yaml.safe_load((TREE / "packaging/ansible/sluice.yml").read_text())
+    assert play["become"] and play["tasks"]
