@@ -37,12 +37,17 @@
  * in batches, from the last to the first, and tells so without a barrier: one
  * batch more. See docs/design.md and proofs/.
  *
+ * Depth. With target_us the queue stops earlier, and wakes at a part of that:
+ * at the packets its reader, at its own pace, reads in that time. The pace is
+ * learned while the queue is stopped, for then the reader has work; a reader
+ * that ran dry gets more. See docs/design.md.
+ *
  * Looks. Reading the reader's indices costs a cache miss, so a sender does it
  * only when the ring could have reached its limit since the last look:
  * q->look holds the producer index at which that can be. Whoever looks
  * writes it, without lock, unless somebody else did since: a sender that was
- * held up for half a ring would make an index of the past look like one of
- * the future.
+ * held up for a part of the ring would make an index of the past look like
+ * one of the future.
  */
 #include <linux/math64.h>
 #include <net/sch_generic.h>
