@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # make demo     what sluice does, side by side with stock and upstream
-# make test     what CI runs: ruff, proofs, unit, packages, modules, kernels in VMs
+# make test     what CI runs: ruff, proofs, unit, module builds, kernels in VMs
 # make test-all the same, with every kernel of the lab in a VM
 # make deb      the Debian packages, into out/
 # make install  from this tree: DKMS, and the command below PREFIX (/usr/local)
@@ -9,7 +9,8 @@
 # make apps     the VPN programs people run, with sluice and without
 # make verify   why no queue stays stopped: every proof and its verdict
 # make shell    a shell in a VM with the newest kernel of the lab
-# make unit, make kernel, make packaging, make check    parts of make test
+# make unit, make kernel, make check    parts of make test
+# make packaging    the packages in a VM: installed, failing, purged
 # make clean    empty the lab's cache
 #
 # Options of the lab go into ARGS: make bench ARGS='--kernel 6.12 --rounds 5'
