@@ -117,13 +117,13 @@ SEEDED = (
         "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
         "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
     ),
-    Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", 8, True),
+    Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", 40, True),
     Seeded(
-        "stalled_unmarked",
+        "file_not_released",
         "queue.c",
-        "WRITE_ONCE(q->stalled, true);",
-        "q->stalled = true;",
-        16,
+        "smp_store_release(&q->file, file);",
+        "q->file = file;",
+        40,
         True,
     ),
 )
