@@ -24,7 +24,7 @@ from lab.workloads.program import READY_SECONDS, Program, has_device
 from lab.workloads.program import read_backpressure, read_ring
 from lab.workloads.program import read_udp_overflows, read_version, succeeds
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
-from lab.workloads.tcp import parse_iperf3, run_client, server
+from lab.workloads.tcp import PROMPT, parse_iperf3, run_client, server
 
 APPLICATIONS: Dict[str, ModuleType] = {
     "openvpn": openvpn,
@@ -98,6 +98,7 @@ def _row(case: Case) -> Row:
         floor=0.97,
         latency_share=1 / 3,
         path_ms=case.rtt_ms,
+        parameters=list(PROMPT),
         rings=list(RINGS) if case.name in WITH_RINGS else [],
     )
 
