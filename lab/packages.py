@@ -85,7 +85,7 @@ mount -t tmpfs dkms /var/lib/dkms
 there=/var/lib/dkms/sluice/{version}/build
 mkdir -p $there
 cp -r /mnt/source/. $there
-export DEBIAN_KERNEL_USE_CCACHE=1 CCACHE_DIR=/mnt/ccache
+export DEBIAN_KERNEL_USE_CCACHE=1 CCACHE_DIR=/mnt/ccache CCACHE_SLOPPINESS=locale
 make KERNELRELEASE={release} -C /lib/modules/{release}/build M=$there
 """
 

@@ -34,6 +34,7 @@ ENVIRONMENT = {
     # What was compiled before the boot; only the compiler is spared.
     "DEBIAN_KERNEL_USE_CCACHE": "1",
     "CCACHE_DIR": "/out/ccache",
+    "CCACHE_SLOPPINESS": "locale",  # DKMS's is another than the chroot's
 }
 
 
