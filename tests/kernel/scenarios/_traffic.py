@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -65,7 +66,8 @@ def send(packets: int) -> int:
 class Flood:
     """Blocking senders in threads of their own until end()."""
 
-    def __init__(self, senders: int) -> None:
+    def __init__(self, senders: int, flows: int) -> None:
+        self._flows = flows
         self._ended = threading.Event()
         self._sent = [0] * senders
         self._threads = [
@@ -76,12 +78,17 @@ class Flood:
             thread.start()
 
     def _send(self, index: int) -> None:
-        out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        while not self._ended.is_set():
-            with contextlib.suppress(OSError):
-                out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
-                self._sent[index] += 1
-        out.close()
+        with contextlib.ExitStack() as stack:
+            flows = [
+                stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                for _ in range(self._flows)
+            ]
+            for out in itertools.cycle(flows):
+                if self._ended.is_set():
+                    return
+                with contextlib.suppress(OSError):
+                    out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
+                    self._sent[index] += 1
 
     @property
     def sent(self) -> int:
@@ -101,8 +108,9 @@ class Flood:
 
 
 @contextlib.contextmanager
-def flood(senders: int = 2) -> Iterator[Flood]:
-    running = Flood(senders)
+def flood(senders: int = 2, flows: int = 1) -> Iterator[Flood]:
+    """flows: of each sender, in turn."""
+    running = Flood(senders, flows)
     try:
         yield running
     finally:
