@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from pathlib import Path
+
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE
 from tests.kernel.scenarios._traffic import (
@@ -11,12 +15,43 @@ from tests.kernel.scenarios._traffic import (
     flood,
     gone,
     read_queue,
+    set_device,
     set_qdisc,
     sink,
     wait_for_stops,
     wait_until_empty,
     wait_until_read,
 )
+
+FREED = Path("/sys/kernel/tracing/events/skb/kfree_skb")
+HISTOGRAM = "hist:keys=location"
+
+
+def _count_freed(env: Env) -> None:
+    """From now on, until the scenario's end."""
+    try:
+        (FREED / "trigger").write_text(HISTOGRAM)
+    except OSError:
+        env.skip("this kernel makes no histograms of its trace events")
+    env.defer((FREED / "trigger").write_text, "!" + HISTOGRAM)
+
+
+@functools.lru_cache(maxsize=None)
+def _read_place(function: str) -> range:
+    """The addresses of a function of a module."""
+    lines = Path("/proc/kallsyms").read_text().splitlines()
+    places = {line.split()[2]: int(line.split()[0], 16) for line in lines}
+    start = places[function]
+    return range(start, min(place for place in places.values() if place > start))
+
+
+def _freed_by_the_driver() -> int:
+    """Packets that tun dropped. The device's tx_dropped counts more: while a
+    qdisc is replaced the core's noop qdisc drops, and counts there."""
+    place = _read_place("tun_net_xmit")
+    said = (FREED / "hist").read_text()
+    found = re.findall(r"location: +(\w+).*hitcount: +(\d+)", said)
+    return sum(int(count) for where, count in found if int(where, 0) in place)
 
 
 def _loses_nothing(env: Env, kind: str) -> None:
@@ -103,3 +138,23 @@ def noqueue_between_two_others_is_stock(env: Env) -> None:
     assert read_queue().stops == stops, "a queue without a qdisc was stopped"
     set_qdisc(env, "fq")
     _loses_nothing(env, "fq")
+
+
+@scenario
+def change_under_load_loses_nothing_at_the_ring(env: Env) -> None:
+    env.load("stall_ms=60000", "default_on=0")
+    sink(env, ring=100)
+    _count_freed(env)
+    with flood(senders=3) as senders:
+        env.wait_for(_freed_by_the_driver, "stock drops at the ring", 30)
+        set_device(on=1)
+        wait_for_stops(env, more_than=5)
+        before = _freed_by_the_driver()
+        for kind in ("fq", "pfifo", "cake", "pfifo_fast", "fq_codel") * 2:
+            stops = read_queue().stops
+            set_qdisc(env, kind)
+            wait_for_stops(env, more_than=stops + 5)
+        senders.end()
+    wait_until_empty(env)
+    assert _freed_by_the_driver() == before, (before, counters(), read_queue())
+    _loses_nothing(env, "fq_codel")
