@@ -112,7 +112,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     silence_first_netns()
     with module_present(variant, env), tracing() as trace, Client() as client:
         with reader(
-            env.helper("reader"), "sink", (HERE,), variant, pace=PACE
+            env.helper("reader"), "sink", (HERE,), variant, options=PACE
         ) as sink:
             attach(HERE, THERE)
             with pktgen.senders(1, "queue_xmit") as names:
