@@ -33,7 +33,7 @@ READERS = {
 # How sluice is loaded where the ping counts: the ring lasts 2 ms.
 PROMPT = ("target_us=2000",)
 STREAMS = {"fast": (1, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
-DEMO = ("tcp_4_link", "tcp_8_fast")
+DEMO = ("tcp_8_fast",)
 
 
 def _row(streams: int, speed: str) -> Row:

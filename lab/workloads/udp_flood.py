@@ -26,6 +26,7 @@ ROWS = [
         name="udp_link",
         title="UDP flood, link, ring of 2 ms",
         unit="Mbit/s",
+        demo=True,
         floor=0.97,
         prompt=True,
         parameters=list(PROMPT),
