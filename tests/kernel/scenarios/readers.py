@@ -82,9 +82,12 @@ def reader_of_a_persistent_device_loses_nothing(env: Env) -> None:
 
 @scenario
 def several_readers_of_one_device_lose_nothing(env: Env) -> None:
-    """Each queue has a reader of its own; so many flows that all get some."""
+    """Each queue has a reader of its own; so many flows that all get some.
+
+    Three readers together are quicker than the senders, but for a link.
+    """
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, queues=3)
+    reader = sink(env, ring=100, queues=3, options=("--link-us", "200"))
     with flood(senders=6, flows=10) as senders:
         wait_for_stops(env, more_than=20)
         sent = senders.end()
