@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from lab.build import ensure_kernel_files, run_in_root
+from lab.build import ensure_kernel_files
 from lab.cache import cache_dir, digest, fresh_directory, locked
 from lab.matrix import kernel_named
 from lab.roots import Root, ensure_root, unpack
@@ -48,6 +48,3 @@ def ensure_kernel_model() -> Path:
     """The directory of MEMORY_MODEL and RING."""
     root = ensure_root(kernel_named("6.12"))  # its suite has that source
     return ensure_kernel_files(root, "memory-model", (*MEMORY_MODEL, RING))
-
-
-__all__ = ["RING", "ensure_kernel_model", "ensure_provers", "run_in_root"]

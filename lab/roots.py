@@ -78,24 +78,32 @@ def read_mirror() -> str:
     return parse_mirror(done.stdout)
 
 
-def unpack(what: str, suite: str, packages: tuple[str, ...], tree: Path) -> None:
-    """Packages' files in a directory, with no script of theirs run."""
+def _mmdebstrap(arguments: list[str], tree: Path) -> str | None:
+    """None, or the last it said before it failed."""
     log = tree.with_name("mmdebstrap.log")
-    command = ["mmdebstrap", "--variant=extract", "--quiet"]
-    command += ['--aptopt=Acquire::Retries "3"']
-    # A mirror that lags may hold an index that is past its date.
-    command += ['--aptopt=Acquire::Check-Valid-Until "false"']
-    command += [f"--include={','.join(packages)}", suite, str(tree)]
-    command += [f"deb {read_mirror()} {suite} main"]
+    # INITRD=No: the lab boots an initramfs of its own.
     with open(log, "w") as output:
         done = subprocess.run(
-            command,
+            ["mmdebstrap", *arguments],
+            env={**os.environ, "INITRD": "No"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    if done.returncode != 0:
-        last = (log.read_text().strip().splitlines() or ["no output"])[-1]
+    if done.returncode == 0:
+        return None
+    return (log.read_text().strip().splitlines() or ["no output"])[-1]
+
+
+def unpack(what: str, suite: str, packages: tuple[str, ...], tree: Path) -> None:
+    """Packages' files in a directory, with no script of theirs run."""
+    arguments = ["--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"']
+    # A mirror that lags may hold an index that is past its date.
+    arguments += ['--aptopt=Acquire::Check-Valid-Until "false"']
+    arguments += [f"--include={','.join(packages)}", suite, str(tree)]
+    arguments += [f"deb {read_mirror()} {suite} main"]
+    last = _mmdebstrap(arguments, tree)
+    if last is not None:
         raise LabError(
             f"{what}: mmdebstrap could not unpack it ({last}); "
             "check the network and apt's sources, then run again"
@@ -145,23 +153,11 @@ def read_package(tree: Path, release: str) -> str:
 
 
 def _bootstrap(kernel: Kernel, extra: tuple[str, ...], tree: Path) -> None:
-    command = ["mmdebstrap", *recipe(kernel, extra), str(tree)]
-    command += sources(kernel, read_mirror())
-    # INITRD=No: the lab boots an initramfs of its own.
-    environment = {**os.environ, "INITRD": "No"}
+    arguments = [*recipe(kernel, extra), str(tree), *sources(kernel, read_mirror())]
     for attempt in range(1, ATTEMPTS + 1):
-        log = tree.parent / "mmdebstrap.log"
-        with open(log, "w") as output:
-            done = subprocess.run(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        if done.returncode == 0:
+        last = _mmdebstrap(arguments, tree)
+        if last is None:
             return
-        last = (log.read_text().strip().splitlines() or ["no output"])[-1]
         say(f"kernel {kernel.name}: attempt {attempt} of {ATTEMPTS}: {last}")
         shutil.rmtree(tree, ignore_errors=True)
     raise LabError(

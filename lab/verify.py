@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.build import KMOD
+from lab.build import KMOD, run_in_root
 from lab.errors import LabError
-from lab.provers import RING, ensure_kernel_model, ensure_provers, run_in_root
+from lab.provers import RING, ensure_kernel_model, ensure_provers
 from lab.roots import Root
 from lab.setup import say
 from lab.vm import REPOSITORY
