@@ -25,6 +25,7 @@ from lab.workloads.program import read_backpressure, read_ring
 from lab.workloads.program import read_udp_overflows, read_version, succeeds
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads.tcp import PROMPT, parse_iperf3, run_client, server
+from lab.workloads.udp_flood import flood
 
 APPLICATIONS: Dict[str, ModuleType] = {
     "openvpn": openvpn,
@@ -177,7 +178,7 @@ def _wait_settled() -> Counters:
 def load_options(load: str) -> Tuple[int, List[str]]:
     """iperf3's streams, and its further arguments."""
     if load == "udp":
-        return 1, ["--udp", "--bitrate", "0", "--length", str(UDP_PAYLOAD_BYTES)]
+        return 1, flood(UDP_PAYLOAD_BYTES)
     return int(load.rpartition("_")[2]), []
 
 

@@ -7,6 +7,8 @@ much of the CPUs as the forwarder does.
 
 from __future__ import annotations
 
+from typing import List
+
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample
 from lab.workloads.tcp import PACES, PROMPT, transfer
@@ -34,7 +36,11 @@ ROWS = [
 ]
 
 
+def flood(payload_bytes: int) -> List[str]:
+    """iperf3's arguments."""
+    return ["--udp", "--bitrate", "0", "--length", str(payload_bytes)]
+
+
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     pace = PACES["slow" if row.name == "udp_flood" else "link"]
-    flood = ("--udp", "--bitrate", "0", "--length", str(PAYLOAD_BYTES))
-    return transfer(variant, env, pace, 1, seconds, *flood)
+    return transfer(variant, env, pace, 1, seconds, *flood(PAYLOAD_BYTES))
