@@ -35,7 +35,6 @@ static bool irqs_off[CPUS];
 static ucontext_t scheduler;
 static struct hrtimer *timers;
 static u64 now = 1, steps, random_state, the_seed;
-static spinlock_t rtnl = { .magic = LOCK_MAGIC };
 static struct { void *memory; size_t size; } freed[16384];
 static unsigned int freed_count;
 
@@ -197,21 +196,6 @@ void lockdep_assert_held(const spinlock_t *lock)
 {
 	if (lock->owner != (current ? (void *)current : (void *)&scheduler))
 		fail("a lock that must be held is not");
-}
-
-void rtnl_lock(void)
-{
-	spin_lock(&rtnl);
-}
-
-void rtnl_unlock(void)
-{
-	spin_unlock(&rtnl);
-}
-
-void ASSERT_RTNL(void)
-{
-	lockdep_assert_held(&rtnl);
 }
 
 bool irq_off(void)

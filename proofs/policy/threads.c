@@ -23,7 +23,6 @@ static struct {
 static pthread_mutex_t base = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t grace;
 static struct hrtimer *timers;
-static spinlock_t rtnl;
 static int running = 1;
 static __thread unsigned int random_state;
 static unsigned int the_seed;
@@ -144,21 +143,6 @@ void lockdep_assert_held(const spinlock_t *lock)
 {
 	if (lock->owner != me())
 		fail("a lock that must be held is not");
-}
-
-void rtnl_lock(void)
-{
-	spin_lock(&rtnl);
-}
-
-void rtnl_unlock(void)
-{
-	spin_unlock(&rtnl);
-}
-
-void ASSERT_RTNL(void)
-{
-	lockdep_assert_held(&rtnl);
 }
 
 bool irq_off(void)
@@ -282,7 +266,6 @@ void seed_world(unsigned int seed)
 	pthread_rwlockattr_t kind;
 
 	the_seed = random_state = seed;
-	spin_lock_init(&rtnl);
 	pthread_rwlockattr_init(&kind);
 	pthread_rwlockattr_setkind_np(&kind,
 				      PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);

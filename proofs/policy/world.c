@@ -57,6 +57,7 @@ uint sluice_default_low_percent = 50;
 uint sluice_default_target_us;
 int policy_senders;
 
+static spinlock_t rtnl;
 static struct plan plan;
 static void *slots[QUEUES];
 static struct tun_file *files[FILES];
@@ -126,6 +127,21 @@ static void notify(unsigned long event)
 {
 	if (notifier)
 		notifier->notifier_call(notifier, event, &dev);
+}
+
+void rtnl_lock(void)
+{
+	spin_lock(&rtnl);
+}
+
+void rtnl_unlock(void)
+{
+	spin_unlock(&rtnl);
+}
+
+void ASSERT_RTNL(void)
+{
+	lockdep_assert_held(&rtnl);
 }
 
 int register_netdevice_notifier(struct notifier_block *block)
@@ -582,6 +598,7 @@ int main(int count, char **arguments)
 
 	verbose = count > 3;
 	seed_world(seed);
+	spin_lock_init(&rtnl);
 	make_plan(count > 2 ? atoi(arguments[2]) : 2000);
 	for (i = 0; i < QUEUES; i++)
 		txqs[i].qdisc = &fq;
