@@ -29,12 +29,6 @@ KERNEL_HOOKS = ("/etc/kernel/postinst.d/sluice", "/etc/kernel/header_postinst.d/
 NAMED = ("-m", "sluice", "-v", VERSION)  # as DKMS calls us
 DKMS_TREE = "/var/lib/dkms/sluice"
 MAKE_LOG = Path(f"{DKMS_TREE}/{VERSION}/build/make.log")
-DKMS_CONF = f"""\
-PACKAGE_NAME="sluice"
-PACKAGE_VERSION="{VERSION}"
-BUILT_MODULE_NAME[0]="sluice"
-DEST_MODULE_LOCATION[0]="/updates/dkms"
-"""
 # Where DKMS's own hook would fail with the build, and apt with it.
 KERNEL_HOOK = f"""\
 #!/bin/sh
@@ -67,7 +61,10 @@ def _write(path: str, text: str, mode: str = "644") -> Step:
 
 
 def dkms_conf(debian: bool) -> str:
-    return DKMS_CONF + ("" if debian else 'AUTOINSTALL="yes"\n')
+    """The tree's, less its comments; elsewhere DKMS builds for new kernels."""
+    lines = (TREE / "kmod/dkms.conf").read_text().splitlines(keepends=True)
+    said = "".join(line for line in lines if not line.startswith("#")).lstrip()
+    return said + ("" if debian else 'AUTOINSTALL="yes"\n')
 
 
 def install_steps(release: str, debian: bool, rule: str) -> list[Step]:
@@ -144,10 +141,10 @@ def _check_not_there() -> None:
 
 
 def _read_rule() -> str:
-    """The udev rule, wherever the tree keeps it."""
-    for path in (TREE / "packaging").rglob("60-sluice.rules"):
-        return path.read_text()
-    raise SluiceError(f"{TREE}/packaging: no 60-sluice.rules; run it from a whole tree")
+    path = TREE / "packaging/60-sluice.rules"
+    if not path.exists():
+        raise SluiceError(f"{path}: missing; run it from a whole tree")
+    return path.read_text()
 
 
 def format_step(step: Step) -> list[str]:

@@ -30,7 +30,7 @@ from tests.kernel.scenarios._traffic import (
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SLUICE = (sys.executable, str(REPOSITORY / "bin/sluice"))
-RULES = REPOSITORY / "packaging"
+RULE = REPOSITORY / "packaging/60-sluice.rules"
 CONFIG = Path("/etc/sluice.conf")
 SECONDS = 240  # Python takes seconds to import what it needs, emulated
 
@@ -88,8 +88,7 @@ def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
     assert "there is none now" in said and "here* off" in CONFIG.read_text()
     sink(env, ring=8, paused=True)
     assert read_device().state == "served"
-    (rule,) = RULES.rglob("60-sluice.rules")
-    (command,) = re.findall(r'RUN\+="/usr/sbin/sluice ([^"]*)"', rule.read_text())
+    (command,) = re.findall(r'RUN\+="/usr/sbin/sluice ([^"]*)"', RULE.read_text())
     _sluice(*command.replace("$name", HERE.name).split())
     assert read_device().state == "off"
     send(23)
