@@ -143,15 +143,21 @@ def wait_until_read(env: Env, packets: int) -> Counters:
     return env.wait_for(done, f"{packets} packets read")
 
 
-def assert_flood_is_read(env: Env, reader: Reader) -> None:
+def assert_flood_loses_nothing(env: Env, senders: int, stops: int) -> Counters:
     """Senders that fill the ring again and again: nothing is lost there, and
     each packet is read or was dropped by the qdisc."""
-    with flood(senders=3) as senders:
-        wait_for_stops(env, more_than=20)
-        sent = senders.end()
+    with flood(senders=senders) as running:
+        wait_for_stops(env, more_than=stops)
+        sent = running.end()
     now = wait_until_read(env, sent)
     assert now.lost_at_ring == 0, now
     assert now.read + now.qdisc_drops == sent, (now, sent)
+    return now
+
+
+def assert_flood_is_read(env: Env, reader: Reader) -> None:
+    """The same, and the reader itself counts them."""
+    now = assert_flood_loses_nothing(env, senders=3, stops=20)
     got = sum(count["read"] for count in reader.pause())
     assert got == now.read, (got, now)
 

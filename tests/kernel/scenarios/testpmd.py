@@ -16,10 +16,9 @@ from typing import Dict, Iterator
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE, THERE, attach, silence_first_netns
 from tests.kernel.scenarios._traffic import (
-    flood,
+    assert_flood_loses_nothing,
     pktgen,
     read_queue,
-    wait_for_stops,
     wait_until_read,
 )
 
@@ -94,12 +93,7 @@ def _testpmd(env: Env, mode: str, queues: int = 1) -> Iterator[Testpmd]:
 def _sockets_lose_nothing(env: Env, mode: str, queues: int = 1) -> None:
     env.load("stall_ms=60000")
     testpmd = env.enter(_testpmd(env, mode, queues))
-    with flood(senders=4) as senders:
-        wait_for_stops(env, more_than=5)
-        sent = senders.end()
-    now = wait_until_read(env, sent)
-    assert now.lost_at_ring == 0, now
-    assert now.read + now.qdisc_drops == sent, (now, sent)
+    now = assert_flood_loses_nothing(env, senders=4, stops=5)
     totals = testpmd.end()
     assert sum(totals.values()) == now.read, (totals, now)
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from lab.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
     assert_direct_senders_lose_nothing,
+    assert_flood_loses_nothing,
     assert_flows,
     assert_lossless_again,
     flood,
     read_queue,
     sink,
     wait_for_stops,
-    wait_until_read,
 )
 
 
@@ -20,12 +20,7 @@ from tests.kernel.scenarios._traffic import (
 def vhost_sockets_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     reader = sink(env, ring=100, vhost=True)
-    with flood(senders=4) as senders:
-        wait_for_stops(env, more_than=20)
-        sent = senders.end()
-    now = wait_until_read(env, sent)
-    assert now.lost_at_ring == 0, now
-    assert now.read + now.qdisc_drops == sent, (now, sent)
+    now = assert_flood_loses_nothing(env, senders=4, stops=20)
 
     def all_handed_on() -> bool:
         (count,) = reader.pause()
