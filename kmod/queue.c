@@ -72,7 +72,7 @@
 
 /* The least a ring is held to, in packets, and the most, in time. */
 #define DEPTH_MIN		4
-#define DEPTH_MAX_NS		(100 * NSEC_PER_MSEC)
+#define DEPTH_MAX_NS		(SLUICE_TARGET_US_MAX * NSEC_PER_USEC)
 
 static struct ptr_ring *queue_ring(const struct sluice_queue *q)
 {
