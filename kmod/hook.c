@@ -14,7 +14,7 @@
 /*
  * Did the producer get where a look is due, or did the ring change? Half a
  * ring tells before from behind. All it reads the driver is about to read or
- * write.
+ * write. A device that was never served has no file, so its slot is not read.
  */
 static __always_inline bool look_is_due(const struct sluice_queue *q)
 {
@@ -47,11 +47,13 @@ static void notrace transmit_entered(unsigned long ip, unsigned long parent,
 	const struct net_device *dev = sluice_traced_arg(regs, 1);
 	struct sluice_device *device = sluice_device_find(dev);
 	unsigned int id = skb_get_queue_mapping(skb);
+	struct sluice_queue *q;
 
-	if (!device || !READ_ONCE(device->served) || id >= dev->num_tx_queues)
+	if (!device || id >= dev->num_tx_queues)
 		return;
-	if (look_is_due(&device->queue[id]))
-		sluice_queue_look(&device->queue[id]);
+	q = &device->queue[id];
+	if (look_is_due(q))
+		sluice_queue_look(q);
 }
 
 static struct ftrace_ops transmit_hook = {

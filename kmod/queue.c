@@ -447,17 +447,20 @@ static void look_next(struct sluice_queue *q, s64 look, int index)
 
 /**
  * sluice_queue_look() - a packet is about to enter a ring that may be filling
- * @q: its queue, of a device that is served
+ * @q: its queue; of a device that is not served, nothing but that is read
  *
  * Context: BH off.
  */
 void sluice_queue_look(struct sluice_queue *q)
 {
 	int size, producer, limit, depth, used, fill, room, next;
-	void *file = READ_ONCE(*q->slot);
 	struct ptr_ring *ring;
+	void *file;
 	s64 look;
 
+	if (!READ_ONCE(q->device->served))
+		return;
+	file = READ_ONCE(*q->slot);
 	if (!file)
 		return;
 	if (!qdisc_has_queue(q->txq)) {

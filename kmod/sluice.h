@@ -106,7 +106,7 @@ struct sluice_queue {
  * @node: in the table of devices, keyed by @dev
  * @rcu: delays the free until no sender looks at it
  * @dev: the device; valid while we are in the table
- * @served: fast copy of @state == SLUICE_DEVICE_SERVED for senders
+ * @served: copy of @state == SLUICE_DEVICE_SERVED for senders that look
  * @verified: a queue of it was seen with the layout we know
  * @on: the operator's switch
  * @state: what we do for it, and why

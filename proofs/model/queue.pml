@@ -54,6 +54,7 @@ bool has_queue = true;	/* the qdisc */
 bool inside[SENDERS];	/* between the core's test and the ring */
 
 /* struct sluice_queue */
+bool hooked = true;	/* senders come by */
 bool served = true;
 bool open = true;
 bool stopped, stalled;
@@ -204,9 +205,9 @@ proctype sender(byte me)
 
 		/* transmit_entered(), look_is_due() */
 		if
-		:: !served -> goto transmit
-		:: served && (file == 0 || file != slot || size != qsize) -> goto due
-		:: served && file && file == slot && size == qsize
+		:: !hooked -> goto transmit
+		:: hooked && (file == 0 || file != slot || size != qsize) -> goto due
+		:: hooked && file && file == slot && size == qsize
 		fi;
 		at[me] = 0;
 		atomic {
@@ -221,7 +222,7 @@ due:		/* sluice_queue_look() */
 #if OPERATOR
 		atomic { found = slot; length = size };
 		if
-		:: found == 0 -> goto transmit
+		:: found == 0 || !served -> goto transmit
 		:: found != 0 && !has_queue -> file = 0; goto transmit
 		:: else
 		fi;
@@ -527,7 +528,12 @@ active proctype operator()
 	   };
 		grace_period()
 #endif
-	:: atomic { served = false; changing = true; excuse() };	/* unload */
+	:: atomic {			/* unload */
+		hooked = false;
+		served = false;
+		changing = true;
+		excuse()
+	   };
 		NONE(before);
 		closed();
 		freed = true;
