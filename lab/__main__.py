@@ -19,7 +19,7 @@ from lab.matrix import KERNELS, Kernel, kernel_named
 from lab.results import Run, combine, read_run
 from lab.roots import ensure_root
 from lab.setup import say
-from lab.workloads import all_rows, application_rows, applications
+from lab.workloads import applications, rows_of
 from lab.workloads.row import Row
 
 NEWEST = KERNELS[-1].name
@@ -74,11 +74,12 @@ def command_build(options: argparse.Namespace) -> int:
 
 
 def _measure(
-    options: argparse.Namespace, known: list[Row], packages: tuple[str, ...] = ()
+    options: argparse.Namespace, known: list[Row], **how: object
 ) -> tuple[Run, Path]:
+    """how: the further fields of measure.Plan."""
     rows = measure.choose_rows(options.rows, known)
     kernel = kernel_named(options.kernel)
-    plan = measure.Plan(kernel, rows, options.rounds, options.seconds, packages)
+    plan = measure.Plan(kernel, rows, options.rounds, options.seconds, **how)
     if options.json:
         measure.ensure_writable(Path(options.json))
     run = measure.measure(plan)
@@ -99,22 +100,27 @@ def _write_page(result: Path) -> None:
 
 
 def command_demo(options: argparse.Namespace) -> int:
-    run, _ = _measure(options, [row for row in all_rows() if row.demo])
+    run, _ = _measure(options, [row for row in rows_of("bench") if row.demo])
     return measure.demo_status(run)
 
 
 def command_bench(options: argparse.Namespace) -> int:
-    run, path = _measure(options, all_rows())
+    run, path = _measure(options, rows_of("bench"))
     _write_page(path)
     return measure.bench_status(run)
 
 
 def command_apps(options: argparse.Namespace) -> int:
-    known = application_rows()
+    known = rows_of("apps")
     if options.rows is None:
         known = [row for row in known if row.demo]
-    run, path = _measure(options, known, applications.PACKAGES)
+    run, path = _measure(options, known, packages=applications.PACKAGES)
     _write_page(path)
+    return measure.bench_status(run)
+
+
+def command_cost(options: argparse.Namespace) -> int:
+    run, _ = _measure(options, rows_of("cost"), counted=True)
     return measure.bench_status(run)
 
 
@@ -186,10 +192,12 @@ def _add_build(commands) -> None:
     make.set_defaults(run=command_build)
 
 
-def _add_measuring(commands, name: str, text: str, seconds: float, run) -> None:
+def _add_measuring(
+    commands, name: str, text: str, seconds: float, run, rounds: int = 3
+) -> None:
     command = commands.add_parser(name, help=text)
     command.add_argument("--kernel", default=NEWEST)
-    command.add_argument("--rounds", type=positive(int), default=3, metavar="N")
+    command.add_argument("--rounds", type=positive(int), default=rounds, metavar="N")
     command.add_argument(
         "--seconds", type=positive(float), default=seconds, metavar="S"
     )
@@ -231,6 +239,8 @@ def parser() -> argparse.ArgumentParser:
     _add_measuring(commands, "bench", bench, 3.0, command_bench)
     apps = "VPN programs of the distribution, unmodified"
     _add_measuring(commands, "apps", apps, 8.0, command_apps)
+    price = "instructions per packet while the ring never fills"
+    _add_measuring(commands, "cost", price, 1.0, command_cost, rounds=1)
     _add_shell(commands)
     _add_build(commands)
     _add_rest(commands)

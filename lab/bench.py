@@ -98,7 +98,7 @@ def unload() -> None:
 
 
 def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
-    known = workloads.all_rows() + workloads.application_rows()
+    known = workloads.all_rows()
     rows = {row.name: row for row in choose_rows(known, job["rows"])}
     module = Path(job["module"]) if job["module"] else None
     env = GuestEnv(Path(job["helpers"]), module)

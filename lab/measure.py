@@ -35,6 +35,7 @@ class Plan:
     rounds: int
     seconds: float
     packages: tuple[str, ...] = ()  # the root has them, too
+    counted: bool = False  # instructions, not time
 
     @property
     def deadline(self) -> float:
@@ -62,6 +63,8 @@ def measure(plan: Plan) -> Run:
         output = Path(name)
         staged = build.stage(root, output)
         machine = vm.Machine(root, output)
+        if plan.counted:
+            machine = vm.Machine(root, output, vcpus=1, counted=True)
         job = {
             "kind": "bench",
             "rows": [row.name for row in plan.rows],
@@ -69,7 +72,7 @@ def measure(plan: Plan) -> Run:
             "seconds": plan.seconds,
             **staged,
         }
-        say(f"kernel {root.release}: booting under {vm.accelerator()}")
+        say(f"kernel {root.release}: booting under {vm.accelerator(plan.counted)}")
         load = HostLoad()
         path = output / "result.json"
         try:

@@ -257,7 +257,7 @@ def read_provenance(
         module_dirty=bool(read_git("status", "--porcelain", "--", "kmod")),
         host_cpu=model,
         host_cpus=cpus,
-        accelerator=accelerator(),
+        accelerator=accelerator(machine.counted),
         qemu_version=qemu.stdout.splitlines()[0] if qemu.stdout else "unknown",
         qemu_command=[portable(part, machine) for part in result.command],
         vcpus=machine.vcpus,

@@ -58,6 +58,7 @@ class Machine:
     output: Path
     vcpus: int = VCPUS
     memory_mb: int = MEMORY_MB
+    counted: bool = False  # an instruction takes 1 ns; emulated, one vCPU
 
 
 @dataclass
@@ -85,8 +86,19 @@ def read_kvm() -> bool:
     return True
 
 
-def accelerator() -> str:
+def accelerator(counted: bool = False) -> str:
+    if counted:
+        return "TCG that counts instructions"
     return "KVM" if read_kvm() else "TCG"
+
+
+def _acceleration(machine: Machine, kvm: bool) -> list[str]:
+    if machine.counted:
+        counting = ["-icount", "shift=0,sleep=off"]
+        return ["-accel", "tcg,thread=single", "-cpu", EMULATED_CPU, *counting]
+    if kvm:
+        return ["-accel", "kvm", "-cpu", "host"]
+    return ["-accel", "tcg,thread=multi", "-cpu", EMULATED_CPU]
 
 
 def _share(tag: str, path: Path, readonly: bool) -> list[str]:
@@ -105,13 +117,11 @@ def qemu_command(
     kvm: bool = False,
 ) -> list[str]:
     """The whole QEMU command line of one boot."""
-    accel = ["-accel", "kvm", "-cpu", "host"]
-    if not kvm:
-        accel = ["-accel", "tcg,thread=multi", "-cpu", EMULATED_CPU]
     return [
         str(qemu),
         *("-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-display", "none", "-machine", "q35", *accel),
+        *("-display", "none", "-machine", "q35"),
+        *_acceleration(machine, kvm),
         *("-smp", str(machine.vcpus), "-m", f"{machine.memory_mb}M"),
         *("-kernel", str(machine.root.vmlinuz), "-initrd", str(initramfs)),
         *("-append", f"{CMDLINE} {extra}".strip()),

@@ -2,7 +2,7 @@
 """The workloads: one file for each question, its C helper beside it.
 
 A workload module has ROWS and run(row, variant, seconds, env) -> Sample. The
-caller uses all_rows() or application_rows(), and measure(): measure() enters
+caller uses rows_of() or all_rows(), and measure(): measure() enters
 env.variant(variant), so that sluice.ko is loaded before the first device exists
 and unloaded after the last is gone, and raises Skipped or WorkloadError.
 """
@@ -25,36 +25,35 @@ __all__ = [
     "Skipped",
     "WorkloadError",
     "all_rows",
-    "application_rows",
     "measure",
+    "rows_of",
 ]
 
-# In the order of the report.
-MODULES = ("pktgen", "tcp", "udp_flood", "dead_reader", "never_full", "fill")
-
-# Needs packages of its own in the root, and another report.
-APPLICATIONS = "applications"
-
-
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"lab.workloads.{name}")
+# By the command that measures them, in the order of its report.
+MODULES = {
+    "bench": ("pktgen", "tcp", "udp_flood", "dead_reader", "never_full", "fill"),
+    "apps": ("applications",),  # needs packages of its own in the root
+    "cost": ("cost",),  # needs a VM that counts instructions
+}
 
 
-def _modules() -> List[ModuleType]:
-    return [_module(name) for name in MODULES]
+def _modules(command: str) -> List[ModuleType]:
+    return [
+        importlib.import_module(f"lab.workloads.{name}") for name in MODULES[command]
+    ]
+
+
+def rows_of(command: str) -> List[Row]:
+    """The rows of one of MODULES."""
+    return [row for module in _modules(command) for row in module.ROWS]
 
 
 def all_rows() -> List[Row]:
-    """The rows of the bench."""
-    return [row for module in _modules() for row in module.ROWS]
-
-
-def application_rows() -> List[Row]:
-    return list(_module(APPLICATIONS).ROWS)
+    return [row for command in MODULES for row in rows_of(command)]
 
 
 def _module_of_row() -> Dict[str, ModuleType]:
-    modules = [*_modules(), _module(APPLICATIONS)]
+    modules = [module for command in MODULES for module in _modules(command)]
     return {row.name: module for module in modules for row in module.ROWS}
 
 

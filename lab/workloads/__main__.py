@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from lab.workloads import VARIANTS, Skipped, all_rows, application_rows, measure
+from lab.workloads import VARIANTS, Skipped, all_rows, measure
 from lab.workloads.env import GuestEnv
 
 
@@ -27,7 +27,7 @@ def main() -> None:
         Path(os.environ.get("HELPERS", "/out/bin")),
         module if module.exists() else None,
     )
-    known = all_rows() + application_rows()
+    known = all_rows()
     rows = [row for row in known if row.name in names or names == ["all"]]
     for _ in range(rounds):
         for row in rows:

@@ -77,7 +77,7 @@ def fake_workload(monkeypatch):
 
     module = ModuleType("fake")
     module.ROWS, module.run = [ROW], run
-    monkeypatch.setattr(workloads, "_modules", lambda: [module])
+    monkeypatch.setattr(workloads, "_modules", lambda _: [module])
     monkeypatch.setattr(workloads.env.GuestEnv, "variant", _variant)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_root_and_repository_are_shared_read_only(machine) -> None:
     writable = [share for share in shares if "readonly=on" not in share]
     assert len(shares) == 3 and len(writable) == 1
     assert writable[0].startswith("local,id=out")
+
+
+def test_machine_that_counts_is_emulated_on_one_thread(machine) -> None:
+    counting = replace(machine, vcpus=1, counted=True)
+    for kvm in (False, True):
+        command = qemu_command(Path("/q"), counting, Path("/i"), kvm=kvm)
+        assert "-icount" in command and "kvm" not in command
+        assert "tcg,thread=single" in command
+    assert "-icount" not in qemu_command(Path("/q"), machine, Path("/i"))
 
 
 def test_qemu_runs_on_the_libraries_of_its_own_packages() -> None:
