@@ -48,7 +48,7 @@ ROWS = [
         name="pktgen_queue_xmit",
         title="pktgen through the qdisc",
         unit="packets/s",
-        floor=1.0,
+        floor=0.97,
     ),
     _row(1, vhost=True),
     _row(2, vhost=True),
