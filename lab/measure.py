@@ -16,6 +16,7 @@ from lab.matrix import Kernel
 from lab.report import (
     all_findings,
     format_findings,
+    format_published,
     format_table,
     lost_nothing,
     read_colour,
@@ -110,6 +111,9 @@ def save(run: Run, path: Path | None) -> Path:
 
 def show(run: Run) -> None:
     print(format_table(run) + "\n")
+    published = format_published(run)
+    if published:
+        print(published)
     print(format_findings(all_findings(run), read_colour()))
     for line in run.trouble:
         print(f"kernel: {line}")

@@ -23,7 +23,7 @@ matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 
 from lab.report import all_findings, format_number, format_provenance  # noqa: E402
-from lab.report import ratio  # noqa: E402
+from lab.report import published_cells, ratio  # noqa: E402
 from lab.results import Run, Summary, parse_run, summarise, why_missing  # noqa: E402
 from lab.workloads.row import VARIANTS, Row  # noqa: E402
 
@@ -202,23 +202,59 @@ def _cells(run: Run, row: Row) -> list[str]:
 HEADER = ("", *VARIANTS, "upstream : stock", "sluice : stock")
 
 
+PUBLISHED_HEADER = ("series", "published", "patched : stock", "lost at the ring")
+PUBLISHED_HEADER += ("row", "sluice : stock", "lost at the ring")
+READER_HEADER = ("reader pinned: switches/s, softirq % of its CPU, of senders'",)
+READER_HEADER += VARIANTS
+
+
+def _reader_cells(run: Run) -> list[list[str]]:
+    """For rows with a pinned reader: what it and the senders spent."""
+    lines = []
+    for row in run.rows:
+        found = _found(run, row)
+        if all(one.reader_softirq is None for one in found.values()):
+            continue
+        lines.append([row.title])
+        for name in VARIANTS:
+            one = found.get(name)
+            lines[-1].append(
+                f"{format_number(one.reader_switches)} / "
+                f"{one.reader_softirq:.0f} / {one.sender_softirq:.0f}"
+                if one and one.reader_softirq is not None
+                else "-"
+            )
+    return lines
+
+
+def tables(run: Run) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
+    """Title, head and cells of each."""
+    rows = [[f"{row.title}, {row.unit}", *_cells(run, row)] for row in run.rows]
+    all_tables = [
+        ("Median / packets lost at the ring in all rounds", HEADER, rows),
+        ("Beside what was published", PUBLISHED_HEADER, published_cells(run)),
+        ("What a pinned reader pays", READER_HEADER, _reader_cells(run)),
+    ]
+    return [table for table in all_tables if table[2]]
+
+
 def format_markdown(run: Run) -> str:
-    """The table of the README: median / packets lost at the ring."""
-    lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
-    for row in run.rows:
-        cells = [f"{row.title}, {row.unit}", *_cells(run, row)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    """The tables of the README."""
+    lines = []
+    for title, head, body in tables(run):
+        lines += [f"{title}:", "", "| " + " | ".join(head) + " |"]
+        lines += ["|---" * len(head) + "|"]
+        lines += ["| " + " | ".join(cells) + " |" for cells in body] + [""]
+    return "\n".join(lines)
 
 
-def _table(run: Run) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in HEADER)
-    body = ""
-    for row in run.rows:
-        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(run, row))
-        title = f"{html.escape(row.title)}<br><small>{html.escape(row.unit)}</small>"
-        body += f"<tr><td>{title}</td>{cells}</tr>\n"
-    return f"<table><tr>{head}</tr>\n{body}</table>"
+def _table(head: tuple[str, ...], body: list[list[str]]) -> str:
+    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    lines = ""
+    for cells in body:
+        text = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        lines += f"<tr>{text}</tr>\n"
+    return f"<table><tr>{names}</tr>\n{lines}</table>"
 
 
 def _findings(run: Run) -> str:
@@ -238,7 +274,7 @@ def format_page(run: Run) -> str:
         ("Lost at the ring", plot_losses(run)),
         ("Latency under load", plot_latency(run)),
         ("Fill of the ring", plot_fill(run)),
-        ("Median / packets lost at the ring in all rounds", _table(run)),
+        *((title, _table(head, body)) for title, head, body in tables(run)),
         ("What was demanded", _findings(run)),
     ]
     body = "".join(f"<h2>{title}</h2>\n{part}\n" for title, part in parts if part)

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 
 from lab.matrix import VARIANTS
+from lab.published import PUBLISHED
 from lab.results import Provenance, Run, Summary, summarise, why_missing
 from lab.vm import accelerator
 from lab.workloads.row import Row, ring_variant
@@ -172,6 +173,12 @@ def _milliseconds(summary: Summary | None) -> str:
     return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
 
 
+def _reader(summary: Summary | None) -> str:
+    if summary is None or summary.reader_softirq is None:
+        return "-"
+    return f"{format_number(summary.reader_switches)}, {summary.reader_softirq:.0f}"
+
+
 def _ring_line(run: Run, row: Row, ring: int, stock: Summary | None) -> str:
     """Stock with another length of the ring, on one line."""
     name = ring_variant(ring)
@@ -208,6 +215,9 @@ def format_row(run: Run, row: Row) -> list[str]:
     if any(s.retransmits for s in measured):
         resent = [format_number(s.retransmits or 0) if s else "-" for s in found]
         lines.append(_line("  TCP retransmits", resent))
+    if any(s.reader_softirq is not None for s in measured):
+        cells = [_reader(s) for s in found]
+        lines.append(_line("  reader switched/s, softirq %", cells))
     lines += [_ring_line(run, row, ring, found[0]) for ring in row.rings]
     for name, summary in zip(VARIANTS, found):
         if summary is None:
@@ -242,6 +252,33 @@ def format_table(run: Run) -> str:
     for row in run.rows:
         lines += [*format_row(run, row), ""]
     return "\n".join([*lines, *format_provenance(run)])
+
+
+def published_cells(run: Run) -> list[list[str]]:
+    """Their figure beside ours: where, what, their ratio and lost, our row, our
+    ratio and lost. Only what this run measured."""
+    cells = []
+    rows = {row.name: row for row in run.rows}
+    for one in PUBLISHED:
+        stock, sluice = (summarise(run, one.row, v) for v in ("stock", "sluice"))
+        share = ratio(sluice, stock)
+        if share is None:
+            continue
+        ours = [rows[one.row].title, _share(share), format_number(sluice.lost_at_ring)]
+        cells.append([one.where, one.what, f"{one.ratio:.2f}x", one.lost, *ours])
+    return cells
+
+
+def format_published(run: Run) -> str:
+    """Empty if no row of this run was published."""
+    cells = published_cells(run)
+    if not cells:
+        return ""
+    lines = [f"{'published, patched : stock, lost':<46}{'sluice : stock, lost':>32}"]
+    for where, what, theirs, lost, _, ours, own in cells:
+        left = f"{where:<5} {what:<24}{theirs:>6}  {lost}"
+        lines.append(f"{left:<56}{ours:>8}  {own:>12}")
+    return "\n".join(lines) + "\n"
 
 
 def format_findings(findings: list[Finding], colour: bool) -> str:

@@ -80,6 +80,13 @@ class Summary:
     ping_p95_ms: float | None
     ping_p99_ms: float | None
     retransmits: float | None  # median; None where no TCP was measured
+    reader_switches: float | None  # context switches/s, median; None: not counted
+    reader_softirq: float | None  # per cent of its CPU, median; None: not pinned
+    sender_softirq: float | None
+
+
+# What a sample may have besides, whose median is taken.
+EXTRAS = ("retransmits", "reader_switches", "reader_softirq", "sender_softirq")
 
 
 def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:
@@ -97,7 +104,7 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
     if not samples:
         return None
     values = [sample["value"] for sample in samples]
-    extras = [{"retransmits": None, **sample["extra"]} for sample in samples]
+    extras = [{**dict.fromkeys(EXTRAS), **sample["extra"]} for sample in samples]
     return Summary(
         rounds=len(samples),
         median=statistics.median(values),
@@ -108,7 +115,7 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         ping_p50_ms=_median_of(samples, "ping_p50_ms"),
         ping_p95_ms=_median_of(samples, "ping_p95_ms"),
         ping_p99_ms=_median_of(samples, "ping_p99_ms"),
-        retransmits=_median_of(extras, "retransmits"),
+        **{name: _median_of(extras, name) for name in EXTRAS},
     )
 
 

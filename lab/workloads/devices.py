@@ -219,6 +219,10 @@ class Reader:
         )
         self.counts = self._wait_for(state)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def _wait_for(self, state: str) -> List[Dict[str, Any]]:
         assert self._process.stdout is not None
         return parse_reader_line(self._process.stdout.readline(), state)
@@ -314,10 +318,14 @@ def sink(
     here: Device = HERE,
     queues: int = 1,
     options: Sequence[str] = (),
+    qdisc: Optional[str] = None,
 ) -> Iterator[Reader]:
-    """HERE, read by a sink that answers pings to THERE."""
+    """HERE, read by a sink that answers pings to THERE.
+
+    qdisc: by default fq_codel, and mq if there are several queues.
+    """
     silence_first_netns()
-    qdisc = "fq_codel" if queues == 1 else "mq"
+    qdisc = qdisc or ("fq_codel" if queues == 1 else "mq")
     devices = (here,) * queues
     with reader(
         *(helper, "sink", devices, variant),

@@ -14,9 +14,9 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, Sequence
+from typing import Dict, Iterator, List, Sequence
 
-from lab.workloads import latency
+from lab.workloads import latency, tasks
 from lab.workloads.devices import HERE, THERE, Counters, run_tool, sink
 from lab.workloads.devices import wait_drained
 from lab.workloads.env import GuestEnv
@@ -28,32 +28,53 @@ START_SECONDS = 5.0
 END_SECONDS = 10.0
 
 
-def _row(senders: int, demo: bool = False, vhost: bool = False) -> Row:
-    plural = "sender" if senders == 1 else "senders"
-    reader = ", vhost-net" if vhost else ""
+@dataclass(frozen=True)
+class Case:
+    senders: int
+    title: str
+    direct: bool = True
+    vhost: bool = False
+    qdisc: str = "fq_codel"
+    pinned: bool = False  # vhost-net to the first CPU; senders are from the last
+
+
+def _senders(count: int, reader: str = "") -> str:
+    plural = "sender" if count == 1 else "senders"
+    return f"pktgen, {count} direct {plural}{reader}"
+
+
+def _cases() -> Dict[str, Case]:
+    cases = {f"pktgen_{n}": Case(n, _senders(n)) for n in (1, 2, 4)}
+    cases["pktgen_queue_xmit"] = Case(1, "pktgen through the qdisc", direct=False)
+    for n in (1, 2, 4):
+        cases[f"vhost_{n}"] = Case(n, _senders(n, ", vhost-net"), vhost=True)
+    for n in (1, 4):
+        title = f"pktgen, {n} direct, vhost-net pinned"
+        cases[f"vhost_{n}_pinned"] = Case(n, title, vhost=True, pinned=True)
+    for n in (1, 4):
+        title = _senders(n, ", noqueue")
+        cases[f"pktgen_{n}_noqueue"] = Case(n, title, qdisc="noqueue")
+        title = f"pktgen, {n} direct, vhost-net, noqueue"
+        cases[f"vhost_{n}_noqueue"] = Case(n, title, vhost=True, qdisc="noqueue")
+    return cases
+
+
+CASES = _cases()
+
+
+def _row(name: str, case: Case) -> Row:
+    equal = case.direct and case.qdisc != "noqueue"
     return Row(
-        name=f"{'vhost' if vhost else 'pktgen'}_{senders}",
-        title=f"pktgen, {senders} direct {plural}{reader}",
+        name=name,
+        title=case.title,
         unit="packets/s",
-        demo=demo,
-        floor=1.0,
+        demo=name == "pktgen_2",
+        floor=1.0 if equal else 0.97,
+        lossless=case.qdisc != "noqueue",
     )
 
 
-ROWS = [
-    _row(1),
-    _row(2, demo=True),
-    _row(4),
-    Row(
-        name="pktgen_queue_xmit",
-        title="pktgen through the qdisc",
-        unit="packets/s",
-        floor=0.97,
-    ),
-    _row(1, vhost=True),
-    _row(2, vhost=True),
-    _row(4, vhost=True),
-]
+ROWS = [_row(name, case) for name, case in CASES.items()]
 
 
 @dataclass(frozen=True)
@@ -189,22 +210,44 @@ def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:
     return max(0, min(errors, attempts + pings - after.offered))
 
 
+def _softirq_shares(
+    case: Case, before: Dict[int, float], after: Dict[int, float], seconds: float
+) -> Dict[str, float]:
+    """Per cent of the time of the reader's CPU, and of the senders' on average."""
+    shares = [100 * (after[cpu] - before[cpu]) / seconds for cpu in sorted(after)]
+    of_senders = shares[-case.senders :]
+    return {
+        "reader_softirq": shares[0],
+        "sender_softirq": sum(of_senders) / len(of_senders),
+    }
+
+
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    is_direct = row.name != "pktgen_queue_xmit"
-    count = int(row.name.rsplit("_", 1)[1]) if is_direct else 1
-    mode = "start_xmit" if is_direct else "queue_xmit"
-    vhost = row.name.startswith("vhost")
-    with sink(env.helper("reader"), variant, vhost=vhost) as reader:
-        with senders(count, mode) as names, latency.ping(HERE, THERE) as ping:
+    case = CASES[row.name]
+    mode = "start_xmit" if case.direct else "queue_xmit"
+    with sink(
+        *(env.helper("reader"), variant), vhost=case.vhost, qdisc=case.qdisc
+    ) as reader:
+        readers = tasks.read_tasks(reader.pid, case.vhost)
+        if case.pinned:
+            tasks.pin(readers, 0)
+        with senders(case.senders, mode) as names, latency.ping(HERE, THERE) as ping:
             start(names)
+            switches = -tasks.read_switches(readers)
+            softirq = tasks.read_softirq_seconds()
             time.sleep(seconds)
+            switches += tasks.read_switches(readers)
+            spent = tasks.read_softirq_seconds()
             pinged = ping.end()
             write_control("pgctrl", "stop")
             results = wait_ended(names)
         attempts = sum(result.attempts for result in results)
-        after = wait_drained([HERE], direct=attempts if is_direct else 0)
+        uncounted = attempts if case.direct else 0
+        if case.qdisc == "noqueue":
+            uncounted += pinged.sent
+        after = wait_drained([HERE], direct=uncounted)
         read = reader.end()[0]["read"]
-    refused = 0 if is_direct else count_refused(results, pinged.sent, after)
+    refused = 0 if case.direct else count_refused(results, pinged.sent, after)
     return Sample(
         value=read / max(result.seconds for result in results),
         sent=attempts + pinged.sent - refused,
@@ -219,6 +262,8 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             "pings_sent": pinged.sent,
             "pings_received": pinged.received,
             "requeues": after.requeues,
+            "reader_switches": switches / seconds,
+            **(_softirq_shares(case, softirq, spent, seconds) if case.pinned else {}),
         },
         **pinged.fields(),
     )

@@ -32,7 +32,7 @@ READERS = {
 }
 # How sluice is loaded where the ping counts: the ring lasts 2 ms.
 PROMPT = ("target_us=2000",)
-STREAMS = {"fast": (1, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
+STREAMS = {"fast": (1, 2, 4, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
 DEMO = ("tcp_8_fast",)
 
 

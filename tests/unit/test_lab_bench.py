@@ -10,8 +10,10 @@ import pytest
 
 from lab import bench, report, results, workloads
 from lab.errors import LabError
+from lab.published import PUBLISHED
 from lab.report import WIDTH, format_number, format_table
 from lab.results import Measurement, Provenance, Run, combine, parse_run
+from lab.workloads import rows_of
 from lab.workloads.row import Row, Sample, Skipped, parse_variant
 
 ROW = Row(name="fake", title="made-up row", unit="packets/s", floor=1.0)
@@ -222,3 +224,14 @@ def test_table_shows_stock_with_other_rings() -> None:
     text = format_table(run)
     assert "stock, txqueuelen 50: 80 (0.80x), 0 lost" in text
     assert "stock, txqueuelen 10000: not reached" in text
+
+
+def test_published_figures_are_of_rows_we_have() -> None:
+    assert {one.row for one in PUBLISHED} <= {row.name for row in rows_of("bench")}
+
+
+def test_published_figures_stand_beside_ours_where_measured() -> None:
+    row = dataclasses.replace(ROW, name="pktgen_2")
+    text = report.format_published(run_with(row, stock=[100], sluice=[104]))
+    assert "0.97x  391/s" in text and "1.04x" in text
+    assert report.format_published(run_with(stock=[100], sluice=[104])) == ""

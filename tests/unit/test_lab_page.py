@@ -33,7 +33,7 @@ def test_page_without_pings_and_traces_leaves_their_plots_out() -> None:
 
 def test_markdown_has_a_line_for_each_row_with_ratios() -> None:
     run = run_with(stock=[100], upstream=[90], sluice=[110])
-    head, rule, row = page.format_markdown(run).splitlines()
+    _, _, head, rule, row, *_ = page.format_markdown(run).splitlines()
     assert head.count("|") == rule.count("|") == row.count("|")
     assert row.endswith("| 100 / 0 | 90 / 0 | 110 / 0 | 0.90x | 1.10x |")
 
@@ -43,6 +43,23 @@ def test_markdown_says_why_a_variant_is_missing() -> None:
     gone = Measurement(0, ROW.name, "upstream", "skipped", "no flag", None)
     run = dataclasses.replace(run, measurements=[*run.measurements, gone])
     assert "- (skipped: no flag)" in page.format_markdown(run)
+
+
+def test_tables_without_figures_are_left_out() -> None:
+    titles = [table[0] for table in page.tables(run_with(stock=[1], sluice=[1]))]
+    assert titles == ["Median / packets lost at the ring in all rounds"]
+
+
+def test_reader_that_was_pinned_has_a_table() -> None:
+    run = run_with(stock=[1], sluice=[1])
+    spent = {"reader_switches": 1500.0, "reader_softirq": 2.4, "sender_softirq": 30.0}
+    lines = [
+        dataclasses.replace(m, sample={**m.sample, "extra": spent})
+        for m in run.measurements
+    ]
+    run = dataclasses.replace(run, measurements=lines)
+    text = page.format_markdown(run)
+    assert "1.50k / 2 / 30 | - | 1.50k / 2 / 30" in text
 
 
 def test_trace_lines_give_moment_event_and_fill() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lab.workloads import VARIANTS, all_rows, applications, rows_of
-from lab.workloads import dead_reader, devices, latency, pktgen, tcp
+from lab.workloads import dead_reader, devices, latency, pktgen, tasks, tcp
 from lab.workloads.path import delay_arguments, link_arguments
 from lab.workloads.program import parse_cpu_seconds, parse_udp_overflows
 from lab.workloads.row import Sample, WorkloadError
@@ -170,7 +170,7 @@ def test_rows_are_unique_and_the_demo_is_a_part() -> None:
     everywhere = [row.name for row in all_rows()]
     assert len(everywhere) == len(set(everywhere))
     names = [row.name for row in rows_of("bench")]
-    assert len(names) == 22
+    assert len(names) == 30
     assert 0 < sum(row.demo for row in rows_of("bench")) < len(names)
     assert VARIANTS == ("stock", "upstream", "sluice")
 
@@ -212,3 +212,10 @@ def test_overflows_of_udp_sockets_are_read_by_name() -> None:
         "UdpLite: InDatagrams\nUdpLite: 0\n"
     )
     assert parse_udp_overflows(snmp) == 7
+
+
+def test_switches_and_softirq_are_summed_from_proc() -> None:
+    status = "Name:\tx\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t5\n"
+    assert tasks.parse_switches(status) == 12
+    stat = "cpu  1 2 3 4 5 6 700 8\ncpu0 1 2 3 4 5 6 70 8 0 0\ncpu1 1 2 3 4 5 6 30 8\n"
+    assert tasks.parse_softirq_seconds(stat) == {0: 0.7, 1: 0.3}

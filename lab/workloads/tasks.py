@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The tasks of a reader: where they run, and how often they are switched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Dict, List
+
+PROC = Path("/proc")
+
+
+def read_tasks(pid: int, vhost: bool) -> List[int]:
+    """Who reads for a process: its threads, or vhost-net's, which is one of them
+    since 6.4, and was a kernel thread before."""
+    threads = [int(path.name) for path in (PROC / str(pid) / "task").iterdir()]
+    if not vhost:
+        return threads
+    kernel = [int(path.name) for path in PROC.glob("[0-9]*")]
+    return [task for task in threads + kernel if _name(task) == f"vhost-{pid}"]
+
+
+def _name(task: int) -> str:
+    with contextlib.suppress(OSError):
+        return (PROC / str(task) / "comm").read_text().strip()
+    return ""
+
+
+def pin(tasks: List[int], cpu: int) -> None:
+    for task in tasks:
+        os.sched_setaffinity(task, {cpu})
+
+
+def parse_switches(status: str) -> int:
+    """Of a task, from /proc/PID/status."""
+    return sum(
+        int(count) for count in re.findall(r"voluntary_ctxt_switches:\s*(\d+)", status)
+    )
+
+
+def read_switches(tasks: List[int]) -> int:
+    return sum(parse_switches((PROC / f"{t}/status").read_text()) for t in tasks)
+
+
+def parse_softirq_seconds(stat: str, hertz: int = 100) -> Dict[int, float]:
+    """Of each CPU, from /proc/stat."""
+    lines = re.findall(r"^cpu(\d+) (.*)$", stat, re.MULTILINE)
+    return {int(cpu): int(times.split()[6]) / hertz for cpu, times in lines}
+
+
+def read_softirq_seconds() -> Dict[int, float]:
+    hertz = os.sysconf("SC_CLK_TCK")
+    return parse_softirq_seconds((PROC / "stat").read_text(), hertz)
