@@ -65,7 +65,7 @@
  */
 #define REVIEW_MIN_NS		(20 * NSEC_PER_USEC)
 #define REVIEW_MAX_NS		(2 * NSEC_PER_MSEC)
-#define READER_NS_AT_FIRST	(5 * NSEC_PER_USEC)
+#define READER_NS_AT_FIRST	NSEC_PER_MSEC
 
 /* Packets are counted in fractions, so that few of them can fade, too. */
 #define PACE_SCALE		64
@@ -286,40 +286,43 @@ static void __queue_set_depth(struct sluice_queue *q)
  * The reader read @packets since its last sign of life: learn its pace, the
  * time over the packets of late. A reader that ran dry waited for some of that
  * time: then only a faster pace is news, and what was known before is wrong.
+ * Returns how long it waited, nanoseconds.
  */
-static void __queue_learn(struct sluice_queue *q, int packets, u64 now, bool dry)
+static u64 __queue_learn(struct sluice_queue *q, int packets, u64 now, bool dry)
 {
 	u64 ns = min_t(u64, now - q->alive_at, NSEC_PER_SEC);
+	u64 busy = (u64)q->reader_ns * packets;
 
 	lockdep_assert_held(&q->lock);
 
 	q->alive_at = now;
+	if (dry && ns >= busy)
+		return ns - busy;
 	if (!dry) {
 		q->read_ns += ns - q->read_ns / 8;
 		q->read += packets * PACE_SCALE - q->read / 8;
-	} else if (ns < (u64)q->reader_ns * packets) {
+	} else {
 		q->read_ns = 8 * ns;
 		q->read = 8 * packets * PACE_SCALE;
-	} else {
-		return;
 	}
 	q->reader_ns = div64_u64(q->read_ns * PACE_SCALE, q->read);
 	__queue_set_depth(q);
+	return 0;
 }
 
 /*
  * How long the ring shall last: the target, and longer for a while if that left
- * the reader without work.
+ * the reader without work for @idle nanoseconds.
  */
-static void __queue_set_depth_ns(struct sluice_queue *q, bool dry)
+static void __queue_set_depth_ns(struct sluice_queue *q, u64 idle)
 {
 	u64 target = READ_ONCE(q->device->target_us) * NSEC_PER_USEC;
 	u64 depth_ns = max(q->depth_ns, target);
 
 	lockdep_assert_held(&q->lock);
 
-	if (dry)
-		depth_ns += depth_ns / 2;
+	if (idle)
+		depth_ns += min(idle, depth_ns / 2);
 	else
 		depth_ns -= (depth_ns - target) / 64;
 	q->depth_ns = min_t(u64, depth_ns, DEPTH_MAX_NS);
@@ -336,6 +339,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	struct ptr_ring *ring = queue_ring(q);
 	int used, fill, head, limit, excess;
 	u64 now = ktime_get_ns();
+	u64 idle = 0;
 
 	lockdep_assert_held(&q->lock);
 
@@ -349,15 +353,15 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	used = ring_used_in_irq(ring, q->size);
 	fill = ring_fill(ring, q->size, used);
 	if (head != q->head) {
-		__queue_learn(q, slots_between(q->head, head, q->size), now,
-			      !fill);
+		idle = __queue_learn(q, slots_between(q->head, head, q->size),
+				     now, !fill);
 		q->head = head;
 	}
 	limit = limit_for(q, ring, q->size);
 	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
 
 	if (excess <= 0) {
-		__queue_set_depth_ns(q, !fill);
+		__queue_set_depth_ns(q, idle);
 		__queue_wake(q, fill, cause);
 	} else if (now - q->alive_at >= stall_ns(q)) {
 		WRITE_ONCE(q->stalled, true);
