@@ -192,6 +192,14 @@ def _ring_line(run: Run, row: Row, ring: int, stock: Summary | None) -> str:
     return (label + text)[:WIDTH]
 
 
+# Lines of a row that has them.
+COUNTED = {
+    "retransmits": "  TCP retransmits",
+    "ecn_marks": "  ECN marks",
+    "jain": "  Jain's fairness between the streams",
+}
+
+
 def format_row(run: Run, row: Row) -> list[str]:
     """The lines of one row: value, spread, packets lost, ping, retransmits."""
     found = [summarise(run, row.name, name) for name in VARIANTS]
@@ -212,9 +220,10 @@ def format_row(run: Run, row: Row) -> list[str]:
     if any(s.ping_p50_ms is not None for s in measured):
         cells = [_milliseconds(s) for s in found]
         lines.append(_line("  ping p50/p95/p99, ms", cells))
-    if any(s.retransmits for s in measured):
-        resent = [format_number(s.retransmits or 0) if s else "-" for s in found]
-        lines.append(_line("  TCP retransmits", resent))
+    for name, label in COUNTED.items():
+        if any(getattr(s, name) for s in measured):
+            counts = [format_number(getattr(s, name) or 0) if s else "-" for s in found]
+            lines.append(_line(label, counts))
     if any(s.reader_softirq is not None for s in measured):
         cells = [_reader(s) for s in found]
         lines.append(_line("  reader switched/s, softirq %", cells))

@@ -83,10 +83,13 @@ class Summary:
     reader_switches: float | None  # context switches/s, median; None: not counted
     reader_softirq: float | None  # per cent of its CPU, median; None: not pinned
     sender_softirq: float | None
+    jain: float | None  # fairness between streams, median; None: one stream
+    ecn_marks: float | None  # median
 
 
 # What a sample may have besides, whose median is taken.
 EXTRAS = ("retransmits", "reader_switches", "reader_softirq", "sender_softirq")
+EXTRAS += ("jain", "ecn_marks")
 
 
 def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:

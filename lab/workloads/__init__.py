@@ -31,7 +31,10 @@ __all__ = [
 
 # By the command that measures them, in the order of its report.
 MODULES = {
-    "bench": ("pktgen", "tcp", "udp_flood", "dead_reader", "never_full", "fill"),
+    "bench": (
+        *("pktgen", "tcp", "udp_flood", "shaping"),
+        *("dead_reader", "never_full", "fill"),
+    ),
     "apps": ("applications",),  # needs packages of its own in the root
     "cost": ("cost",),  # needs a VM that counts instructions
 }

@@ -201,11 +201,11 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         after = _wait_settled()
         overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
-    rate, retransmits = parse_iperf3(output)
+    received = parse_iperf3(output)
     extra: Dict[str, Any] = {
         "version": read_version(module.PACKAGES[0]),
         "txqueuelen": ring,
-        "retransmits": retransmits,
+        "retransmits": received.retransmits,
         "requeues": after.requeues,
         "udp_overflows": overflows,  # at the ends' own sockets
         "pings_sent": pinged.sent,
@@ -213,7 +213,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
     }
     return Sample(
-        value=rate,
+        value=received.mbit,
         sent=after.offered,
         read=after.read,
         qdisc_drops=after.qdisc_drops,

@@ -127,6 +127,16 @@ def read_counters(device: Device) -> Counters:
     )
 
 
+def parse_ecn_marks(text: str) -> int:
+    """By all queueing disciplines, from `tc -j -s qdisc show dev NAME`."""
+    return sum(qdisc.get("ecn_mark", 0) for qdisc in json.loads(text or "[]"))
+
+
+def read_ecn_marks(device: Device) -> int:
+    show = ["tc", "-j", "-s", "qdisc", "show", "dev", device.name]
+    return parse_ecn_marks(run_tool(device.command(*show)))
+
+
 def read_all_counters(devices: Sequence[Device]) -> Counters:
     total = read_counters(devices[0])
     for device in devices[1:]:
@@ -175,7 +185,7 @@ def attach(
     qdisc: str = "fq_codel",
     ring: Optional[int] = None,
 ) -> None:
-    """Qdisc, address, and the peer as a static neighbour; then up.
+    """Qdisc (as tc takes it), address, and the peer as a static neighbour; then up.
 
     A tun device has no MAC address ("") and needs no neighbour.
     """
@@ -183,7 +193,8 @@ def attach(
     if ring is not None:
         run_tool(["ip", *namespace, "link", "set", device.name, "txqueuelen", str(ring)])
     # "replace" makes the kind we ask for even where it is the default.
-    run_tool(["tc", *namespace, "qdisc", "replace", "dev", device.name, "root", qdisc])
+    replace = ["qdisc", "replace", "dev", device.name, "root", *qdisc.split()]
+    run_tool(["tc", *namespace, *replace])
     lines = [
         f"link set dev {device.name} up",
         f"address add {device.address}/24 dev {device.name}",
@@ -298,13 +309,13 @@ THERE = Device("(reader)", "10.92.0.2", "02:00:00:00:92:02")
 
 @contextlib.contextmanager
 def forwarder(
-    helper: str, variant: str, pace: Sequence[str] = ()
+    helper: str, variant: str, pace: Sequence[str] = (), qdisc: str = "fq_codel"
 ) -> Iterator[Reader]:
     """NEAR and FAR, connected by a userspace forwarder."""
     with netns(str(NEAR.netns)), netns(str(FAR.netns)):
         with reader(helper, "forward", (NEAR, FAR), variant, pace) as process:
-            attach(NEAR, FAR)
-            attach(FAR, NEAR)
+            attach(NEAR, FAR, qdisc)
+            attach(FAR, NEAR, qdisc)
             yield process
 
 

@@ -61,10 +61,11 @@ def parse_ping(text: str) -> Latency:
 class Ping:
     """A ping that is running; end() stops it and gives the latency."""
 
-    def __init__(self, source: Device, target: Device) -> None:
+    def __init__(self, source: Device, target: Device, tos: int = 0) -> None:
         self._process = subprocess.Popen(
             source.command(
-                "ping", "-n", "-D", "-i", str(INTERVAL_SECONDS), target.address
+                *("ping", "-n", "-D", "-i", str(INTERVAL_SECONDS)),
+                *("-Q", str(tos), target.address),
             ),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -86,8 +87,8 @@ class Ping:
 
 
 @contextlib.contextmanager
-def ping(source: Device, target: Device) -> Iterator[Ping]:
-    process = Ping(source, target)
+def ping(source: Device, target: Device, tos: int = 0) -> Iterator[Ping]:
+    process = Ping(source, target, tos)
     try:
         yield process
     finally:

@@ -12,11 +12,12 @@ import contextlib
 import json
 import subprocess
 import time
-from typing import Iterator, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Iterator, Sequence
 
 from lab.workloads import latency
 from lab.workloads.devices import FAR, NEAR, forwarder, read_counters
-from lab.workloads.devices import wait_drained
+from lab.workloads.devices import read_ecn_marks, run_tool, wait_drained
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample, WorkloadError
 
@@ -34,6 +35,9 @@ READERS = {
 PROMPT = ("target_us=2000",)
 STREAMS = {"fast": (1, 2, 4, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
 DEMO = ("tcp_8_fast",)
+
+
+ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 
 
 def _row(streams: int, speed: str) -> Row:
@@ -54,8 +58,20 @@ def _row(streams: int, speed: str) -> Row:
 ROWS = [_row(streams, speed) for speed in PACES for streams in STREAMS[speed]]
 
 
-def parse_iperf3(text: str) -> Tuple[float, int]:
-    """The receiver's Mbit/s and the sender's retransmits."""
+@dataclass(frozen=True)
+class Received:
+    mbit: float  # per second
+    retransmits: int  # of the sender
+    jain: float  # fairness between the streams: 1 / streams ... 1
+
+
+def jain(shares: Sequence[float]) -> float:
+    """Jain's index: the square of the sum over n times the sum of the squares."""
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
+
+
+def parse_iperf3(text: str) -> Received:
     try:
         result = json.loads(text)
     except ValueError:
@@ -65,8 +81,15 @@ def parse_iperf3(text: str) -> Tuple[float, int]:
     received = result["end"]["sum_received"]
     if not received["bytes"]:
         raise WorkloadError("iperf3: the receiver got no byte")
-    retransmits = result["end"]["sum_sent"].get("retransmits", 0)
-    return received["bits_per_second"] / 1e6, retransmits
+    streams = [
+        stream.get("receiver", stream.get("udp", {})).get("bytes", 0)
+        for stream in result["end"]["streams"]
+    ]
+    return Received(
+        mbit=received["bits_per_second"] / 1e6,
+        retransmits=result["end"]["sum_sent"].get("retransmits", 0),
+        jain=jain(streams),
+    )
 
 
 @contextlib.contextmanager
@@ -122,27 +145,38 @@ def transfer(
     streams: int,
     seconds: float,
     *options: str,
+    qdisc: str = "fq_codel",
+    tos: int = 0,
+    ecn: bool = False,
 ) -> Sample:
-    """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
-    with forwarder(env.helper("reader"), variant, pace) as reader:
-        with server(), latency.ping(NEAR, FAR) as ping:
+    """iperf3 through the forwarder, with a ping beside it; Mbit/s received.
+
+    tos: of the pings; ecn: NEAR asks for it, FAR then agrees.
+    """
+    with forwarder(env.helper("reader"), variant, pace, qdisc) as reader:
+        if ecn:
+            run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
+        with server(), latency.ping(NEAR, FAR, tos) as ping:
             began = time.monotonic()
             output = run_client(streams, seconds, *options)
             took = time.monotonic() - began
             pinged = ping.end()
         after = wait_drained([NEAR, FAR])
         near = read_counters(NEAR)
+        marks = read_ecn_marks(NEAR)
         counts = reader.end()
-    rate, retransmits = parse_iperf3(output)
+    received = parse_iperf3(output)
     return Sample(
-        value=rate,
+        value=received.mbit,
         sent=after.offered,
         read=sum(count["read"] for count in counts),
         qdisc_drops=after.qdisc_drops,
         lost_at_ring=after.lost_at_ring,
         held=after.held,
         extra={
-            "retransmits": retransmits,
+            "retransmits": received.retransmits,
+            **({"jain": received.jain} if streams > 1 else {}),
+            "ecn_marks": marks,
             "sent_by_near": near.offered,
             "requeues": after.requeues,
             "pings_sent": pinged.sent,

@@ -135,8 +135,22 @@ def test_iperf3_gives_the_receivers_rate() -> None:
     end = {
         "sum_sent": {"bits_per_second": 9e9, "retransmits": 64},
         "sum_received": {"bits_per_second": 149.4e6, "bytes": 37360000},
+        "streams": [{"receiver": {"bytes": 3}}, {"receiver": {"bytes": 1}}],
     }
-    assert tcp.parse_iperf3(json.dumps({"end": end})) == (149.4, 64)
+    got = tcp.parse_iperf3(json.dumps({"end": end}))
+    assert got == tcp.Received(mbit=149.4, retransmits=64, jain=0.8)
+
+
+def test_jains_index_is_1_when_all_get_the_same() -> None:
+    assert tcp.jain([5, 5, 5]) == 1
+    assert tcp.jain([8, 0, 0, 0]) == 0.25
+    assert tcp.jain([0, 0]) == 0
+
+
+def test_ecn_marks_of_all_disciplines_are_summed() -> None:
+    text = '[{"kind": "mq"}, {"kind": "fq_codel", "ecn_mark": 7}]'
+    assert devices.parse_ecn_marks(text) == 7
+    assert devices.parse_ecn_marks("") == 0
 
 
 @pytest.mark.parametrize(
@@ -170,7 +184,7 @@ def test_rows_are_unique_and_the_demo_is_a_part() -> None:
     everywhere = [row.name for row in all_rows()]
     assert len(everywhere) == len(set(everywhere))
     names = [row.name for row in rows_of("bench")]
-    assert len(names) == 30
+    assert len(names) == 35
     assert 0 < sum(row.demo for row in rows_of("bench")) < len(names)
     assert VARIANTS == ("stock", "upstream", "sluice")
 
