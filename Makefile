@@ -7,6 +7,7 @@
 # make uninstall    takes that away again
 # make bench    every row of the table, and the figures it must reach
 # make apps     the VPN programs people run, with sluice and without
+# make depth    what a shallower ring gives in latency, and costs in throughput
 # make cost     instructions per packet with and without the hook, exactly
 # make verify   why no queue stays stopped: every proof and its verdict
 # make shell    a shell in a VM with the newest kernel of the lab
@@ -23,7 +24,7 @@ LAB = python3 -B -m lab
 
 all: demo
 
-demo bench apps cost shell deb verify: python
+demo bench apps depth cost shell deb verify: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 test: python
@@ -58,5 +59,5 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: all demo bench apps cost shell deb install uninstall verify test
+.PHONY: all demo bench apps depth cost shell deb install uninstall verify test
 .PHONY: test-all kernel packaging unit check clean python

@@ -119,6 +119,12 @@ def command_apps(options: argparse.Namespace) -> int:
     return measure.bench_status(run)
 
 
+def command_depth(options: argparse.Namespace) -> int:
+    run, path = _measure(options, rows_of("depth"))
+    _write_page(path)
+    return measure.bench_status(run)
+
+
 def command_cost(options: argparse.Namespace) -> int:
     run, _ = _measure(options, rows_of("cost"), counted=True)
     return measure.bench_status(run)
@@ -239,6 +245,8 @@ def parser() -> argparse.ArgumentParser:
     _add_measuring(commands, "bench", bench, 3.0, command_bench)
     apps = "VPN programs of the distribution, unmodified"
     _add_measuring(commands, "apps", apps, 8.0, command_apps)
+    depth = "what a shallower ring gives, and what it costs"
+    _add_measuring(commands, "depth", depth, 3.0, command_depth)
     price = "instructions per packet while the ring never fills"
     _add_measuring(commands, "cost", price, 1.0, command_cost, rounds=1)
     _add_shell(commands)

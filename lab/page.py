@@ -22,10 +22,11 @@ matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
 matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 
-from lab.report import all_findings, format_number, format_provenance  # noqa: E402
+from lab.report import all_findings, format_number, format_pings  # noqa: E402
+from lab.report import format_provenance, format_share  # noqa: E402
 from lab.report import published_cells, ratio  # noqa: E402
 from lab.results import Run, Summary, parse_run, summarise, why_missing  # noqa: E402
-from lab.workloads.row import VARIANTS, Row  # noqa: E402
+from lab.workloads.row import VARIANTS, Row, parse_variant  # noqa: E402
 
 COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6
@@ -144,6 +145,39 @@ def plot_latency(run: Run) -> str:
     return _svg(figure)
 
 
+def plot_tradeoff(run: Run) -> str:
+    """Throughput against ping, for rows that have variants of the variants."""
+    rows = [row for row in run.rows if row.targets and "stock" in _found(run, row)]
+    if not rows:
+        return ""
+    figure, axes = plt.subplots(
+        1, len(rows), figsize=(WIDTH_INCHES, 3.4), sharey=True, squeeze=False
+    )
+    for axis, row in zip(axes.flat, rows):
+        base = summarise(run, row.name, "stock").median
+        for name in row.variants:
+            one = summarise(run, row.name, name)
+            if one is None or one.ping_p50_ms is None:
+                continue
+            kind = parse_variant(name)
+            at = (one.ping_p50_ms, one.median / base)
+            axis.plot(*at, "o", color=COLOURS[kind.base], ms=6)
+            detail = str(kind).partition(", ")[2]
+            axis.annotate(detail, at, (3, 4), textcoords="offset points", fontsize=6)
+        axis.axhline(1, color="#444", lw=1)
+        axis.set_xscale("log")
+        axis.set_title(row.title, fontsize=8)
+        axis.tick_params(labelsize=7)
+        axis.grid(color="#eee")
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].set_ylabel("share of stock's median", fontsize=8)
+    figure.supxlabel("median ping under load, ms", fontsize=9)
+    _legend(axes[0, 0], loc="lower left", bbox_to_anchor=(0, 1.08))
+    figure.tight_layout()
+    return _svg(figure)
+
+
 def _traces(run: Run) -> dict[str, dict[str, Any]]:
     """The last round's trace of each variant."""
     return {
@@ -227,11 +261,32 @@ def _reader_cells(run: Run) -> list[list[str]]:
     return lines
 
 
+OTHERS_HEADER = ("row", "variant", "median", ": stock", "lost at the ring")
+OTHERS_HEADER += ("ping p50/p95/p99, ms",)
+
+
+def _other_cells(run: Run) -> list[list[str]]:
+    """Rows that have variants of the variants, with all of them."""
+    lines = []
+    for row in run.rows:
+        stock = summarise(run, row.name, "stock")
+        for name in row.variants if row.others else ():
+            one = summarise(run, row.name, name)
+            if one is None:
+                continue
+            values = format_number(one.median), format_share(ratio(one, stock))
+            lost = format_number(one.lost_at_ring)
+            pings = format_pings(one)
+            lines.append([row.title, str(parse_variant(name)), *values, lost, pings])
+    return lines
+
+
 def tables(run: Run) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
     """Title, head and cells of each."""
     rows = [[f"{row.title}, {row.unit}", *_cells(run, row)] for row in run.rows]
     all_tables = [
         ("Median / packets lost at the ring in all rounds", HEADER, rows),
+        ("Other rings, other targets", OTHERS_HEADER, _other_cells(run)),
         ("Beside what was published", PUBLISHED_HEADER, published_cells(run)),
         ("What a pinned reader pays", READER_HEADER, _reader_cells(run)),
     ]
@@ -273,6 +328,7 @@ def format_page(run: Run) -> str:
         ("Received, against stock", plot_ratios(run)),
         ("Lost at the ring", plot_losses(run)),
         ("Latency under load", plot_latency(run)),
+        ("Throughput and latency", plot_tradeoff(run)),
         ("Fill of the ring", plot_fill(run)),
         *((title, _table(head, body)) for title, head, body in tables(run)),
         ("What was demanded", _findings(run)),

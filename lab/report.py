@@ -11,7 +11,7 @@ from lab.matrix import VARIANTS
 from lab.published import PUBLISHED
 from lab.results import Provenance, Run, Summary, summarise, why_missing
 from lab.vm import accelerator
-from lab.workloads.row import Row, ring_variant
+from lab.workloads.row import Row, parse_variant
 
 WIDTH = 80
 # A median this much of the other's is its equal if the spreads overlap.
@@ -154,7 +154,7 @@ def _line(label: str, cells: list[str], last: str = "") -> str:
     return f"{label[:_LABEL]:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
 
 
-def _share(share: float | None) -> str:
+def format_share(share: float | None) -> str:
     if share is None:
         return ""
     return f"{share:.2f}x" if share < 99.995 else ">99x"
@@ -166,7 +166,7 @@ def _spread(summary: Summary | None) -> str:
     return f"{format_number(summary.low)}-{format_number(summary.high)}"
 
 
-def _milliseconds(summary: Summary | None) -> str:
+def format_pings(summary: Summary | None) -> str:
     if summary is None or summary.ping_p50_ms is None:
         return "-"
     values = (summary.ping_p50_ms, summary.ping_p95_ms, summary.ping_p99_ms)
@@ -179,16 +179,15 @@ def _reader(summary: Summary | None) -> str:
     return f"{format_number(summary.reader_switches)}, {summary.reader_softirq:.0f}"
 
 
-def _ring_line(run: Run, row: Row, ring: int, stock: Summary | None) -> str:
-    """Stock with another length of the ring, on one line."""
-    name = ring_variant(ring)
-    label = f"  stock, txqueuelen {ring}: "
+def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
+    """A variant of a variant, on one line."""
+    label = f"  {parse_variant(name)}: "
     one = summarise(run, row.name, name)
     if one is None:
         return (label + why_missing(run, row.name, name))[:WIDTH]
     value, lost = format_number(one.median), format_number(one.lost_at_ring)
-    share = _share(ratio(one, stock)) or "-"
-    text = f"{value} ({share}), {lost} lost, ping {_milliseconds(one)}"
+    share = format_share(ratio(one, stock)) or "-"
+    text = f"{value} ({share}), {lost} lost, ping {format_pings(one)}"
     return (label + text)[:WIDTH]
 
 
@@ -208,7 +207,7 @@ def format_row(run: Run, row: Row) -> list[str]:
         _line(
             row.title,
             [format_number(s.median) if s else "-" for s in found],
-            _share(share),
+            format_share(share),
         )
     ]
     measured = [s for s in found if s]
@@ -218,7 +217,7 @@ def format_row(run: Run, row: Row) -> list[str]:
     lost = [format_number(s.lost_at_ring) if s else "-" for s in found]
     lines.append(_line("  packets lost at the ring", lost))
     if any(s.ping_p50_ms is not None for s in measured):
-        cells = [_milliseconds(s) for s in found]
+        cells = [format_pings(s) for s in found]
         lines.append(_line("  ping p50/p95/p99, ms", cells))
     for name, label in COUNTED.items():
         if any(getattr(s, name) for s in measured):
@@ -227,7 +226,7 @@ def format_row(run: Run, row: Row) -> list[str]:
     if any(s.reader_softirq is not None for s in measured):
         cells = [_reader(s) for s in found]
         lines.append(_line("  reader switched/s, softirq %", cells))
-    lines += [_ring_line(run, row, ring, found[0]) for ring in row.rings]
+    lines += [_other_line(run, row, name, found[0]) for name in row.others]
     for name, summary in zip(VARIANTS, found):
         if summary is None:
             text = f"  {name}: {why_missing(run, row.name, name)}"
@@ -273,8 +272,10 @@ def published_cells(run: Run) -> list[list[str]]:
         share = ratio(sluice, stock)
         if share is None:
             continue
-        ours = [rows[one.row].title, _share(share), format_number(sluice.lost_at_ring)]
-        cells.append([one.where, one.what, f"{one.ratio:.2f}x", one.lost, *ours])
+        theirs = [f"{one.ratio:.2f}x", one.lost]
+        lost = format_number(sluice.lost_at_ring)
+        ours = [rows[one.row].title, format_share(share), lost]
+        cells.append([one.where, one.what, *theirs, *ours])
     return cells
 
 

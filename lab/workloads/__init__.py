@@ -36,6 +36,7 @@ MODULES = {
         *("dead_reader", "never_full", "fill"),
     ),
     "apps": ("applications",),  # needs packages of its own in the root
+    "depth": ("depth",),  # has more variants
     "cost": ("cost",),  # needs a VM that counts instructions
 }
 

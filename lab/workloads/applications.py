@@ -138,15 +138,15 @@ def tunnel(
     application: str, rtt_ms: int, rate_mbit: Optional[int], variant: str, env: GuestEnv
 ) -> Iterator[List[Program]]:
     """The application's processes at NEAR and FAR, connected."""
-    base, ring = parse_variant(variant)
-    upstream = base == "upstream"
+    wanted = parse_variant(variant)
+    upstream = wanted.base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
     module = APPLICATIONS[application]
     near, far = replace(NEAR, mac=""), replace(FAR, mac="")
     with path(rtt_ms, rate_mbit), module.processes(preload) as processes:
         _wait_connected(processes)
         for device, peer in ((near, far), (far, near)):
-            attach(device, peer, ring=ring)
+            attach(device, peer, ring=wanted.ring)
             _limit_mtu(module, device.name, str(device.netns))
             if read_backpressure(device) != upstream:
                 raise WorkloadError(

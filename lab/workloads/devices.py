@@ -309,13 +309,17 @@ THERE = Device("(reader)", "10.92.0.2", "02:00:00:00:92:02")
 
 @contextlib.contextmanager
 def forwarder(
-    helper: str, variant: str, pace: Sequence[str] = (), qdisc: str = "fq_codel"
+    helper: str,
+    variant: str,
+    pace: Sequence[str] = (),
+    qdisc: str = "fq_codel",
+    ring: Optional[int] = None,
 ) -> Iterator[Reader]:
     """NEAR and FAR, connected by a userspace forwarder."""
     with netns(str(NEAR.netns)), netns(str(FAR.netns)):
         with reader(helper, "forward", (NEAR, FAR), variant, pace) as process:
-            attach(NEAR, FAR, qdisc)
-            attach(FAR, NEAR, qdisc)
+            attach(NEAR, FAR, qdisc, ring)
+            attach(FAR, NEAR, qdisc, ring)
             yield process
 
 

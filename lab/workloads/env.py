@@ -27,7 +27,8 @@ class GuestEnv:
     @contextlib.contextmanager
     def variant(self, name: str, parameters: Sequence[str] = ()) -> Iterator[None]:
         """Loads what the variant needs before any device exists."""
-        base, _ = parse_variant(name)
+        variant = parse_variant(name)
+        base = variant.base
         if base not in VARIANTS:
             raise WorkloadError(f"variant {name}: use one of {VARIANTS}")
         run_tool(["modprobe", "tun"])
@@ -38,6 +39,8 @@ class GuestEnv:
             return
         if self.module is None:
             raise Skipped("sluice.ko was not built")
+        if variant.target_us is not None:
+            parameters = [*parameters, f"target_us={variant.target_us}"]
         run_tool(["insmod", str(self.module), *parameters])
         try:
             yield

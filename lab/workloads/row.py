@@ -16,15 +16,27 @@ from lab.errors import LabError
 VARIANTS = ("stock", "upstream", "sluice")
 
 
-def ring_variant(ring: int) -> str:
-    """Stock with another length of the ring: what operators do today."""
-    return f"stock-{ring}"
+@dataclass(frozen=True)
+class Variant:
+    base: str  # one of VARIANTS
+    ring: Optional[int] = None  # txqueuelen, if it is not the default
+    target_us: Optional[int] = None  # of sluice, if it is not the row's
+
+    def __str__(self) -> str:
+        if self.ring is not None:
+            return f"{self.base}, txqueuelen {self.ring}"
+        if self.target_us is not None:
+            return f"{self.base}, target {self.target_us} us"
+        return self.base
 
 
-def parse_variant(name: str) -> Tuple[str, Optional[int]]:
-    """One of VARIANTS, and the length of the ring if it is not the default."""
+def parse_variant(name: str) -> Variant:
+    """From "stock", "stock-50" (what operators do today) or "sluice@2000"."""
     base, _, ring = name.partition("-")
-    return base, int(ring) if ring else None
+    if ring:
+        return Variant(base, ring=int(ring))
+    base, _, target = name.partition("@")
+    return Variant(base, target_us=int(target) if target else None)
 
 
 class WorkloadError(LabError):
@@ -52,11 +64,18 @@ class Row:
     latency_share: Optional[float] = None  # sluice's ping is at most this of stock's
     path_ms: float = 0.0  # the path's own part of each ping
     rings: List[int] = field(default_factory=list)  # stock with these, too
+    targets: List[int] = field(default_factory=list)  # sluice with these, us, too
     parameters: List[str] = field(default_factory=list)  # of sluice's module
 
     @property
+    def others(self) -> Tuple[str, ...]:
+        """Variants of the variants."""
+        rings = tuple(f"stock-{ring}" for ring in self.rings)
+        return rings + tuple(f"sluice@{target}" for target in self.targets)
+
+    @property
     def variants(self) -> Tuple[str, ...]:
-        return VARIANTS + tuple(ring_variant(ring) for ring in self.rings)
+        return VARIANTS + self.others
 
 
 @dataclass(frozen=True)

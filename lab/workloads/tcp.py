@@ -19,7 +19,7 @@ from lab.workloads import latency
 from lab.workloads.devices import FAR, NEAR, forwarder, read_counters
 from lab.workloads.devices import read_ecn_marks, run_tool, wait_drained
 from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample, WorkloadError
+from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 
 PACES = {
     "fast": (),
@@ -153,7 +153,8 @@ def transfer(
 
     tos: of the pings; ecn: NEAR asks for it, FAR then agrees.
     """
-    with forwarder(env.helper("reader"), variant, pace, qdisc) as reader:
+    ring = parse_variant(variant).ring
+    with forwarder(env.helper("reader"), variant, pace, qdisc, ring) as reader:
         if ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
         with server(), latency.ping(NEAR, FAR, tos) as ping:

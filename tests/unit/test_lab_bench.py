@@ -64,8 +64,16 @@ def test_rings_are_measured_in_turn_with_the_variants() -> None:
     plan = bench.schedule([row], 2)
     assert [p[2] for p in plan[:4]] == ["stock", "upstream", "sluice", "stock-50"]
     assert [p[2] for p in plan[4:]] == ["upstream", "sluice", "stock-50", "stock"]
-    assert parse_variant("stock-50") == ("stock", 50)
-    assert parse_variant("sluice") == ("sluice", None)
+
+
+def test_variants_of_variants_are_named_by_what_is_different() -> None:
+    row = dataclasses.replace(ROW, rings=[50], targets=[2000])
+    assert row.variants[3:] == ("stock-50", "sluice@2000")
+    shallow, held = (parse_variant(name) for name in row.others)
+    assert (shallow.base, shallow.ring, shallow.target_us) == ("stock", 50, None)
+    assert (held.base, held.ring, held.target_us) == ("sluice", None, 2000)
+    assert str(held) == "sluice, target 2000 us"
+    assert str(parse_variant("sluice")) == "sluice"
 
 
 @pytest.fixture

@@ -62,6 +62,20 @@ def test_reader_that_was_pinned_has_a_table() -> None:
     assert "1.50k / 2 / 30 | - | 1.50k / 2 / 30" in text
 
 
+def test_variants_of_variants_are_plotted_and_have_a_table() -> None:
+    row = dataclasses.replace(ROW, targets=[2000])
+    run = run_with(row, stock=[100], sluice=[100], **{"sluice@2000": [95]})
+    pings = dict.fromkeys(("ping_p50_ms", "ping_p95_ms", "ping_p99_ms"), 12.0)
+    lines = [
+        dataclasses.replace(m, sample={**m.sample, **pings})
+        for m in run.measurements
+    ]
+    run = dataclasses.replace(run, measurements=lines)
+    assert "sluice, target 2000 us | 95 | 0.95x | 0 |" in page.format_markdown(run)
+    assert "target 2000 us" in page.plot_tradeoff(run)
+    assert page.plot_tradeoff(run_with(stock=[1], sluice=[1])) == ""
+
+
 def test_trace_lines_give_moment_event_and_fill() -> None:
     text = (
         "# tracer: nop\n"
