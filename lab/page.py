@@ -178,18 +178,18 @@ def plot_tradeoff(run: Run) -> str:
     return _svg(figure)
 
 
-def _traces(run: Run) -> dict[str, dict[str, Any]]:
+def _traces(run: Run, row: Row) -> dict[str, dict[str, Any]]:
     """The last round's trace of each variant."""
     return {
         m.variant: m.sample["extra"]["trace"]
         for m in run.measurements
-        if m.sample and "trace" in m.sample["extra"]
+        if m.row == row.name and m.sample and "trace" in m.sample["extra"]
     }
 
 
-def plot_fill(run: Run) -> str:
+def plot_fill(run: Run, row: Row) -> str:
     """Packets in the ring over time, with the stops and wakes of sluice."""
-    traces = _traces(run)
+    traces = _traces(run, row)
     if not traces:
         return ""
     size = (WIDTH_INCHES, 1.7 * len(traces))
@@ -206,12 +206,12 @@ def plot_fill(run: Run) -> str:
                 at, fill = zip(*traces[name][kind])
                 axes.plot(at, fill, mark, color="#222", ms=5, label=kind[:-1])
         axes.set_ylabel(name, fontsize=9)
-        axes.set_ylim(-30, 1080)
+        axes.set_ylim(-0.03 * max(fills), 1.08 * max(fills))
         axes.spines[["top", "right"]].set_visible(False)
         if traces[name]["stops"]:
             axes.legend(frameon=False, ncols=2, fontsize=7, loc="lower right")
     axes.set_xlim(0, min(FILL_MS, max(moments)))
-    axes.set_xlabel("milliseconds; packets in a ring of 1000")
+    axes.set_xlabel("milliseconds; packets in a ring of 1000, each panel to its own")
     return _svg(figure)
 
 
@@ -329,7 +329,7 @@ def format_page(run: Run) -> str:
         ("Lost at the ring", plot_losses(run)),
         ("Latency under load", plot_latency(run)),
         ("Throughput and latency", plot_tradeoff(run)),
-        ("Fill of the ring", plot_fill(run)),
+        *((f"Fill of the ring: {row.title}", plot_fill(run, row)) for row in run.rows),
         *((title, _table(head, body)) for title, head, body in tables(run)),
         ("What was demanded", _findings(run)),
     ]

@@ -19,12 +19,14 @@ from lab.workloads.devices import HERE, THERE, attach, reader, run_tool
 from lab.workloads.devices import silence_first_netns, wait_drained
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample, Skipped, WorkloadError
+from lab.workloads.tcp import PACES, PROMPT
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("queue_stop", "queue_wake")
-PACE = ("--burn-us", "20")
 TRACE_SECONDS = 1.0
 SAMPLE_SECONDS = 0.002
+
+PACE = {"fill": PACES["slow"], "fill_link": PACES["link"]}
 
 ROWS = [
     Row(
@@ -32,7 +34,14 @@ ROWS = [
         title="mean fill, pktgen through the qdisc",
         unit="packets in a ring of 1000",
         higher_is_better=False,
-    )
+    ),
+    Row(
+        name="fill_link",
+        title="mean fill, the same, link, ring of 2 ms",
+        unit="packets in a ring of 1000",
+        higher_is_better=False,
+        parameters=list(PROMPT),
+    ),
 ]
 
 Events = List[Tuple[float, str, int]]  # seconds, event, fill
@@ -112,7 +121,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     silence_first_netns()
     with module_present(variant, env), tracing() as trace, Client() as client:
         with reader(
-            env.helper("reader"), "sink", (HERE,), variant, options=PACE
+            env.helper("reader"), "sink", (HERE,), variant, options=PACE[row.name]
         ) as sink:
             attach(HERE, THERE)
             with pktgen.senders(1, "queue_xmit") as names:

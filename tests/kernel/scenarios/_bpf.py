@@ -11,8 +11,10 @@ import struct
 from typing import Iterator, Sequence
 
 SYSCALL = {"x86_64": 321, "aarch64": 280}
-PROG_LOAD = 5
-SOCKET_FILTER = 1
+PROG_LOAD, LINK_CREATE = 5, 28
+SOCKET_FILTER, XDP = 1, 6
+ATTACH_XDP, XDP_IN_DRIVER = 37, 1 << 2
+REDIRECT = 23  # the helper bpf_redirect()
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -39,6 +41,13 @@ def _set(register: int, value: int) -> bytes:
 _EXIT = _instruction(0x95)
 
 
+def _call(helper: int) -> bytes:
+    return _instruction(0x85, value=helper)
+
+
+_EXIT = _instruction(0x95)
+
+
 @contextlib.contextmanager
 def _loaded(kind: int, instructions: Sequence[bytes]) -> Iterator[int]:
     code = ctypes.create_string_buffer(b"".join(instructions))
@@ -57,3 +66,17 @@ def choosing(queue: int) -> Iterator[int]:
     """A steering program that sends every packet to one queue."""
     with _loaded(SOCKET_FILTER, (_set(0, queue), _EXIT)) as program:
         yield program
+
+
+@contextlib.contextmanager
+def redirected(source: int, target: int) -> Iterator[None]:
+    """What interface source receives enters interface target, by XDP in the
+    drivers; both given by index."""
+    code = (_set(1, target), _set(2, 0), _call(REDIRECT), _EXIT)
+    with _loaded(XDP, code) as program:
+        attributes = struct.pack("=IIII", program, source, ATTACH_XDP, XDP_IN_DRIVER)
+        link = _bpf(LINK_CREATE, attributes)
+        try:
+            yield
+        finally:
+            os.close(link)

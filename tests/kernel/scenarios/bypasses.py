@@ -10,20 +10,11 @@ import struct
 from pathlib import Path
 
 from lab.scenarios import Env, scenario
-from lab.workloads.devices import silence_first_netns
 from sluice.netlink import Client
 from tests.kernel.scenarios._tap import PACKET_MAX
+from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
-SOURCE, ENTRY = "source0", "entry0"  # the two ends of a veth pair
 ABOVE, ABOVE_ADDRESS = "above0", "10.93.0.2"  # a macvtap or ipvtap on ENTRY
-
-
-def _veth_pair(env: Env) -> None:
-    silence_first_netns()
-    env.run("ip", "link", "add", SOURCE, "type", "veth", "peer", "name", ENTRY)
-    env.defer(env.run, "ip", "link", "del", SOURCE)
-    for name in (SOURCE, ENTRY):
-        env.run("ip", "link", "set", name, "up")
 
 
 def _open_lower_tap(env: Env, kind: str) -> int:
@@ -71,7 +62,7 @@ def _count_readable(tap_fd: int) -> int:
 
 def _stays_stock(env: Env, kind: str) -> None:
     """23 packets into a ring of 8: with sluice as without it, 15 are lost."""
-    _veth_pair(env)
+    veth_pair(env)
     tap_fd = _open_lower_tap(env, kind)
     for loaded in (False, True):
         if loaded:

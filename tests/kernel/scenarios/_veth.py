@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A veth pair: what one end sends, the other receives."""
+
+from __future__ import annotations
+
+from lab.scenarios import Env
+from lab.workloads.devices import silence_first_netns
+
+SOURCE, ENTRY = "source0", "entry0"
+
+
+def veth_pair(env: Env) -> None:
+    """Both ends up, until the scenario's end."""
+    silence_first_netns()
+    env.run("ip", "link", "add", SOURCE, "type", "veth", "peer", "name", ENTRY)
+    env.defer(env.run, "ip", "link", "del", SOURCE)
+    for name in (SOURCE, ENTRY):
+        env.run("ip", "link", "set", name, "up")
