@@ -129,6 +129,14 @@ SEEDED = (
 )
 
 
+# Parts of the controller, whose lack shows in what a ring holds.
+SEEDED_PACE = (
+    Seeded("never_deeper", "queue.c", "depth_ns += min(idle, depth_ns / 2);", ";"),
+    Seeded("pace_not_learned", "queue.c", "if (head != q->head) {", "if (0) {"),
+    Seeded("whole_ring", "queue.c", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
+)
+
+
 def parse_expected(litmus: str) -> str:
     """What a litmus test says of itself."""
     found = re.search(r"^ \* Result: (\w+)$", litmus, re.MULTILINE)
@@ -230,12 +238,18 @@ def headers_named(sources: list[str]) -> set[str]:
     return {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
 
 
-def _build_policy(place: Workplace, work: Path, threads: bool) -> None:
-    """The module's sources in work/kmod, with the world, as work/world."""
+def _build_policy(
+    place: Workplace,
+    work: Path,
+    threads: bool = False,
+    main: str = "world.c",
+    sources: tuple[str, ...] = POLICY_SOURCES,
+) -> None:
+    """The module's sources in work/kmod, with one of POLICY, as work/world."""
     shutil.copytree(POLICY, work / "policy")
     ring = (place.kernel / RING).read_text()
-    sources = [path.read_text() for path in (work / "kmod").glob("*.[ch]")]
-    wanted = {n for n in headers_named([*sources, ring]) if not n.startswith("asm/")}
+    texts = [path.read_text() for path in (work / "kmod").glob("*.[ch]")]
+    wanted = {n for n in headers_named([*texts, ring]) if not n.startswith("asm/")}
     for name in wanted:
         header = work / "empty" / name
         header.parent.mkdir(parents=True, exist_ok=True)
@@ -244,8 +258,8 @@ def _build_policy(place: Workplace, work: Path, threads: bool) -> None:
     flags = "-std=gnu11 -O1 -g -w -include policy/kernel.h -Iempty -Ikmod -Ipolicy"
     flags += " -DTHREADS" if threads else ""
     judged = "-fsanitize=thread" if threads else ""
-    lines = [f"gcc {flags} {judged} -c kmod/{name}" for name in POLICY_SOURCES]
-    lines += [f"gcc {flags} -c policy/world.c"]
+    lines = [f"gcc {flags} {judged} -c kmod/{name}" for name in sources]
+    lines += [f"gcc {flags} -c policy/{main}"]
     lines += [f"gcc {judged} -pthread *.o -o world"]
     status, log = place.run(work, "\n".join(lines))
     if status != 0:
@@ -277,6 +291,35 @@ def _ask_policy(
     each = f"./world $i {packets} || break; i=$((i + 1))"
     _, log = place.run(work, f"i=0; while [ $i -lt {seeds} ]; do {each}; done")
     return parse_seeds(log, seeds)
+
+
+def parse_paces(log: str, status: int) -> tuple[str, str]:
+    """The verdict of pace.c, and the first reader it complains of."""
+    lines = log.strip().splitlines()
+    wrong = [line for line in lines if line.endswith("TOO MUCH")]
+    if wrong:
+        return FOUND, " ".join(wrong[0].split())
+    if status or not lines:
+        return "no verdict", lines[-1] if lines else "no output"
+    return FINE, f"{len(lines)} readers"
+
+
+def _ask_pace(place: Workplace, bug: Seeded | None = None) -> tuple[str, str]:
+    work = place.folder(f"policy-{bug.name if bug else 'pace'}")
+    shutil.copytree(KMOD, work / "kmod")
+    if bug:
+        seed(work / "kmod", bug)
+    _build_policy(place, work, main="pace.c", sources=("queue.c",))
+    status, log = place.run(work, "./world")
+    return parse_paces(log, status)
+
+
+def pace_proofs(place: Workplace) -> list[Proof]:
+    whole = [Proof("policy/pace", FINE, lambda: _ask_pace(place))]
+    return whole + [
+        Proof(f"policy/{bug.name}", FOUND, lambda bug=bug: _ask_pace(place, bug))
+        for bug in SEEDED_PACE
+    ]
 
 
 def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
@@ -331,7 +374,7 @@ def verify(short: bool) -> int:
     with Workplace() as place:
         proofs = litmus_proofs(place)
         proofs += [p for p in model_proofs(place) if p.short or not short]
-        proofs += policy_proofs(place, short)
+        proofs += policy_proofs(place, short) + pace_proofs(place)
         say(f"verify: {len(proofs)} proofs")
         verdicts = []
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -131,14 +131,6 @@ void ASSERT_RTNL(void);
 #define raw_spin_lock_irq	spin_lock_irq
 #define raw_spin_unlock_irq	spin_unlock_irq
 
-/* On this kernel a raw lock is one like the others. */
-typedef spinlock_t raw_spinlock_t;
-#define raw_spin_lock_init(l)			spin_lock_init(l)
-#define raw_spin_lock_irqsave(l, flags)		spin_lock_irqsave(l, flags)
-#define raw_spin_unlock_irqrestore(l, flags)	spin_unlock_irqrestore(l, flags)
-#define raw_spin_lock_irq(l)			spin_lock_irq(l)
-#define raw_spin_unlock_irq(l)			spin_unlock_irq(l)
-
 void rcu_read_lock_bh(void);
 void rcu_read_unlock_bh(void);
 void synchronize_rcu(void);

@@ -21,6 +21,7 @@ from lab.verify import (
     headers_named,
     parse_expected,
     parse_observation,
+    parse_paces,
     parse_search,
     parse_seeds,
     seed,
@@ -76,6 +77,19 @@ def test_seeds(log, says) -> None:
 def test_fewer_seeds_than_asked_are_no_verdict() -> None:
     one = "seed 0: fine: 10 packets, 4 of them strict, 2 stops, 0 stalls\n"
     assert parse_seeds(one, 2)[0] == "no verdict"
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "says"),
+    [
+        ("100 packets/s  median 39 ms\n", 0, FINE),
+        ("100 packets/s  median 39 ms: TOO MUCH\n", 1, FOUND),
+        ("x: a queue is stopped without a timer\n", 1, "no verdict"),
+        ("", 0, "no verdict"),
+    ],
+)
+def test_paces(log, status, says) -> None:
+    assert parse_paces(log, status)[0] == says
 
 
 def test_headers() -> None:

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Does the real queue.c hold a ring to its target, whatever reads it?
+ *
+ * One queue, a sender that always has a packet, one reader, a clock that jumps
+ * from event to event. After a time to learn, it fails where
+ *
+ *   - the median packet waits in the ring for more than twice the target, or for
+ *     more than what the fewest packets a ring is held to (and a batch) take;
+ *   - the reader is without work for more than some per cent of the time;
+ *   - a packet is lost.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <linux/ptr_ring.h>
+#include "sluice.h"
+
+#define SIZE		1000
+#define TARGET_US	2000
+#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
+#define FEWEST		4	/* DEPTH_MIN of queue.c */
+#define WAITS_MAX	(1 << 22)
+#define READER_WAKES_NS	20000	/* a process that slept in read() */
+
+struct reader {
+	const char *what;
+	u64 pace_ns;		/* for a packet */
+	u64 other_ns;		/* for every other packet, if it differs */
+	u64 later_ns;		/* its pace in the second half of the time */
+	int batch;		/* takes so many at once */
+	u64 pause_ns;		/* sleeps so long, every second */
+	u64 late_ns;		/* timers come up to so late */
+	unsigned int late_one_in;	/* only so many of them do */
+	double idle_percent;	/* the most it may be without work */
+	double seconds;
+};
+
+static const struct reader readers[] = {
+	{ "100 packets/s", 10000000, .idle_percent = 3, .seconds = 60 },
+	{ "1000 packets/s", 1000000, .idle_percent = 3, .seconds = 20 },
+	{ "5000 packets/s", 200000, .idle_percent = 3, .seconds = 10 },
+	{ "50 000 packets/s", 20000, .idle_percent = 3, .seconds = 4 },
+	{ "200 000 packets/s", 5000, .idle_percent = 3, .seconds = 4 },
+	{ "1 000 000 packets/s", 1000, .idle_percent = 3, .seconds = 2 },
+	{ "50 000, timers 200 us late", 20000, .late_ns = 200000,
+	  .idle_percent = 3, .seconds = 4 },
+	{ "50 000, timers 2 ms late", 20000, .late_ns = 2000000,
+	  .idle_percent = 10, .seconds = 10 },
+	{ "50 000, one timer in 8 up to 8 ms late", 20000, .late_ns = 8000000,
+	  .late_one_in = 8, .idle_percent = 4, .seconds = 20 },
+	{ "500 000, batches of 64", 2000, .batch = 64, .late_ns = 50000,
+	  .idle_percent = 3, .seconds = 4 },
+	{ "64 KB beside ACKs", 500000, .other_ns = 5000, .late_ns = 50000,
+	  .idle_percent = 3, .seconds = 10 },
+	{ "20 000, sleeps 50 ms in each second", 50000, .pause_ns = 50000000,
+	  .late_ns = 50000, .idle_percent = 3, .seconds = 20 },
+	{ "100 000, then 1000", 10000, .later_ns = 1000000, .late_ns = 50000,
+	  .idle_percent = 3, .seconds = 20 },
+	{ "1000, then 100 000", 1000000, .later_ns = 10000, .late_ns = 50000,
+	  .idle_percent = 3, .seconds = 20 },
+};
+
+bool sluice_default_on = true;
+uint sluice_default_stall_ms = 60000;
+uint sluice_default_low_percent = 50;
+uint sluice_default_target_us;
+
+static u64 now, random_state = 88172645463325252ULL;
+static struct hrtimer *armed;
+static u64 expires;
+static const struct reader *reader;
+static struct Qdisc fq = { .enqueue = &fq };
+static struct netdev_queue txq = { .qdisc = &fq };
+static struct net_device dev = { .num_tx_queues = 1, .tx = &txq };
+static struct ptr_ring ring;
+static void *slot = &ring;
+static u64 entered[SIZE], produced, consumed, lost;
+static u64 waits[WAITS_MAX];
+static size_t wait_count;
+
+void fail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	exit(1);
+}
+
+unsigned int chance(unsigned int below)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (random_state >> 16) % below;
+}
+
+/* One thread: nobody waits for anybody. */
+void step(void) { }
+void unseen_fence(void) { }
+void spin_lock_init(spinlock_t *lock) { }
+void spin_lock(spinlock_t *lock) { }
+bool spin_trylock(spinlock_t *lock) { return true; }
+void spin_unlock(spinlock_t *lock) { }
+bool irq_off(void) { return false; }
+void irq_restore(bool were_off) { }
+void lockdep_assert_held(const spinlock_t *lock) { }
+void rcu_read_lock_bh(void) { }
+void rcu_read_unlock_bh(void) { }
+void synchronize_rcu(void) { }
+void poison_free(void *memory) { free(memory); }
+void *zeroed(size_t size) { return calloc(1, size); }
+int num_online_cpus(void) { return 4; }
+u64 ktime_get_ns(void) { return now; }
+void sluice_events_due(void) { }
+void show(const char *event, const struct sluice_queue *q, int fill, u64 ns) { }
+
+void unseen_read(const volatile void *from, void *to, size_t size)
+{
+	memcpy(to, (const void *)from, size);
+}
+
+void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
+{
+	timer->expires = now + ns;
+	armed = timer;
+	expires = timer->expires;
+	if (reader->late_ns && (!reader->late_one_in || !chance(reader->late_one_in)))
+		expires += chance(reader->late_ns);
+}
+
+int hrtimer_cancel(struct hrtimer *timer)
+{
+	armed = NULL;
+	return 0;
+}
+
+void netif_tx_wake_queue(struct netdev_queue *queue)
+{
+	queue->state &= ~XOFF;
+}
+
+void **sluice_layout_slot(const struct net_device *device, unsigned int id)
+{
+	return &slot;
+}
+
+const char *sluice_layout_check(void **at)
+{
+	return NULL;
+}
+
+struct ptr_ring *sluice_layout_ring(void *file)
+{
+	return file;
+}
+
+/* The sender: as many packets as the queue takes. */
+static void fill_ring(struct sluice_queue *q)
+{
+	while (!(txq.state & XOFF)) {
+		sluice_queue_look(q);
+		entered[produced % SIZE] = now;
+		if (ptr_ring_produce(&ring, &ring)) {
+			lost++;
+			return;
+		}
+		produced++;
+	}
+}
+
+static u64 pace(u64 end)
+{
+	if (reader->later_ns && now > end / 2)
+		return reader->later_ns;
+	return reader->other_ns && consumed % 2 ? reader->other_ns : reader->pace_ns;
+}
+
+/* The reader takes what it takes at once; how long it is then busy. */
+static u64 take(u64 end, bool counts)
+{
+	int left = reader->batch ? reader->batch : 1;
+	u64 busy = 0;
+
+	while (left-- && __ptr_ring_consume(&ring)) {
+		if (counts && wait_count < WAITS_MAX)
+			waits[wait_count++] = now - entered[consumed % SIZE];
+		busy += pace(end);
+		consumed++;
+	}
+	return busy;
+}
+
+static int compare(const void *one, const void *other)
+{
+	u64 a = *(const u64 *)one, b = *(const u64 *)other;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Learns in the first tenth, and in the first tenth after a change of pace. */
+static bool counts_at(u64 end)
+{
+	u64 part = 10 * now / end;
+
+	return part && !(reader->later_ns && part < 6);
+}
+
+static bool judge(u64 idle, u64 counted, u64 stops)
+{
+	u64 slowest = max(reader->pace_ns, reader->other_ns);
+	u64 most = 2000UL * TARGET_US, fewest, median, late;
+	double share = 100.0 * idle / counted;
+	bool fine;
+
+	if (reader->later_ns)
+		slowest = reader->later_ns;
+	fewest = slowest * (FEWEST + reader->batch + 1);
+	most = max(most + reader->late_ns, fewest);
+	qsort(waits, wait_count, sizeof(*waits), compare);
+	median = waits[wait_count / 2];
+	late = waits[wait_count * 99 / 100];
+	fine = median <= most && share <= reader->idle_percent && !lost;
+	printf("%-39s median %8.3f ms, p99 %8.3f ms, without work %5.2f %%, %6lu stops%s\n",
+	       reader->what, median / 1e6, late / 1e6, share, stops,
+	       fine ? "" : ": TOO MUCH");
+	return fine;
+}
+
+static bool run(void)
+{
+	struct sluice_device *device = zeroed(struct_size(device, queue, 1));
+	u64 end = reader->seconds * NSEC_PER_SEC, reads_at = 0, idle_from = 0;
+	u64 idle = 0, counted = 0, pauses_at = NSEC_PER_SEC;
+	struct sluice_queue *q = &device->queue[0];
+
+	ptr_ring_init(&ring, SIZE, 0);
+	txq.state = 0;
+	now = produced = consumed = lost = wait_count = 0;
+	armed = NULL;
+	device->dev = &dev;
+	device->served = device->verified = true;
+	device->stall_ms = sluice_default_stall_ms;
+	device->low_percent = sluice_default_low_percent;
+	device->target_us = TARGET_US;
+	sluice_queue_init(q, device, 0);
+	sluice_queue_opened(q);
+	while (now < end) {
+		bool asleep, counts = counts_at(end);
+		u64 before = now;
+
+		fill_ring(q);
+		asleep = __ptr_ring_empty(&ring);
+		if (!asleep && idle_from) {
+			reads_at = now + READER_WAKES_NS;
+			idle += counts ? reads_at - idle_from : 0;
+			idle_from = 0;
+		}
+		if (asleep && !armed)
+			fail("%s: a queue is stopped without a timer", reader->what);
+		if (armed && (asleep || expires <= reads_at)) {
+			struct hrtimer *timer = armed;
+
+			now = max(now, expires);
+			armed = NULL;
+			timer->function(timer);
+		} else {
+			now = max(now, reads_at);
+			reads_at = now + take(end, counts);
+			if (reader->pause_ns && now > pauses_at) {
+				reads_at += reader->pause_ns;
+				pauses_at += NSEC_PER_SEC;
+			}
+		}
+		/* Empty when it is done with what it took: without work from then. */
+		if (!idle_from && __ptr_ring_empty(&ring) && reads_at <= now)
+			idle_from = now;
+		else if (!idle_from && __ptr_ring_empty(&ring))
+			idle_from = reads_at;
+		counted += counts ? now - before : 0;
+	}
+	return judge(idle, counted, q->stops);
+}
+
+int main(void)
+{
+	bool fine = true;
+
+	for (size_t i = 0; i < sizeof(readers) / sizeof(*readers); i++) {
+		reader = &readers[i];
+		fine &= run();
+	}
+	return !fine;
+}
