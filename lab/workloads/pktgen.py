@@ -20,7 +20,7 @@ from lab.workloads import latency, tasks
 from lab.workloads.devices import HERE, THERE, Counters, run_tool, sink
 from lab.workloads.devices import wait_drained
 from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample, WorkloadError
+from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 
 PROC = Path("/proc/net/pktgen")
 PACKET_BYTES = 60
@@ -223,10 +223,16 @@ def _softirq_shares(
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    case = CASES[row.name]
+    return receive(CASES[row.name], variant, seconds, env)
+
+
+def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    """What the reader gets, packets/s, with a ping beside it."""
     mode = "start_xmit" if case.direct else "queue_xmit"
     with sink(
-        *(env.helper("reader"), variant), vhost=case.vhost, qdisc=case.qdisc
+        *(env.helper("reader"), variant, parse_variant(variant).ring),
+        vhost=case.vhost,
+        qdisc=case.qdisc,
     ) as reader:
         readers = tasks.read_tasks(reader.pid, case.vhost)
         if case.pinned:
