@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import build, measure, packages, testing, verify, vm
+from lab import abuse, build, measure, packages, testing, verify, vm
 from lab.cache import cache_dir
 from lab.errors import NO, LabError, Unsuitable
 from lab.matrix import KERNELS, Kernel, kernel_named
@@ -147,6 +147,10 @@ def command_verify(options: argparse.Namespace) -> int:
     return verify.verify(options.short)
 
 
+def command_abuse(options: argparse.Namespace) -> int:
+    return abuse.abuse(kernel_named(options.kernel), options.seed, options.sequences)
+
+
 def command_deb(options: argparse.Namespace) -> int:
     output = Path(options.out).absolute()
     output.mkdir(parents=True, exist_ok=True)
@@ -225,6 +229,11 @@ def _add_rest(commands) -> None:
     proofs = commands.add_parser("verify", help="every proof, and its verdict")
     proofs.add_argument("--short", action="store_true", help="what make test asks")
     proofs.set_defaults(run=command_verify)
+    rough = commands.add_parser("abuse", help="random sequences on a tap in use")
+    rough.add_argument("--kernel", default=NEWEST)
+    rough.add_argument("--seed", type=positive(int), default=1, metavar="N")
+    rough.add_argument("--sequences", type=positive(int), default=300, metavar="N")
+    rough.set_defaults(run=command_abuse)
     deb = commands.add_parser("deb", help="build the Debian packages")
     where = vm.REPOSITORY / "out"
     deb.add_argument("--out", metavar="DIR", default=str(where), help="default: out/")

@@ -166,6 +166,7 @@ def run_scenarios(
     say: Callable[[str], None],
 ) -> Tuple[int, str]:
     sys.path.insert(0, str(REPOSITORY))
+    os.environ.update(job.get("environment", {}))
     found = find_scenarios(job["suite"])
     chosen = [one for one in found if one.name in job["names"]]
     module = Path(job["module"]) if job["module"] else None

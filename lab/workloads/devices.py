@@ -197,7 +197,7 @@ def attach(
     run_tool(["tc", *namespace, *replace])
     lines = [
         f"link set dev {device.name} up",
-        f"address add {device.address}/24 dev {device.name}",
+        f"address replace {device.address}/24 dev {device.name}",
     ]
     if device.mac:
         lines.insert(0, f"link set dev {device.name} address {device.mac}")

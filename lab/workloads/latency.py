@@ -35,6 +35,9 @@ class Latency:
         }
 
 
+NOT_ASKED = Latency(0, 0, None, None, None)
+
+
 def percentile(values: Sequence[float], percent: float) -> Optional[float]:
     """The smallest value that `percent` of all values do not exceed."""
     if not values:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Random sequences of what userspace does to a tap, reproducible by their seed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from lab import vm
+from lab.errors import FINE, NO
+from lab.matrix import Kernel
+from lab.setup import say
+from lab.testing import KERNEL, parse_outcomes, scenario_root
+
+SCENARIO = "abuse.random_sequences_leave_a_device_that_flows"
+BOOT_SECONDS = 120.0
+SEQUENCE_SECONDS = 20.0  # far more than one takes
+
+
+def format_outcome(message: str, played: dict) -> str:
+    done, refused = played.get("done", {}), played.get("refused", {})
+    counts = ", ".join(
+        f"{name} {done.get(name, 0)}"
+        + (f" ({refused[name]} refused)" if name in refused else "")
+        for name in sorted({*done, *refused})
+    )
+    said = f"abuse: {played.get('sequences', 0)} sequences: {counts}\n"
+    if message:
+        return said + f"abuse: seed {played.get('seed')}: {message}"
+    return said + f"abuse: none failed; slabs grew by {played.get('grown_kb')} kB"
+
+
+def abuse(kernel: Kernel, seed: int, sequences: int) -> int:
+    """Play so many sequences in one boot; 0 if none failed."""
+    root = scenario_root(kernel)
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        machine = vm.Machine(root, Path(name))
+        asked = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}
+        job = {
+            "kind": "tests",
+            "suite": KERNEL.name,
+            "names": [SCENARIO],
+            "environment": {name: str(value) for name, value in asked.items()},
+            **KERNEL.stage(root, machine.output),
+        }
+        say(f"kernel {root.release}: {sequences} sequences from seed {seed}")
+        deadline = BOOT_SECONDS + SEQUENCE_SECONDS * sequences
+        lost = None
+        try:
+            result = vm.run_job(machine, job, deadline, say)
+            trouble = result.trouble
+        except vm.VmLost as error:
+            lost, trouble = str(error), []
+        written = machine.output / "result.json"
+        outcomes = parse_outcomes(
+            json.loads(written.read_text()) if written.exists() else {}, lost
+        )
+        path = machine.output / "abuse.json"
+        played = json.loads(path.read_text()) if path.exists() else {}
+    message = lost or "; ".join([*(o.message for o in outcomes if o.message), *trouble])
+    print(format_outcome(message, played))
+    return NO if message or not outcomes else FINE

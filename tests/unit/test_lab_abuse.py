@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What `make abuse` says of its sequences."""
+
+from __future__ import annotations
+
+from lab.abuse import SCENARIO, format_outcome
+from lab.testing import read_scenarios
+
+
+def test_scenario_exists() -> None:
+    assert SCENARIO in read_scenarios()
+
+
+def test_operations_done_and_refused_are_counted() -> None:
+    played = {"sequences": 3, "done": {"mtu": 7}, "refused": {"mtu": 1, "steer": 2}}
+    said = format_outcome("", {**played, "grown_kb": 12})
+    assert "3 sequences: mtu 7 (1 refused), steer 0 (2 refused)" in said
+    assert said.endswith("none failed; slabs grew by 12 kB")
+
+
+def test_failure_names_the_seed_to_repeat() -> None:
+    assert format_outcome("lost", {"seed": 17}).endswith("seed 17: lost")
+    assert format_outcome("VM lost", {}).endswith("seed None: VM lost")
