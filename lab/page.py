@@ -145,36 +145,63 @@ def plot_latency(run: Run) -> str:
     return _svg(figure)
 
 
+def _mark(name: str) -> str:
+    """A variant of a variant, as short as a plot wants it."""
+    kind = parse_variant(name)
+    if kind.ring is not None:
+        return f"ring {kind.ring}"
+    return "" if kind.target_us is None else f"{kind.target_us / 1000:g} ms"
+
+
+def _plot_tradeoff_of(axes: Any, run: Run, row: Row) -> None:
+    base = summarise(run, row.name, "stock").median
+    found = [(name, summarise(run, row.name, name)) for name in row.variants]
+    points = [
+        (one.ping_p50_ms, one.median / base, name)
+        for name, one in found
+        if one and one.ping_p50_ms is not None
+    ]
+    for number, (ping, share, name) in enumerate(sorted(points)):
+        colour = COLOURS[parse_variant(name).base]
+        axes.plot(ping, share, "o", color=colour, ms=6)
+        # Neighbours often lie close: their marks go up and down in turn.
+        place = (0, 6 if number % 2 else -11)
+        axes.annotate(
+            *(_mark(name), (ping, share), place),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7,
+            color=colour,
+        )
+    axes.axhline(1, color="#444", lw=1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
+    axes.margins(0.12, 0.15)
+    axes.set_ylim(bottom=0)
+    axes.set_title(row.title, fontsize=9)
+    axes.tick_params(labelsize=7)
+    axes.grid(color="#eee")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def plot_tradeoff(run: Run) -> str:
     """Throughput against ping, for rows that have variants of the variants."""
     rows = [row for row in run.rows if row.targets and "stock" in _found(run, row)]
     if not rows:
         return ""
-    figure, axes = plt.subplots(
-        1, len(rows), figsize=(WIDTH_INCHES, 3.4), sharey=True, squeeze=False
-    )
-    for axis, row in zip(axes.flat, rows):
-        base = summarise(run, row.name, "stock").median
-        for name in row.variants:
-            one = summarise(run, row.name, name)
-            if one is None or one.ping_p50_ms is None:
-                continue
-            kind = parse_variant(name)
-            at = (one.ping_p50_ms, one.median / base)
-            axis.plot(*at, "o", color=COLOURS[kind.base], ms=6)
-            detail = str(kind).partition(", ")[2]
-            axis.annotate(detail, at, (3, 4), textcoords="offset points", fontsize=6)
-        axis.axhline(1, color="#444", lw=1)
-        axis.set_xscale("log")
-        axis.set_title(row.title, fontsize=8)
-        axis.tick_params(labelsize=7)
-        axis.grid(color="#eee")
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].set_ylabel("share of stock's median", fontsize=8)
+    lines = (len(rows) + 1) // 2
+    size = (WIDTH_INCHES, 2.9 * lines)
+    figure, grid = plt.subplots(lines, 2, figsize=size, squeeze=False)
+    for axes in grid.flat[len(rows) :]:
+        axes.set_visible(False)
+    for axes, row in zip(grid.flat, rows):
+        _plot_tradeoff_of(axes, run, row)
     figure.supxlabel("median ping under load, ms", fontsize=9)
-    _legend(axes[0, 0], loc="lower left", bbox_to_anchor=(0, 1.08))
+    figure.supylabel("share of stock's median", fontsize=9)
     figure.tight_layout()
+    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.1))
     return _svg(figure)
 
 

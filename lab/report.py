@@ -195,7 +195,7 @@ def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
 COUNTED = {
     "retransmits": "  TCP retransmits",
     "ecn_marks": "  ECN marks",
-    "jain": "  Jain's fairness between the streams",
+    "jain": "  Jain's fairness of the streams",
 }
 
 
