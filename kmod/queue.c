@@ -16,7 +16,8 @@
  *   - the reader moves consumer_head with each packet and consumer_tail, the
  *     first slot that is not yet free, at least once per ring->batch packets.
  *
- * Guarantees, while the qdisc has a queue and the reader lives:
+ * Guarantees, while the qdisc has a queue and the reader lives (after a qdisc
+ * without one, from the next look on, a quarter of the ring later at most):
  *   - the ring never overflows, with any number of senders, as long as half
  *     the ring is more than headroom_for() asks;
  *   - a queue we stopped has an armed timer: both change only under q->lock,
@@ -438,13 +439,18 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 	return true;
 }
 
-/* Look again when the producer is at @index, unless somebody wrote meanwhile.
- * proofs/litmus: look_exchanged
+/*
+ * Look again @room packets on from where the producer was at this look, unless
+ * somebody wrote meanwhile. proofs/litmus: look_exchanged
  */
-static void look_next(struct sluice_queue *q, s64 look, int index)
+static void look_next(struct sluice_queue *q, s64 look, int producer, int room,
+		      int size)
 {
+	int index = producer + clamp_t(int, room, 0, size / 4);
 	u64 looks = (u64)look >> 32;
 
+	if (index >= size)
+		index -= size;
 	if (sluice_look_index(look) != index)
 		atomic64_cmpxchg(&q->look, look, (looks + 1) << 32 | (u32)index);
 }
@@ -457,7 +463,7 @@ static void look_next(struct sluice_queue *q, s64 look, int index)
  */
 void sluice_queue_look(struct sluice_queue *q)
 {
-	int size, producer, limit, depth, used, fill, room, next;
+	int size, producer, limit, depth, used, fill, room;
 	struct ptr_ring *ring;
 	void *file;
 	s64 look;
@@ -467,11 +473,6 @@ void sluice_queue_look(struct sluice_queue *q)
 	file = READ_ONCE(*q->slot);
 	if (!file)
 		return;
-	if (!qdisc_has_queue(q->txq)) {
-		if (READ_ONCE(q->file))	/* look again when a qdisc is back */
-			WRITE_ONCE(q->file, NULL);
-		return;
-	}
 	ring = sluice_layout_ring(file);
 	size = READ_ONCE(ring->size);
 	if (size < 1)
@@ -484,17 +485,22 @@ void sluice_queue_look(struct sluice_queue *q)
 	/* proofs/litmus: look_before_producer */
 	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	producer = READ_ONCE(ring->producer);
-	if (stall_lasts(q, ring, size)) {
-		look_next(q, look, producer);	/* stays due */
+	limit = limit_for(q, ring, size);
+	if (!qdisc_has_queue(q->txq)) {	/* stock's, until it has one again */
+		room = limit - ring_used(ring, size) - 1;
+		look_next(q, look, producer, room, size);
 		return;
 	}
-	limit = limit_for(q, ring, size);
+	if (stall_lasts(q, ring, size)) {
+		look_next(q, look, producer, 0, size);
+		return;
+	}
 	depth = depth_for(q, limit);
 	used = ring_used_exact(ring, size);
 	fill = ring_fill(ring, size, used);
 	room = min(limit - used, depth - fill) - 1;
+	look_next(q, look, producer, room, size);
 	if (room <= 0) {
-		look_next(q, look, producer);	/* stays due */
 		if (used >= size)
 			atomic64_inc(&q->drops);
 		queue_filled(q, ring, fill, depth);
@@ -502,8 +508,6 @@ void sluice_queue_look(struct sluice_queue *q)
 	}
 	if (unlikely(READ_ONCE(q->stalled)))
 		WRITE_ONCE(q->stalled, false);
-	next = producer + min(room, size / 4);
-	look_next(q, look, next < size ? next : next - size);
 }
 
 /**

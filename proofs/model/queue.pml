@@ -51,6 +51,7 @@ bool moved;		/* the reader's head, since the last sign of life */
 byte slot = 1;		/* the file behind the queue, 0 for none */
 bool xoff, foreign;	/* the stopped bit; it is somebody else's */
 bool has_queue = true;	/* the qdisc */
+bool blind;		/* no sender looked since it has one again */
 bool inside[SENDERS];	/* between the core's test and the ring */
 
 /* struct sluice_queue */
@@ -130,7 +131,7 @@ inline calm_again()
 {
 	if
 	:: !calm && !changing && NONE(before) && USED < LIMIT(size) && !stalled && !dead &&
-	   served && open && has_queue -> calm = true
+	   served && open && has_queue && !blind -> calm = true
 	:: else
 	fi
 }
@@ -223,7 +224,6 @@ due:		/* sluice_queue_look() */
 		atomic { found = slot; length = size };
 		if
 		:: found == 0 || !served -> goto transmit
-		:: found != 0 && !has_queue -> file = 0; goto transmit
 		:: else
 		fi;
 		if
@@ -241,6 +241,16 @@ due:		/* sluice_queue_look() */
 		fresh[me] = true;	/* q->look is read */
 #endif
 #if OPERATOR
+		if
+		:: !has_queue ->	/* stock's; a full ring looks empty */
+			atomic {
+				room = LIMIT(length) - 1 - (USED < size -> USED : 0);
+				at[me] = (room > SPAN -> SPAN : (room > 0 -> room : 0))
+			};
+			look_next();
+			goto transmit
+		:: atomic { has_queue -> blind = false }
+		fi;
 		if
 		:: stalled && !moved ->	/* stall_lasts() */
 			at[me] = 0;
@@ -482,7 +492,7 @@ active proctype operator()
 		served = true;
 		opened();
 		atomic { changing = false; excuse(); calm_again() }
-	:: atomic { has_queue = false; excuse() };	/* another qdisc */
+	:: atomic { has_queue = false; blind = true; excuse() };	/* another qdisc */
 		NONE(before)
 	:: !has_queue ->
 		has_queue = true;
