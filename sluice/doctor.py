@@ -53,6 +53,7 @@ class Facts:
     udev_rule: bool = True
     tun: bool = True
     secure_boot: bool | None = None
+    signed_only: str = ""  # what besides Secure Boot lets only signed modules in
     signing_key: str = ""
     key_trusted: bool | None = None
     traced: str | None = None  # enabled_functions
@@ -134,31 +135,38 @@ def check_building(facts: Facts) -> Iterator[Finding]:
         yield Finding(GOOD, "dkms", f"built the module for {facts.release}")
     elif facts.dkms:
         yield Finding(level, "dkms", f"has no module for {facts.release}",
-                      f"dkms autoinstall -k {facts.release}")
+                      f"dkms install -m sluice -v {VERSION} -k {facts.release}")
     else:
         yield Finding(level, "dkms", "does not know sluice: a new kernel gets no module",
                       install_command(facts.distribution, "", "sluice-dkms"))
 
 
 def check_secure_boot(facts: Facts) -> Iterator[Finding]:
-    if not facts.secure_boot:
-        text = "off" if facts.secure_boot is False else "no EFI, nothing is asked of us"
-        yield Finding(GOOD, "secure boot", text)
-        return
-    if facts.loaded:
-        yield Finding(GOOD, "secure boot", "on, and the module is loaded")
-    elif not facts.signing_key:
-        yield Finding(BAD, "secure boot", "on, and DKMS has no key to sign with",
+    """Whether the kernel would load what DKMS builds, signed as it is."""
+    state = {True: "on", False: "off", None: "no EFI"}[facts.secure_boot]
+    if facts.signed_only:
+        state += f", {facts.signed_only} lets only signed modules in"
+    key = facts.signing_key
+    if not facts.secure_boot and not facts.signed_only:
+        yield Finding(GOOD, "secure boot", f"{state}, nothing is asked of us")
+    elif facts.loaded:
+        yield Finding(GOOD, "secure boot", f"{state}, and the module is loaded")
+    elif not key:
+        yield Finding(BAD, "secure boot", f"{state}, and DKMS has no key to sign with",
                       "dkms generate_mok")
+    elif facts.secure_boot is None:
+        # No firmware that a key could be enrolled with.
+        yield Finding(BAD, "secure boot", f"{state}, and {key} is none the kernel knows",
+                      "grep -E 'sig_enforce|lockdown' /proc/cmdline; then boot "
+                      "without it")
     elif facts.key_trusted is None:
-        yield Finding(NOTE, "secure boot", "on; whether the firmware trusts "
-                      f"{facts.signing_key} cannot be seen",
-                      f"mokutil --test-key {facts.signing_key}")
+        yield Finding(NOTE, "secure boot", f"{state}; whether the firmware trusts "
+                      f"{key} cannot be seen", f"mokutil --test-key {key}")
     elif not facts.key_trusted:
-        yield Finding(BAD, "secure boot", f"on, and {facts.signing_key} is not enrolled",
-                      f"mokutil --import {facts.signing_key}; then reboot and confirm")
+        yield Finding(BAD, "secure boot", f"{state}, and {key} is not enrolled",
+                      f"mokutil --import {key}; then reboot and confirm")
     else:
-        yield Finding(GOOD, "secure boot", f"on, {facts.signing_key} is enrolled")
+        yield Finding(GOOD, "secure boot", f"{state}, {key} is enrolled")
 
 
 def check_module(facts: Facts) -> Iterator[Finding]:
@@ -387,6 +395,7 @@ def read_facts() -> Facts:
         udev_rule=system.has_udev_rule(),
         tun=system.has_tun(),
         secure_boot=system.read_secure_boot(),
+        signed_only=system.read_signed_only(),
         signing_key=key,
         key_trusted=trusted,
         wrongs=tuple(config.wrongs(config_lines)),

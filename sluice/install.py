@@ -103,7 +103,10 @@ def _uninstall_steps() -> list[Step]:
 def _check_secure_boot() -> None:
     key, trusted = system.read_signing_key()
     facts = doctor.Facts(
-        secure_boot=system.read_secure_boot(), signing_key=key, key_trusted=trusted
+        secure_boot=system.read_secure_boot(),
+        signed_only=system.read_signed_only(),
+        signing_key=key,
+        key_trusted=trusted,
     )
     for finding in doctor.check_secure_boot(facts):
         if finding.level == doctor.BAD:

@@ -451,6 +451,21 @@ def read_secure_boot() -> bool | None:
     return None
 
 
+def parse_signed_only(sig_enforce: str | None, lockdown: str | None) -> str:
+    """What lets this kernel load signed modules alone; nothing if nothing does."""
+    if (sig_enforce or "").strip() == "Y":
+        return "module.sig_enforce"
+    locked = "[integrity]" in (lockdown or "") or "[confidentiality]" in (lockdown or "")
+    return "lockdown" if locked else ""
+
+
+def read_signed_only() -> str:
+    return parse_signed_only(
+        read_text(SYS / "module/module/parameters/sig_enforce"),
+        read_text(SYS / "kernel/security/lockdown"),
+    )
+
+
 def read_output(*command: str) -> tuple[int, str]:
     """Status and output of a command that only looks; 127 if there is none."""
     if shutil.which(command[0]) is None:

@@ -12,6 +12,7 @@ from sluice import doctor, system
 from sluice.cli import main
 from sluice.devices import View
 from sluice.doctor import BAD, GOOD, HOPELESS, NOTE, Facts, Finding, examine, verdict
+from sluice.system import parse_signed_only
 from tests.unit._machine import QEMU, QUEUE0, Machine
 
 TAP0 = View(
@@ -188,12 +189,43 @@ def test_upstream_flag_excuses_noqueue_and_off() -> None:
         ({"signing_key": "/k"}, NOTE, "mokutil --test-key /k"),
         ({"signing_key": "/k", "key_trusted": True}, GOOD, ""),
         ({"loaded": "0.1.0"}, GOOD, ""),
+        ({"secure_boot": False}, GOOD, ""),
+        # The kernel asks for signatures, with Secure Boot or without.
+        ({"signed_only": "lockdown"}, BAD, "dkms generate_mok"),
+        ({"secure_boot": None, "signed_only": "module.sig_enforce"}, BAD, "dkms gen"),
+        (
+            {"secure_boot": None, "signed_only": "lockdown", "signing_key": "/k"},
+            BAD,
+            "grep -E 'sig_enforce|lockdown' /proc/cmdline",
+        ),
+        (
+            {"secure_boot": False, "signed_only": "lockdown", "signing_key": "/k",
+             "key_trusted": False},
+            BAD,
+            "mokutil --import /k",
+        ),
     ],
 )
 def test_secure_boot(change: dict, level: str, mend: str) -> None:
     facts = replace(FINE, **{"secure_boot": True, "loaded": "", **change})
     (finding,) = doctor.check_secure_boot(facts)
     assert finding.level == level and finding.mend.startswith(mend)
+
+
+@pytest.mark.parametrize(
+    ("sig_enforce", "lockdown", "by"),
+    [
+        (None, None, ""),
+        ("N\n", "[none] integrity confidentiality\n", ""),
+        ("Y\n", "[none] integrity confidentiality\n", "module.sig_enforce"),
+        ("N\n", "none [integrity] confidentiality\n", "lockdown"),
+        ("N\n", "none integrity [confidentiality]\n", "lockdown"),
+    ],
+)
+def test_who_asks_for_signatures(
+    sig_enforce: str | None, lockdown: str | None, by: str
+) -> None:
+    assert parse_signed_only(sig_enforce, lockdown) == by
 
 
 @pytest.mark.parametrize(
@@ -265,6 +297,7 @@ def patient(machine: Machine, monkeypatch) -> Machine:
         "read_dkms": None,
         "read_signing_key": ("", None),
         "read_secure_boot": False,
+        "read_signed_only": "",
         "read_enabled_functions": HOOKED,
         "read_distribution": ("debian",),
         "read_parameters": {"stall_ms": "250"},

@@ -74,6 +74,7 @@ def target(monkeypatch, tmp_path) -> Target:
         "read_module_version": lambda: machine.loaded,
         "read_package": lambda path: ("", ""),
         "read_secure_boot": lambda: False,
+        "read_signed_only": lambda: "",
         "read_signing_key": lambda: ("", None),
     }
     for name, answer in answers.items():
