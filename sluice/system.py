@@ -13,8 +13,9 @@ import errno
 import gzip
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -513,20 +514,37 @@ def read_package(path: str) -> tuple[str, str]:
     return "", ""
 
 
-def run(command: Sequence[str], stdin: str = "") -> tuple[int, str]:
-    """Run a command that changes the system: its status and what it said."""
-    try:
-        done = subprocess.run(
-            command,
-            input=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-    except OSError as error:
-        return 127, f"{command[0]}: {error.strerror}"
-    return done.returncode, done.stdout
+def run_shown(
+    command: Sequence[str], show: Callable[[str], None]
+) -> tuple[int, list[str]]:
+    """Run a command that changes the system: its status and what it said.
+
+    Each line is shown as it comes. If we are interrupted it is told to end, and
+    may take back what it did.
+    """
+    lines: list[str] = []
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # Ctrl-C comes from us, once
+    ) as process:
+
+        def follow() -> None:
+            for line in process.stdout or ():
+                lines.append(line.rstrip("\n"))
+                show(lines[-1])
+
+        try:
+            follow()
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGTERM)
+            follow()
+            raise
+    return process.returncode, lines
 
 
 def netlink_reason(error: NetlinkError) -> str:
