@@ -13,6 +13,8 @@ from lab.roots import Root
 # What the root's file systems and the progress port need, where the kernel
 # has not built it in; modules.dep supplies the rest.
 MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay")
+# The root on a disk; ext4 asks the kernel for crc32c by its name.
+DISK_MODULES = ("virtio_blk", "crc32c_generic", "ext4")
 INIT = Path(__file__).with_name("init")
 
 _DIRECTORY, _FILE, _CHARACTER = 0o040755, 0o100755, 0o020600
@@ -69,24 +71,26 @@ def read_module(path: Path) -> bytes:
     )
 
 
-def _contents(root: Root) -> list[tuple[str, bytes]]:
+def _contents(root: Root, disk: bool) -> list[tuple[str, bytes]]:
     busybox = root.path / "bin/busybox"
     files = [("init", INIT.read_bytes()), ("bin/busybox", busybox.read_bytes())]
     dependencies = (root.modules / "modules.dep").read_text()
-    order = parse_load_order(dependencies, MODULES)
+    wanted = MODULES + (DISK_MODULES if disk else ())
+    order = parse_load_order(dependencies, wanted)
     for index, path in enumerate(order):
         name = f"modules/{index:02d}-{Path(path).name.split('.')[0]}.ko"
         files.append((name, read_module(root.modules / path)))
     return files
 
 
-def ensure_initramfs(root: Root) -> Path:
+def ensure_initramfs(root: Root, disk: bool = False) -> Path:
     """The initramfs for this root: from the cache, or made now."""
-    key = digest(root.key, INIT.read_bytes(), Path(__file__).read_bytes())
+    source = Path(__file__).read_bytes()
+    key = digest(root.key, INIT.read_bytes(), source, "disk" if disk else "share")
     final = cache_dir() / "initramfs" / f"{root.kernel}-{key}"
     with locked(f"initramfs-{root.kernel}"):
         if not final.exists():
             with fresh_directory(final) as unfinished:
-                archive = format_archive(_contents(root))
+                archive = format_archive(_contents(root, disk))
                 (unfinished / "initramfs.cpio").write_bytes(archive)
     return final / "initramfs.cpio"

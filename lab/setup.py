@@ -12,6 +12,7 @@ from lab.errors import Unsuitable
 
 # The command the lab runs -> the Debian package that has it.
 TOOLS = {
+    "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
     "setpriv": "util-linux",
     "unshare": "util-linux",

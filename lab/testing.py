@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lab import build, packages, verify, vm
 from lab.cache import cache_dir, digest, locked
+from lab.disk import ensure_disk
 from lab.errors import LabError
 from lab.matrix import KERNELS, Kernel, kernel_named
 from lab.roots import Root, ensure_root
@@ -34,6 +35,7 @@ class Suite:
     often: tuple[str, ...]  # of these, what make test plays
     extra: tuple[str, ...] = ()  # packages its roots have besides the lab's
     seconds: float = 90.0  # for each scenario, on average
+    disk: bool = False  # the root is a disk image
     stage: Callable[[Root, Path], dict[str, str]] = build.stage
 
     @property
@@ -49,13 +51,14 @@ KERNEL = Suite(
     kernels=tuple(kernel.name for kernel in KERNELS),
     often=tuple(kernel.name for kernel in KERNELS if kernel.often),
 )
-# Debian 11, 12 and 13: one kernel of each, for its DKMS.
+# Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
 PACKAGING = Suite(
     name="packaging",
-    kernels=("5.10", "6.1", "6.12"),
+    kernels=("5.10", "6.1", "6.12", "7.3"),
     often=("6.12",),
-    extra=("ccache", "dkms"),
+    extra=("ccache", "dkms", "openssl"),
     seconds=600.0,
+    disk=True,
     stage=packages.stage,
 )
 
@@ -195,13 +198,14 @@ def play(
     extra: packages only these scenarios need, in a root of their own.
     """
     root = ensure_root(kernel, extra) if extra else scenario_root(kernel, suite)
+    disk = ensure_disk(root) if suite.disk else None
     played = Played()
     for _ in range(BOOTS):
         left = [name for name in names if name not in played.outcomes]
         if not left:
             break
         with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-            machine = vm.Machine(root, Path(name))
+            machine = vm.Machine(root, Path(name), disk=disk)
             job = {"kind": "tests", "suite": suite.name, "names": left}
             job |= suite.stage(root, Path(name))
             deadline = 60 + suite.seconds * len(left)
@@ -212,11 +216,11 @@ def play(
 
 
 FOLDERS = {
-    "all": ["unit", "kernel"],
+    "all": ["unit", "kernel", "packaging"],
     "unit": ["unit"],
     "kernel": ["kernel"],
     "packaging": ["packaging"],
-    "long": ["unit", "kernel"],  # all, on every kernel
+    "long": ["unit", "kernel", "packaging"],  # all, on every kernel
 }
 
 
@@ -239,8 +243,10 @@ def test(what: str, arguments: list[str]) -> int:
             scenario_root(kernel)
     if "packaging" in FOLDERS[what]:
         packages.ensure_packages()
-        for kernel in PACKAGING.chosen(every=False):
-            scenario_root(kernel, PACKAGING)
+        for kernel in PACKAGING.chosen(every=what == "long"):
+            root = scenario_root(kernel, PACKAGING)
+            packages.ensure_compiled(root)
+            ensure_disk(root)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
     command += ["--every"] if what == "long" else []

@@ -59,6 +59,7 @@ class Machine:
     vcpus: int = VCPUS
     memory_mb: int = MEMORY_MB
     counted: bool = False  # an instruction takes 1 ns; emulated, one vCPU
+    disk: Path | None = None  # an image of its root, instead of the share
 
 
 @dataclass
@@ -109,6 +110,13 @@ def _share(tag: str, path: Path, readonly: bool) -> list[str]:
     return ["-fsdev", options, "-device", device]
 
 
+def _root(machine: Machine) -> list[str]:
+    if machine.disk is None:
+        return _share("root", machine.root.path, readonly=True)
+    drive = f"file={machine.disk},format=raw,if=none,id=root,readonly=on"
+    return ["-drive", drive, "-device", "virtio-blk-pci,drive=root"]
+
+
 def qemu_command(
     qemu: Path,
     machine: Machine,
@@ -127,7 +135,7 @@ def qemu_command(
         *("-append", f"{CMDLINE} {extra}".strip()),
         *("-serial", f"file:{machine.output / 'console.log'}"),
         *("-device", "virtio-rng-pci"),
-        *_share("root", machine.root.path, readonly=True),
+        *_root(machine),
         *_share("sluice", REPOSITORY, readonly=True),
         *_share("out", machine.output, readonly=False),
         *("-device", "virtio-serial-pci"),
@@ -221,7 +229,7 @@ def run_job(
     for stale in ("verdict.json", "result.json", "console.log"):
         (machine.output / stale).unlink(missing_ok=True)
     (machine.output / "job.json").write_text(json.dumps(job, indent=1))
-    initramfs = ensure_initramfs(machine.root)
+    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
     qemu = ensure_qemu()
     command = qemu_command(qemu, machine, initramfs, kvm=read_kvm()) + _PROGRESS
     (machine.output / "qemu.json").write_text(json.dumps(command))
@@ -248,7 +256,7 @@ def run_job(
 def run_shell(machine: Machine) -> int:
     """Boot to a shell on this terminal."""
     machine.output.mkdir(parents=True, exist_ok=True)
-    initramfs = ensure_initramfs(machine.root)
+    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
     qemu = ensure_qemu()
     command = qemu_command(qemu, machine, initramfs, "lab.shell", read_kvm())
     command += _TERMINAL

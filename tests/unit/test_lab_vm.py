@@ -62,6 +62,14 @@ def test_machine_that_counts_is_emulated_on_one_thread(machine) -> None:
     assert "-icount" not in qemu_command(Path("/q"), machine, Path("/i"))
 
 
+def test_root_on_a_disk_is_no_share(machine) -> None:
+    on_disk = replace(machine, disk=Path("/d/root.ext4"))
+    command = qemu_command(Path("/q"), on_disk, Path("/i"))
+    drive = command[command.index("-drive") + 1].split(",")
+    assert "file=/d/root.ext4" in drive and "readonly=on" in drive
+    assert not any("mount_tag=root" in part for part in command)
+
+
 def test_qemu_runs_on_the_libraries_of_its_own_packages() -> None:
     script = format_starter(Path("/with space/tree"))
     last = script.splitlines()[-1]

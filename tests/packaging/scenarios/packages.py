@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Iterator
@@ -16,10 +15,12 @@ from sluice import VERSION
 from sluice.netlink import Client
 from tests.kernel.scenarios._traffic import assert_flows, sink
 from tests.packaging.scenarios._machine import (
+    BROKEN,
     BUILD,
     DKMS,
     MODULES,
     RELEASE,
+    apt,
     apt_install,
     assert_no_trace,
     assert_served,
@@ -98,7 +99,7 @@ def check_command(env: Env) -> None:
     env.wait_for(is_off, "vpn0 switched off by udev", seconds=30)
 
 
-@scenario(deadline=900)
+@scenario(deadline=900, often=False)
 def missing_headers_leave_stock_until_they_come(env: Env) -> None:
     reader = sink(env, ring=100)
     away = BUILD.with_name("build.away")
@@ -114,14 +115,14 @@ def missing_headers_leave_stock_until_they_come(env: Env) -> None:
     assert_served(env, reader)
 
 
-@scenario(deadline=900)
+@scenario(deadline=900, often=False)
 def failed_build_fails_neither_apt_nor_a_kernel(env: Env) -> None:
     sink(env, ring=100)
     env.enter(broken_headers())
     done = apt_install(env)
     assert_stock(env, done, "does not build", "make.log")
     log = DKMS.glob("*/build/make.log")
-    assert "broken on purpose" in next(log).read_text()
+    assert BROKEN in next(log).read_text()
     for name in (f"linux-image-{RELEASE}", f"linux-headers-{RELEASE}"):
         configured = run(f"/var/lib/dpkg/info/{name}.postinst", "configure", "0")
         assert configured.status == 0, configured.said
@@ -129,22 +130,56 @@ def failed_build_fails_neither_apt_nor_a_kernel(env: Env) -> None:
     assert_flows(env)
 
 
-@scenario(deadline=900)
+@scenario(deadline=900, often=False)
 def new_kernel_gets_its_module_and_takes_it_along(env: Env) -> None:
-    """A second kernel, of the same headers."""
+    """With the scripts of Debian's own packages; its headers come after it."""
     apt_install(env)
-    folder = MODULES / NEXT
-    folder.mkdir()
-    env.defer(env.run, "rm", "-rf", str(folder))
-    (folder / "build").symlink_to(os.readlink(BUILD))
+    image, headers = next_image(env), next_headers(env)
+    env.defer(purge, "linux-*-next")
+    done = apt("install", image)
+    assert f"kernel {NEXT}: no headers" in done.said, done.said
+    assert not module_files(NEXT)
+    apt("install", headers)
+    assert len(module_files(NEXT)) == 1, module_files(NEXT)
+    purge("linux-*-next")
+    assert not (MODULES / NEXT).exists(), list((MODULES / NEXT).rglob("*"))
+    assert module_files(), "this kernel's module went along"
+
+
+def next_image(env: Env) -> str:
+    """This kernel's package under another name; it holds no modules."""
+    folder = Path("/tmp/image/lib/modules", NEXT)
+    folder.mkdir(parents=True)
     for name in ("modules.order", "modules.builtin"):
         (folder / name).write_bytes((MODULES / RELEASE / name).read_bytes())
-    run_kernel_hooks("postinst", NEXT)
-    assert len(module_files(NEXT)) == 1, module_files(NEXT)
-    run_kernel_hooks("header_postinst", NEXT)
-    run_kernel_hooks("prerm", NEXT)
-    assert not module_files(NEXT)
-    assert module_files(), "this kernel's module went along"
+    return pack(env, Path("/tmp/image"), "linux-image")
+
+
+def next_headers(env: Env) -> str:
+    """This kernel's headers under another name: a link to them."""
+    folder = Path("/tmp/headers/lib/modules", NEXT)
+    folder.mkdir(parents=True)
+    (folder / "build").symlink_to(BUILD.resolve())
+    return pack(env, Path("/tmp/headers"), "linux-headers")
+
+
+def pack(env: Env, tree: Path, kind: str) -> str:
+    """A package of the next kernel, with the scripts of the one that runs."""
+    scripts = Path("/var/lib/dpkg/info").glob(f"{kind}-{RELEASE}.p*")
+    (tree / "DEBIAN").mkdir()
+    for script in scripts:
+        copy = tree / "DEBIAN" / script.suffix[1:]
+        copy.write_text(script.read_text().replace(RELEASE, NEXT))
+        copy.chmod(0o755)
+    assert (tree / "DEBIAN/postinst").exists(), f"{kind}: has no script to copy"
+    (tree / "DEBIAN/control").write_text(
+        f"Package: {kind}-{NEXT}\nVersion: 1\nArchitecture: all\n"
+        "Maintainer: lab <lab@packages.invalid>\nDescription: a kernel to come\n"
+    )
+    path = f"/tmp/{kind}.deb"
+    env.run("dpkg-deb", "-b", str(tree), path)
+    env.run("rm", "-r", str(tree))
+    return path
 
 
 def newer_package(env: Env, version: str) -> str:
@@ -168,15 +203,14 @@ def newer_package_takes_the_place_of_the_loaded_module(env: Env) -> None:
     reader = sink(env, ring=100)
     apt_install(env)
     assert Path("/sys/module/sluice/version").read_text().strip() == VERSION
-    done = run("apt-get", "install", "-y", newer_package(env, f"{VERSION}.1"))
-    assert done.status == 0, done.said
+    apt("install", newer_package(env, f"{VERSION}.1"))
     assert Path("/sys/module/sluice/version").read_text().strip() == f"{VERSION}.1"
     assert_served(env, reader)
     assert [path.name for path in DKMS.glob("[0-9]*")] == [f"{VERSION}.1"]
     assert len(module_files()) == 1, module_files()
 
 
-@scenario
+@scenario(often=False)
 def debian_without_the_libraries_refuses_the_command_alone(env: Env) -> None:
     if has_command():
         env.skip("a Debian without click 8.1: this one has it")

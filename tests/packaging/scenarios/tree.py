@@ -36,7 +36,7 @@ def assert_installs_nothing(before: Set[str], status: int, *words: str) -> None:
     assert_no_trace(before)
 
 
-@scenario(deadline=900)
+@scenario(deadline=900, often=False)
 def tree_is_installed_twice_and_taken_away_whole(env: Env) -> None:
     reader = sink(env, ring=100)
     before = read_files()
@@ -58,7 +58,7 @@ def tree_is_installed_twice_and_taken_away_whole(env: Env) -> None:
     assert install("--remove").status == 0
 
 
-@scenario(deadline=900)
+@scenario(deadline=900, often=False)
 def tree_without_headers_installs_nothing(env: Env) -> None:
     before = read_files()
     away = BUILD.with_name("build.away")
@@ -67,7 +67,7 @@ def tree_without_headers_installs_nothing(env: Env) -> None:
     assert_installs_nothing(before - {str(BUILD)} | {str(away)}, 3, "no headers")
 
 
-@scenario(deadline=900)
+@scenario(deadline=900, often=False)
 def tree_that_does_not_build_is_taken_back(env: Env) -> None:
     before = read_files()
     env.enter(broken_headers())
