@@ -113,6 +113,7 @@ def purge(pattern: str = "sluice*") -> None:
     there = [line.split()[0] for line in lines if "not-installed" not in line]
     if there:
         apt("purge", *there)
+        assert os.path.exists("/dev/net/tun"), "tun was taken along"
 
 
 def read_files() -> Set[str]:
