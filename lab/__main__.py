@@ -15,7 +15,7 @@ from pathlib import Path
 from lab import abuse, build, measure, packages, testing, verify, vm
 from lab.cache import cache_dir
 from lab.errors import NO, LabError, Unsuitable
-from lab.matrix import KERNELS, Kernel, kernel_named
+from lab.matrix import KERNELS, PACKAGED, Kernel, kernel_named
 from lab.results import Run, combine, read_run
 from lab.roots import ensure_root
 from lab.setup import say
@@ -26,7 +26,7 @@ NEWEST = KERNELS[-1].name
 
 
 def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:
-    return (kernel_named(options.kernel),) if options.kernel else KERNELS
+    return (kernel_named(options.kernel),) if options.kernel else PACKAGED
 
 
 def command_shell(options: argparse.Namespace) -> int:

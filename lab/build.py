@@ -18,8 +18,8 @@ from lab.cache import (
     fresh_directory,
     locked,
 )
+from lab.chroot import Root, run_in_root
 from lab.errors import LabError
-from lab.roots import Root
 from lab.setup import say
 from lab.vm import REPOSITORY
 
@@ -32,15 +32,6 @@ HELPER_FOLDERS = (
 HELPER_FLAGS = "-O2 -Wall -Wextra -Werror -pthread"
 PRELOADED = "_preload"  # helpers named so are libraries for other programs
 
-# Runs $3 in the root $1 with the directory $2 as its /mnt. The mounts live in
-# a namespace of their own: the cached root stays as it is.
-_CHROOT = """
-mount --bind "$2" "$1/mnt"
-mount -t proc proc "$1/proc"
-mount -t tmpfs tmp "$1/tmp"
-mount --bind /dev "$1/dev"
-exec chroot "$1" /bin/sh -ec "$3"
-"""
 # Debian's 7.3 headers lack the script that asks whether sparse is there, and
 # sparse 0.6.4 knows neither C23's typeof_unqual nor a constant strlen.
 _SPARSE = (
@@ -63,23 +54,6 @@ class Check:
     kernel: str
     warnings: list[str]
     log: str
-
-
-def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
-    """Run a script in the root, in /mnt which is work: status and output."""
-    command = ["unshare", "--mount", "--propagation", "private"]
-    command += ["sh", "-ec", _CHROOT, "sh"]
-    command += [str(root.path), str(work), "cd /mnt; " + script]
-    done = subprocess.run(
-        command,
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    return done.returncode, done.stdout
 
 
 def source_files(source: Path) -> list[Path]:

@@ -7,8 +7,8 @@ import lzma
 from pathlib import Path
 
 from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.chroot import Root
 from lab.errors import LabError
-from lab.roots import Root
 
 # What the root's file systems and the progress port need, where the kernel
 # has not built it in; modules.dep supplies the rest.

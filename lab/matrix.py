@@ -9,7 +9,7 @@ from lab.errors import UsageError
 from lab.workloads.row import VARIANTS
 
 
-__all__ = ["KERNELS", "VARIANTS", "Kernel", "kernel_named"]
+__all__ = ["KERNELS", "PACKAGED", "VARIANTS", "Kernel", "kernel_named"]
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,17 @@ class Kernel:
     name: str
     suite: str
     extra_suites: tuple[str, ...]  # further suites of the same mirror
-    release: str  # what follows linux-image- and linux-headers-
+    release: str  # what follows linux-image- and linux-headers-, or linux-source-
     pins: tuple[str, ...] = ()  # packages that must come from elsewhere
     often: bool = True  # make test plays it; if not, only make test-all
     applications: bool = False  # its scenarios have the programs of make apps
+    configs: tuple[str, ...] = ()  # of lab/configs: built from linux-source
 
     @property
     def packages(self) -> tuple[str, ...]:
         """The apt patterns of the kernel image and its headers."""
+        if self.configs:
+            return ()
         return tuple(
             f"?name(^linux-{part}-{self.release}$)"
             for part in ("image", "headers")
@@ -35,6 +38,7 @@ _UPDATES = ("trixie-updates",)
 _BACKPORTS = ("trixie-updates", "trixie-backports")
 _NEWEST = r"7\.3\.[0-9]+\+deb13-amd64"
 _BASE = ("linux-base/trixie-backports",)
+_BUILTIN = ("builtin",)
 
 # A suite keeps many versions of its own kernel: its metapackage, named
 # without a version, chooses the newest. Backports keep one of each series.
@@ -42,8 +46,10 @@ KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
+    Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=_BUILTIN),
     Kernel("7.3", "trixie", _BACKPORTS, _NEWEST, _BASE, applications=True),
 )
+PACKAGED = tuple(kernel for kernel in KERNELS if not kernel.configs)
 
 
 def kernel_named(name: str) -> Kernel:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from lab import build
 from lab.cache import cache_dir, digest, digest_files, fresh_directory, locked
+from lab.chroot import Root
 from lab.errors import LabError
 from lab.matrix import kernel_named
-from lab.roots import Root, ensure_root
+from lab.roots import ensure_root
 from lab.setup import say
 from lab.vm import REPOSITORY
 from sluice import VERSION

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from lab.build import ensure_kernel_files
 from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.chroot import Root
 from lab.matrix import kernel_named
-from lab.roots import Root, ensure_root, unpack
+from lab.roots import ensure_root, unpack
 from lab.setup import ensure_tools, say
 
 SUITE = "forky"  # the first with herdtools7
 PACKAGES = ("base-files", "coreutils", "dash", "gcc", "herdtools7", "libc6-dev", "spin")
-MOUNTED = ("dev", "mnt", "proc", "tmp")  # see build.run_in_root()
+MOUNTED = ("dev", "mnt", "proc", "tmp")  # see chroot.run_in_root()
 # The kernel's own: its memory model, and the ring of the stock driver.
 MEMORY_MODEL = (
     "linux-kernel.bell",

@@ -9,11 +9,12 @@ import re
 import shutil
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.chroot import Root
 from lab.errors import LabError, Unsuitable
+from lab.kernel import FILES, build_kernel, configs_key
 from lab.matrix import Kernel
 from lab.setup import ensure_tools, say
 
@@ -33,26 +34,22 @@ PACKAGES = (
     "python3-rich",
     "sparse",
 )
+# What a kernel is built with, from its source.
+BUILDER_PACKAGES = (
+    "bc",
+    "bison",
+    "flex",
+    "gcc",
+    "kmod",
+    "libc6-dev",
+    "libelf-dev",
+    "make",
+    "perl",
+    "xz-utils",
+)
 # Left out of every package: nobody reads them in a guest.
 EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
 ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class Root:
-    kernel: str  # its name in the matrix
-    path: Path
-    release: str  # uname -r
-    package: str  # the kernel package and its version
-    key: str
-
-    @property
-    def vmlinuz(self) -> Path:
-        return self.path / "boot" / f"vmlinuz-{self.release}"
-
-    @property
-    def modules(self) -> Path:
-        return self.path / "lib" / "modules" / self.release
 
 
 def parse_mirror(indextargets: str) -> str:
@@ -115,11 +112,19 @@ def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
 
     extra: packages only some jobs need; they make a root of its own.
     """
+    return _recipe(kernel, (*kernel.pins, *kernel.packages), (*PACKAGES, *extra))
+
+
+def builder_recipe(kernel: Kernel) -> list[str]:
+    """The same for a root in which the kernel is built from its source."""
+    return _recipe(kernel, (f"linux-source-{kernel.release}",), BUILDER_PACKAGES)
+
+
+def _recipe(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
     arguments = ["--variant=apt", "--quiet", '--aptopt=Acquire::Retries "3"']
     arguments += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
-    arguments += [f"--include={pin}" for pin in kernel.pins]
-    arguments += [f"--include={pattern}" for pattern in kernel.packages]
-    arguments += ["--include=" + ",".join((*PACKAGES, *extra)), kernel.suite]
+    arguments += [f"--include={pattern}" for pattern in of_kernel]
+    arguments += ["--include=" + ",".join(tools), kernel.suite]
     return arguments
 
 
@@ -129,7 +134,14 @@ def sources(kernel: Kernel, mirror: str) -> list[str]:
 
 
 def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
-    return digest(json.dumps([recipe(kernel, extra), kernel.extra_suites]))
+    key = digest(json.dumps([recipe(kernel, extra), kernel.extra_suites]))
+    return digest(key, kernel_key(kernel)) if kernel.configs else key
+
+
+def kernel_key(kernel: Kernel) -> str:
+    """Changes when a kernel that is built would be another."""
+    source = json.dumps([builder_recipe(kernel), kernel.extra_suites])
+    return digest(source, configs_key(kernel))
 
 
 def read_release(tree: Path) -> str:
@@ -144,16 +156,16 @@ def _version_order(release: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", release.split("+")[0])]
 
 
-def read_package(tree: Path, release: str) -> str:
-    name = f"linux-image-{release}"
+def read_package(tree: Path, name: str) -> str:
+    """The package and its version."""
     command = ["dpkg-query", f"--admindir={tree}/var/lib/dpkg"]
     command += ["-W", "-f", "${Package} ${Version}", name]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout.strip() or name
 
 
-def _bootstrap(kernel: Kernel, extra: tuple[str, ...], tree: Path) -> None:
-    arguments = [*recipe(kernel, extra), str(tree), *sources(kernel, read_mirror())]
+def _bootstrap(kernel: Kernel, arguments: list[str], tree: Path) -> None:
+    arguments = [*arguments, str(tree), *sources(kernel, read_mirror())]
     for attempt in range(1, ATTEMPTS + 1):
         last = _mmdebstrap(arguments, tree)
         if last is None:
@@ -166,15 +178,41 @@ def _bootstrap(kernel: Kernel, extra: tuple[str, ...], tree: Path) -> None:
     )
 
 
+def _ensure_built(kernel: Kernel) -> Path:
+    """A kernel no package has: from the cache, or built now."""
+    final = cache_dir() / "kernels" / f"{kernel.name}-{kernel_key(kernel)}"
+    with locked(f"kernel-{kernel.name}"):
+        if not final.exists():
+            started = time.monotonic()
+            say(f"kernel {kernel.name}: building it from source (10-30 minutes)")
+            with fresh_directory(final) as work:
+                tree = work / "tree"
+                _bootstrap(kernel, builder_recipe(kernel), tree)
+                package = read_package(tree, f"linux-source-{kernel.release}")
+                (work / "package").write_text(package)
+                build_kernel(kernel, Root(kernel.name, tree, "", package, ""), work)
+                for path in (tree, work / "linux"):
+                    shutil.rmtree(path)
+            seconds = time.monotonic() - started
+            say(f"kernel {kernel.name}: built after {seconds:.0f} s")
+    return final
+
+
 def _build_root(kernel: Kernel, extra: tuple[str, ...], final: Path) -> None:
+    built = _ensure_built(kernel) if kernel.configs else None
     started = time.monotonic()
     told = f" with {', '.join(extra)}" if extra else ""
     say(f"kernel {kernel.name}: building its root{told} from packages (1-2 minutes)")
     with fresh_directory(final) as unfinished:
         tree = unfinished / "tree"
-        _bootstrap(kernel, extra, tree)
+        _bootstrap(kernel, recipe(kernel, extra), tree)
+        if built:
+            shutil.copytree(built / FILES, tree, symlinks=True, dirs_exist_ok=True)
         release = read_release(tree)
-        facts = {"release": release, "package": read_package(tree, release)}
+        package = read_package(tree, f"linux-image-{release}")
+        if built:
+            package = (built / "package").read_text()
+        facts = {"release": release, "package": package}
         (unfinished / "root.json").write_text(json.dumps(facts))
     seconds = time.monotonic() - started
     say(f"kernel {kernel.name}: root complete after {seconds:.0f} s")

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from lab import build, packages, verify, vm
 from lab.cache import cache_dir, digest, locked
+from lab.chroot import Root
 from lab.disk import ensure_disk
 from lab.errors import LabError
-from lab.matrix import KERNELS, Kernel, kernel_named
-from lab.roots import Root, ensure_root
+from lab.matrix import KERNELS, PACKAGED, Kernel, kernel_named
+from lab.roots import ensure_root
 from lab.setup import install, require_root, say
 from lab.workloads.applications import PACKAGES
 
@@ -239,7 +240,7 @@ def test(what: str, arguments: list[str]) -> int:
             return 1
     # Here, because pytest would hide the progress.
     if "kernel" in FOLDERS[what]:
-        for kernel in KERNELS:
+        for kernel in KERNELS if what == "long" else PACKAGED:
             scenario_root(kernel)
     if "packaging" in FOLDERS[what]:
         packages.ensure_packages()

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.cache import cache_dir
+from lab.chroot import Root
 from lab.emulator import ensure_qemu
 from lab.errors import LabError
 from lab.initramfs import ensure_initramfs
-from lab.roots import Root
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parent.parent

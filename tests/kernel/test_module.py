@@ -9,22 +9,22 @@ import shutil
 import pytest
 
 from lab.build import FAKE_TUN, KMOD, check_module, check_style, source_files
-from lab.matrix import KERNELS
+from lab.matrix import PACKAGED
 from lab.testing import scenario_root
 
-NEWEST = KERNELS[-1]
+NEWEST = PACKAGED[-1]
 BROKEN = """
 int sluice_wrong(int __user *there);
 int sluice_wrong(int __user *there) { return *there; }
 """
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", PACKAGED, ids=lambda kernel: kernel.name)
 def test_compiler_and_sparse_are_silent(kernel) -> None:
     assert check_module(scenario_root(kernel)).warnings == []
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", PACKAGED, ids=lambda kernel: kernel.name)
 def test_sparse_notices_a_user_pointer(kernel, tmp_path) -> None:
     source = tmp_path / "kmod"
     shutil.copytree(KMOD, source)

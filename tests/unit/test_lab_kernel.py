@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A kernel the lab builds is the one that was asked for, or none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from lab import kernel
+from lab.errors import LabError
+from lab.matrix import KERNELS, PACKAGED, Kernel
+from lab.roots import Root, builder_recipe, recipe, root_key
+from lab.testing import KERNEL
+
+BUILT = [one for one in KERNELS if one.configs]
+
+
+@pytest.fixture
+def one(tmp_path, monkeypatch) -> Kernel:
+    """A kernel of two files: TUN built in, and preemption chosen anew."""
+    monkeypatch.setattr(kernel, "CONFIGS", tmp_path)
+    (tmp_path / "a.config").write_text("CONFIG_TUN=y\nCONFIG_PREEMPT_VOLUNTARY=y\n")
+    (tmp_path / "b.config").write_text(
+        "# CONFIG_PREEMPT_VOLUNTARY is not set\nCONFIG_PREEMPT=y\n"
+    )
+    return dataclasses.replace(BUILT[0], configs=("a", "b"))
+
+
+def test_options_are_what_is_said_last() -> None:
+    text = "# a word\nCONFIG_TUN=y\nCONFIG_HZ=250\n# CONFIG_TUN is not set\n"
+    assert kernel.parse_options(text) == {"CONFIG_TUN": "n", "CONFIG_HZ": "250"}
+
+
+def test_files_are_put_on_top_of_each_other(one) -> None:
+    options = kernel.parse_options(kernel.format_config(one))
+    assert options == {
+        "CONFIG_TUN": "y",
+        "CONFIG_PREEMPT_VOLUNTARY": "n",
+        "CONFIG_PREEMPT": "y",
+        "CONFIG_LOCALVERSION": '"-b"',
+    }
+
+
+def test_an_option_that_did_not_survive_is_refused() -> None:
+    wanted = {"CONFIG_TUN": "y", "CONFIG_TAP": "y", "CONFIG_EFI": "n"}
+    given = {"CONFIG_TUN": "m", "CONFIG_TAP": "y"}
+    assert kernel.refused_options(wanted, given) == ["CONFIG_TUN=y"]
+
+
+def _builds(given: str, asked: list[str]):
+    """Stands for the root the kernel is built in."""
+
+    def run(root, work, script: str) -> tuple[int, str]:
+        asked.append(script)
+        (work / "given.config").write_text(given)
+        return 0, ""
+
+    return run
+
+
+@pytest.mark.parametrize("given", ["CONFIG_PREEMPT=y\nCONFIG_TUN=m\n", ""])
+def test_another_kernel_than_wanted_is_not_built(
+    one, given, tmp_path, monkeypatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(kernel, "run_in_root", _builds(given, asked))
+    builder = Root(one.name, tmp_path, "", "", "")
+    with pytest.raises(LabError, match="CONFIG_TUN=y"):
+        kernel.build_kernel(one, builder, tmp_path)
+    assert len(asked) == 1, "it was built all the same"
+
+
+def test_another_configuration_makes_another_root(one, tmp_path) -> None:
+    before = root_key(one)
+    (tmp_path / "a.config").write_text("CONFIG_TUN=m\n")
+    assert root_key(one) != before
+
+
+@pytest.mark.parametrize("built", BUILT, ids=lambda built: built.name)
+def test_built_kernels_come_from_source_and_are_not_played_often(built) -> None:
+    assert built.name in KERNEL.kernels and built.name not in KERNEL.often
+    assert built not in PACKAGED
+    assert any("linux-source-" in part for part in builder_recipe(built))
+    assert not any("linux-" in part for part in recipe(built))
