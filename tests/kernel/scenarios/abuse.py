@@ -41,7 +41,7 @@ SENDERS = 2
 ELSEWHERE = "elsewhere"
 OTHER_NAME = "other0"
 QDISCS = ("fq_codel", "pfifo", "noqueue", "pfifo_fast", "fq", "sfq", "mq")
-TUNSETOFFLOAD, TUNSETSNDBUF, TUNSETVNETHDRSZ = 0x400454D0, 0x400454D4, 0x400454D8
+TUNSETOFFLOAD, TUNSETSNDBUF = 0x400454D0, 0x400454D4
 TRACING = Path("/sys/kernel/tracing")
 LAST_CPU = Path(f"/sys/devices/system/cpu/cpu{(os.cpu_count() or 1) - 1}/online")
 LEAK_KB = 16 * 1024
@@ -90,7 +90,6 @@ class Abuser:
         self.loaded = False
         self.load()
         self.create()
-        self.detached: List[int] = []
 
     def load(self) -> None:
         self.env.run("insmod", str(self.env.module), "stall_ms=20")
@@ -99,12 +98,9 @@ class Abuser:
     def create(self) -> None:
         self.tap = Tap(IFF_TAP | IFF_MULTI_QUEUE)
         self.tap.open_queue()
-        self.detached = []
+        self.detached: List[int] = []
         self.index = socket.if_nametoindex(HERE.name)
         attach(HERE, THERE, ring=100)
-
-    def _qdisc(self, kind: str) -> None:
-        self.links.tc("replace", kind, self.index, parent=0xFFFFFFFF)
 
     # The operations.
 
@@ -155,7 +151,8 @@ class Abuser:
         self.links.link("set", index=self.index, mtu=size)
 
     def qdisc(self) -> None:
-        self._qdisc(self.random.choice(QDISCS))
+        kind = self.random.choice(QDISCS)
+        self.links.tc("replace", kind, self.index, parent=0xFFFFFFFF)
 
     def down_and_up(self) -> None:
         self.links.link("set", index=self.index, state="down")
