@@ -31,6 +31,7 @@ from lab.workloads.row import VARIANTS, Row, parse_variant  # noqa: E402
 COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6
 FILL_MS = 500  # of the trace, what can be read at a glance
+FEW_MARKS = 60
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;
@@ -219,9 +220,9 @@ def plot_fill(run: Run, row: Row) -> str:
     traces = _traces(run, row)
     if not traces:
         return ""
-    size = (WIDTH_INCHES, 1.7 * len(traces))
+    inches = (WIDTH_INCHES, 1.7 * len(traces))
     figure, grid = plt.subplots(
-        len(traces), 1, figsize=size, sharex=True, squeeze=False
+        len(traces), 1, figsize=inches, sharex=True, squeeze=False
     )
     for axes, name in zip(grid.flat, [v for v in VARIANTS if v in traces]):
         trace = traces[name]
@@ -231,12 +232,13 @@ def plot_fill(run: Run, row: Row) -> str:
         for kind, mark in (("stops", "v"), ("wakes", "^")):
             if traces[name][kind]:
                 at, fill = zip(*traces[name][kind])
-                axes.plot(at, fill, mark, color="#222", ms=5, label=kind[:-1])
+                size = 5 if len(at) < FEW_MARKS else 2
+                axes.plot(at, fill, mark, color="#222", ms=size, label=kind[:-1])
         axes.set_ylabel(name, fontsize=9)
         axes.set_ylim(-0.03 * max(fills), 1.08 * max(fills))
         axes.spines[["top", "right"]].set_visible(False)
         if traces[name]["stops"]:
-            axes.legend(frameon=False, ncols=2, fontsize=7, loc="lower right")
+            axes.legend(frameon=False, ncols=2, fontsize=7, loc="upper right")
     axes.set_xlim(0, min(FILL_MS, max(moments)))
     axes.set_xlabel("milliseconds; packets in a ring of 1000, each panel to its own")
     return _svg(figure)
