@@ -226,18 +226,19 @@ def plot_fill(run: Run, row: Row) -> str:
     )
     for axes, name in zip(grid.flat, [v for v in VARIANTS if v in traces]):
         trace = traces[name]
+        trace = {k: [p for p in v if p[0] <= FILL_MS] for k, v in trace.items()}
         points = sorted(trace["fill"] + trace["stops"] + trace["wakes"])
         moments, fills = zip(*points)
         axes.plot(moments, fills, color=COLOURS[name], lw=1, marker=".", ms=3)
         for kind, mark in (("stops", "v"), ("wakes", "^")):
-            if traces[name][kind]:
-                at, fill = zip(*traces[name][kind])
+            if trace[kind]:
+                at, fill = zip(*trace[kind])
                 size = 5 if len(at) < FEW_MARKS else 2
                 axes.plot(at, fill, mark, color="#222", ms=size, label=kind[:-1])
         axes.set_ylabel(name, fontsize=9)
         axes.set_ylim(-0.03 * max(fills), 1.08 * max(fills))
         axes.spines[["top", "right"]].set_visible(False)
-        if traces[name]["stops"]:
+        if trace["stops"]:
             axes.legend(frameon=False, ncols=2, fontsize=7, loc="upper right")
     axes.set_xlim(0, min(FILL_MS, max(moments)))
     axes.set_xlabel("milliseconds; packets in a ring of 1000, each panel to its own")

@@ -125,7 +125,9 @@ def read_stops() -> List[int]:
 
 def wait_for_stops(env: Env, more_than: int = 0) -> None:
     """Until the queues were stopped so often in all."""
-    env.wait_for(lambda: sum(read_stops()) > more_than, "a queue is stopped")
+    env.wait_for(
+        lambda: sum(read_stops()) > more_than, "a queue is stopped", seconds=30
+    )
 
 
 def gone(now: Counters) -> int:

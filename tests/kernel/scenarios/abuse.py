@@ -290,7 +290,7 @@ class Abuser:
         def empty() -> bool:
             return self.tap.read_all() == 0 and read_counters(HERE).held == 0
 
-        self.env.wait_for(empty, "qdisc and rings empty")
+        self.env.wait_for(empty, "qdisc and rings empty", seconds=60)
         before = read_counters(HERE)
         already = self.tap.read_count
         sent = send(300)
@@ -299,7 +299,7 @@ class Abuser:
             gone = read_counters(HERE) - before
             return self.tap.read_all() == 0 and gone.read + gone.qdisc_drops >= sent
 
-        self.env.wait_for(settled, f"{sent} packets gone")
+        self.env.wait_for(settled, f"{sent} packets gone", seconds=60)
         now = read_counters(HERE) - before
         assert now.lost_at_ring == 0 and now.read + now.qdisc_drops == sent, now
         assert now.read == self.tap.read_count - already, (now, self.tap.read_count)

@@ -101,6 +101,7 @@ def _mix(env: Env, ring: int, burst: int, pause: float) -> tuple[int, Seen]:
             env.wait_for(
                 lambda: seen.counts["xdp"] > 100 and sum(read_stops()) > 5,
                 "frames of both kinds, and stops",
+                seconds=30,
             )
             sent = senders.end()
         wait_until_empty(env)
