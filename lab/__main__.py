@@ -104,25 +104,27 @@ def command_demo(options: argparse.Namespace) -> int:
     return measure.demo_status(run)
 
 
-def command_bench(options: argparse.Namespace) -> int:
-    run, path = _measure(options, rows_of("bench"))
+def _measure_with_page(
+    options: argparse.Namespace, known: list[Row], **how: object
+) -> int:
+    run, path = _measure(options, known, **how)
     _write_page(path)
     return measure.bench_status(run)
+
+
+def command_bench(options: argparse.Namespace) -> int:
+    return _measure_with_page(options, rows_of("bench"))
 
 
 def command_apps(options: argparse.Namespace) -> int:
     known = rows_of("apps")
     if options.rows is None:
         known = [row for row in known if row.demo]
-    run, path = _measure(options, known, packages=applications.PACKAGES)
-    _write_page(path)
-    return measure.bench_status(run)
+    return _measure_with_page(options, known, packages=applications.PACKAGES)
 
 
 def command_depth(options: argparse.Namespace) -> int:
-    run, path = _measure(options, rows_of("depth"))
-    _write_page(path)
-    return measure.bench_status(run)
+    return _measure_with_page(options, rows_of("depth"))
 
 
 def command_cost(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from lab import vm
 from lab.errors import FINE, NO
 from lab.matrix import Kernel
 from lab.setup import say
-from lab.testing import KERNEL, parse_outcomes, scenario_root
+from lab.testing import KERNEL, boot, scenario_root
 
 SCENARIO = "abuse.random_sequences_leave_a_device_that_flows"
 BOOT_SECONDS = 120.0
@@ -46,18 +46,9 @@ def abuse(kernel: Kernel, seed: int, sequences: int) -> int:
         }
         say(f"kernel {root.release}: {sequences} sequences from seed {seed}")
         deadline = BOOT_SECONDS + SEQUENCE_SECONDS * sequences
-        lost = None
-        try:
-            result = vm.run_job(machine, job, deadline, say)
-            trouble = result.trouble
-        except vm.VmLost as error:
-            lost, trouble = str(error), []
-        written = machine.output / "result.json"
-        outcomes = parse_outcomes(
-            json.loads(written.read_text()) if written.exists() else {}, lost
-        )
+        outcomes, trouble = boot(machine, job, deadline, say)
         path = machine.output / "abuse.json"
         played = json.loads(path.read_text()) if path.exists() else {}
-    message = lost or "; ".join([*(o.message for o in outcomes if o.message), *trouble])
+    message = "; ".join([*(o.message for o in outcomes if o.message), *trouble])
     print(format_outcome(message, played))
-    return NO if message or not outcomes else FINE
+    return NO if message else FINE

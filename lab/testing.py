@@ -154,7 +154,7 @@ def parse_outcomes(result: dict, lost_because: str | None) -> list[Outcome]:
     return settled
 
 
-def _boot(
+def boot(
     machine: vm.Machine,
     job: dict,
     deadline: float,
@@ -210,7 +210,7 @@ def play(
             job = {"kind": "tests", "suite": suite.name, "names": left}
             job |= suite.stage(root, Path(name))
             deadline = 60 + suite.seconds * len(left)
-            settled, trouble = _boot(machine, job, deadline, progress)
+            settled, trouble = boot(machine, job, deadline, progress)
         played.outcomes |= {one.name: one for one in settled}
         played.trouble += trouble
     return played
