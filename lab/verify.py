@@ -240,12 +240,17 @@ def headers_named(sources: list[str]) -> set[str]:
 
 def _build_policy(
     place: Workplace,
-    work: Path,
+    name: str,
+    bug: Seeded | None,
     threads: bool = False,
     main: str = "world.c",
     sources: tuple[str, ...] = POLICY_SOURCES,
-) -> None:
-    """The module's sources in work/kmod, with one of POLICY, as work/world."""
+) -> Path:
+    """A folder with the module's sources and one of POLICY, built as ./world."""
+    work = place.folder(f"policy-{name}")
+    shutil.copytree(KMOD, work / "kmod")
+    if bug:
+        seed(work / "kmod", bug)
     shutil.copytree(POLICY, work / "policy")
     ring = (place.kernel / RING).read_text()
     texts = [path.read_text() for path in (work / "kmod").glob("*.[ch]")]
@@ -265,6 +270,7 @@ def _build_policy(
     if status != 0:
         print(log)
         raise LabError("proofs/policy: does not build (see above); mend it")
+    return work
 
 
 def seed(source: Path, seeded: Seeded) -> None:
@@ -282,11 +288,7 @@ def seed(source: Path, seeded: Seeded) -> None:
 def _ask_policy(
     place: Workplace, name: str, seeds: int, threads: bool, bug: Seeded | None = None
 ) -> tuple[str, str]:
-    work = place.folder(f"policy-{name}")
-    shutil.copytree(KMOD, work / "kmod")
-    if bug:
-        seed(work / "kmod", bug)
-    _build_policy(place, work, threads)
+    work = _build_policy(place, name, bug, threads)
     packets = THREAD_PACKETS if threads else PACKETS
     each = f"./world $i {packets} || break; i=$((i + 1))"
     _, log = place.run(work, f"i=0; while [ $i -lt {seeds} ]; do {each}; done")
@@ -305,11 +307,8 @@ def parse_paces(log: str, status: int) -> tuple[str, str]:
 
 
 def _ask_pace(place: Workplace, bug: Seeded | None = None) -> tuple[str, str]:
-    work = place.folder(f"policy-{bug.name if bug else 'pace'}")
-    shutil.copytree(KMOD, work / "kmod")
-    if bug:
-        seed(work / "kmod", bug)
-    _build_policy(place, work, main="pace.c", sources=("queue.c",))
+    name = bug.name if bug else "pace"
+    work = _build_policy(place, name, bug, main="pace.c", sources=("queue.c",))
     status, log = place.run(work, "./world")
     return parse_paces(log, status)
 
