@@ -80,7 +80,8 @@ def _copy_source(source: Path, target: Path) -> None:
 def _make(root: Root, *arguments: str) -> str:
     tree = f"/lib/modules/{root.release}/build"
     jobs = f"-j{os.cpu_count() or 1}"
-    return " ".join(["make", "-C", tree, "M=/mnt", jobs, *arguments, "modules"])
+    told = ["-C", tree, "M=/mnt", jobs, root.arch.make, *arguments, "modules"]
+    return " ".join(["make", *filter(None, told)])
 
 
 def parse_warnings(log: str) -> list[str]:
@@ -227,12 +228,12 @@ def build_helpers(root: Root, sources: list[Path] | None = None) -> Path:
 
 
 def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
-    lines = []
+    lines, compiler = [], f"{root.arch.compiler}gcc"
     for path in files:
         shutil.copyfile(path, work / path.name)
         if path.suffix == ".c":
             kind = "-shared -fPIC" if path.stem.endswith(PRELOADED) else "-static"
-            lines.append(f"gcc {HELPER_FLAGS} {kind} -o {path.stem} {path.name}")
+            lines.append(f"{compiler} {HELPER_FLAGS} {kind} -o {path.stem} {path.name}")
     status, log = run_in_root(root, work, "\n".join(lines) or "true")
     if status != 0:
         print(log)

@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.arch import HOST, Arch
+
 # Runs $3 in the root $1 with the directory $2 as its /mnt. The mounts live in
 # a namespace of their own: the cached root stays as it is.
 _CHROOT = """
@@ -25,6 +27,8 @@ class Root:
     release: str  # uname -r
     package: str  # the kernel package and its version
     key: str
+    arch: Arch = HOST
+    workshop: Path | None = None  # where its modules are built, if not in path
 
     @property
     def vmlinuz(self) -> Path:
@@ -36,10 +40,13 @@ class Root:
 
 
 def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
-    """Run a script in the root, in /mnt which is work: status and output."""
+    """Run a script in the root, in /mnt which is work: status and output.
+
+    Of another machine's kernel: in its workshop, whose programs run here.
+    """
     command = ["unshare", "--mount", "--propagation", "private"]
     command += ["sh", "-ec", _CHROOT, "sh"]
-    command += [str(root.path), str(work), "cd /mnt; " + script]
+    command += [str(root.workshop or root.path), str(work), "cd /mnt; " + script]
     done = subprocess.run(
         command,
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},

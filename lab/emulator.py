@@ -14,23 +14,22 @@ import shutil
 import time
 from pathlib import Path
 
+from lab.arch import Arch
 from lab.cache import cache_dir, digest, fresh_directory, locked
 from lab.roots import unpack
 from lab.setup import ensure_tools, say
 
 SUITE = "trixie"
-PACKAGE = "qemu-system-x86"
-NAME = "qemu-system-x86_64"
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 DATA = ("usr/share/qemu", "usr/share/seabios")
 
 
-def format_starter(tree: Path) -> str:
+def format_starter(tree: Path, name: str) -> str:
     """A script that starts the QEMU in a tree of unpacked packages."""
     libraries = tree / LIBRARIES
     command = [str(libraries / "ld-linux-x86-64.so.2")]
-    command += ["--library-path", str(libraries), str(tree / "usr/bin" / NAME)]
+    command += ["--library-path", str(libraries), str(tree / "usr/bin" / name)]
     for folder in DATA:
         command += ["-L", str(tree / folder)]
     return (
@@ -40,23 +39,23 @@ def format_starter(tree: Path) -> str:
     )
 
 
-def _build(final: Path) -> None:
+def _build(arch: Arch, final: Path) -> None:
     started = time.monotonic()
-    say(f"QEMU: unpacking that of {SUITE} (less than a minute)")
+    say(f"QEMU for {arch.name}: unpacking that of {SUITE} (less than a minute)")
     with fresh_directory(final) as unfinished:
-        unpack("QEMU", SUITE, (PACKAGE,), unfinished / "tree")
+        unpack("QEMU", SUITE, (arch.emulator_package,), unfinished / "tree")
         shutil.rmtree(unfinished / "tree/dev", ignore_errors=True)
-        starter = unfinished / NAME
-        starter.write_text(format_starter(final / "tree"))
+        starter = unfinished / arch.emulator
+        starter.write_text(format_starter(final / "tree", arch.emulator))
         starter.chmod(0o755)
-    say(f"QEMU: complete after {time.monotonic() - started:.0f} s")
+    say(f"QEMU for {arch.name}: complete after {time.monotonic() - started:.0f} s")
 
 
-def ensure_qemu() -> Path:
+def ensure_qemu(arch: Arch) -> Path:
     """The command that starts QEMU: from the cache, or unpacked now."""
     ensure_tools()
-    final = cache_dir() / "emulator" / digest(Path(__file__).read_bytes())
+    final = cache_dir() / "emulator" / digest(Path(__file__).read_bytes(), arch.emulator)
     with locked("emulator"):
         if not final.exists():
-            _build(final)
-    return final / NAME
+            _build(arch, final)
+    return final / arch.emulator

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lab.arch import ARM64, HOST, Arch
 from lab.errors import UsageError
 from lab.workloads.row import VARIANTS
 
@@ -22,6 +23,7 @@ class Kernel:
     often: bool = True  # make test plays it; if not, only make test-all
     applications: bool = False  # its scenarios have the programs of make apps
     configs: tuple[str, ...] = ()  # of lab/configs: built from linux-source
+    arch: Arch = HOST
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -47,9 +49,10 @@ KERNELS = (
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
     Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=_BUILTIN),
+    Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
     Kernel("7.3", "trixie", _BACKPORTS, _NEWEST, _BASE, applications=True),
 )
-PACKAGED = tuple(kernel for kernel in KERNELS if not kernel.configs)
+PACKAGED = tuple(k for k in KERNELS if not k.configs and k.arch is HOST)
 
 
 def kernel_named(name: str) -> Kernel:

@@ -11,28 +11,39 @@ import subprocess
 import time
 from pathlib import Path
 
+from lab.arch import HOST
 from lab.cache import cache_dir, digest, fresh_directory, locked
-from lab.chroot import Root
+from lab.chroot import Root, run_in_root
 from lab.errors import LabError, Unsuitable
 from lab.kernel import FILES, build_kernel, configs_key
 from lab.matrix import Kernel
 from lab.setup import ensure_tools, say
 
-# What the guest and the builds need besides the kernel.
-PACKAGES = (
+# What the guest needs besides the kernel, and what the builds need.
+GUEST_PACKAGES = (
     "busybox-static",
-    "gcc",
     "iperf3",
     "iproute2",
     "iputils-ping",
     "kmod",
-    "libc6-dev",
-    "make",
     "python3",
     "python3-click",
     "python3-pyroute2",
     "python3-rich",
-    "sparse",
+)
+TOOLS = ("gcc", "libc6-dev", "make", "sparse")
+PACKAGES = tuple(sorted((*GUEST_PACKAGES, *TOOLS)))
+# What each root of Debian's has, for those that are only unpacked.
+BASE_PACKAGES = (
+    "base-files",
+    "bash",
+    "coreutils",
+    "dash",
+    "libc-bin",
+    "mount",
+    "ncurses-base",
+    "procps",
+    "util-linux",
 )
 # What a kernel is built with, from its source.
 BUILDER_PACKAGES = (
@@ -92,9 +103,12 @@ def _mmdebstrap(arguments: list[str], tree: Path) -> str | None:
     return (log.read_text().strip().splitlines() or ["no output"])[-1]
 
 
+_UNPACK = ("--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"')
+
+
 def unpack(what: str, suite: str, packages: tuple[str, ...], tree: Path) -> None:
     """Packages' files in a directory, with no script of theirs run."""
-    arguments = ["--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"']
+    arguments = list(_UNPACK)
     # A mirror that lags may hold an index that is past its date.
     arguments += ['--aptopt=Acquire::Check-Valid-Until "false"']
     arguments += [f"--include={','.join(packages)}", suite, str(tree)]
@@ -112,7 +126,17 @@ def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
 
     extra: packages only some jobs need; they make a root of its own.
     """
+    if kernel.arch is not HOST:
+        packages = (*kernel.packages, *BASE_PACKAGES, *GUEST_PACKAGES, *extra)
+        arguments = [f"--architectures={kernel.arch.name}", *_UNPACK]
+        return [*arguments, *(f"--include={name}" for name in packages), kernel.suite]
     return _recipe(kernel, (*kernel.pins, *kernel.packages), (*PACKAGES, *extra))
+
+
+def workshop_recipe(kernel: Kernel) -> list[str]:
+    """The same for the root in which the module is built, if not in that one."""
+    tools = (*TOOLS, "kmod", "python3", *kernel.arch.compiler_packages)
+    return _recipe(kernel, (f"linux-headers-{HOST.name}",), tools)
 
 
 def builder_recipe(kernel: Kernel) -> list[str]:
@@ -135,6 +159,8 @@ def sources(kernel: Kernel, mirror: str) -> list[str]:
 
 def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
     key = digest(json.dumps([recipe(kernel, extra), kernel.extra_suites]))
+    if kernel.arch is not HOST:
+        key = digest(key, json.dumps(workshop_recipe(kernel)), _FINISH)
     return digest(key, kernel_key(kernel)) if kernel.configs else key
 
 
@@ -178,6 +204,31 @@ def _bootstrap(kernel: Kernel, arguments: list[str], tree: Path) -> None:
     )
 
 
+# A root that was only unpacked lacks what packages' own scripts make; the compiler
+# that runs here needs the kernel's headers beside it.
+_FINISH = """
+mkdir -p tree/mnt tree/proc tree/sys tree/tmp
+ln -sfn /run tree/var/run
+depmod -b /mnt/tree {release}
+python3 -m compileall -q -s /mnt/tree tree/usr/lib/python3 tree/usr/lib/python3.*
+cp -r tree/usr/src/linux-headers-{release} /usr/src/
+mkdir -p /usr/lib/modules/{release}
+ln -sfn /usr/src/linux-headers-{release} /usr/lib/modules/{release}/build
+"""
+
+
+def _add_workshop(kernel: Kernel, work: Path) -> None:
+    """Beside a tree of another machine a root in which its module is built."""
+    workshop = work / "workshop"
+    _bootstrap(kernel, workshop_recipe(kernel), workshop)
+    release = read_release(work / "tree")
+    root = Root(kernel.name, work / "tree", release, "", "", kernel.arch, workshop)
+    status, log = run_in_root(root, work, _FINISH.format(release=release))
+    if status != 0:
+        print(log)
+        raise LabError(f"kernel {kernel.name}: no workshop for it (see above)")
+
+
 def _ensure_built(kernel: Kernel) -> Path:
     """A kernel no package has: from the cache, or built now."""
     final = cache_dir() / "kernels" / f"{kernel.name}-{kernel_key(kernel)}"
@@ -208,6 +259,8 @@ def _build_root(kernel: Kernel, extra: tuple[str, ...], final: Path) -> None:
         _bootstrap(kernel, recipe(kernel, extra), tree)
         if built:
             shutil.copytree(built / FILES, tree, symlinks=True, dirs_exist_ok=True)
+        if kernel.arch is not HOST:
+            _add_workshop(kernel, unfinished)
         release = read_release(tree)
         package = read_package(tree, f"linux-image-{release}")
         if built:
@@ -233,4 +286,6 @@ def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
         release=facts["release"],
         package=facts["package"],
         key=key,
+        arch=kernel.arch,
+        workshop=None if kernel.arch is HOST else final / "workshop",
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.arch import ARM64, HOST
 from lab.emulator import format_starter
 from lab.roots import Root
 from lab.vm import Machine, VmLost, _result, qemu_command
@@ -71,8 +72,16 @@ def test_root_on_a_disk_is_no_share(machine) -> None:
 
 
 def test_qemu_runs_on_the_libraries_of_its_own_packages() -> None:
-    script = format_starter(Path("/with space/tree"))
+    script = format_starter(Path("/with space/tree"), HOST.emulator)
     last = script.splitlines()[-1]
     assert last.startswith("exec '/with space/tree/usr/lib/")
     assert "--library-path '/with space/tree/usr/lib/" in last
     assert last.endswith(' "$@"')
+
+
+def test_foreign_kernel_gets_a_machine_and_a_console_of_its_own(machine) -> None:
+    foreign = replace(machine, root=replace(machine.root, arch=ARM64))
+    for kvm in (False, True):
+        command = qemu_command(Path("/q"), foreign, Path("/i"), kvm=kvm)
+        assert command[command.index("-cpu") + 1] == "cortex-a72"
+        assert "console=ttyAMA0" in command[command.index("-append") + 1]
