@@ -35,7 +35,7 @@ MODULES = {
         *("pktgen", "tcp", "udp_flood", "shaping"),
         *("dead_reader", "never_full", "fill"),
     ),
-    "apps": ("applications",),  # needs packages of its own in the root
+    "apps": ("applications", "qemu"),  # needs packages of its own in the root
     "depth": ("depth",),  # has more variants
     "cost": ("cost",),  # needs a VM that counts instructions
 }

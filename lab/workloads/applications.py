@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from lab.workloads import latency, openconnect, openvpn, tinc, wireguard_go
+from lab.workloads import latency, openconnect, openvpn, qemu, tinc, wireguard_go
 from lab.workloads.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
 from lab.workloads.devices import read_all_counters, run_tool
 from lab.workloads.env import GuestEnv
@@ -33,7 +33,10 @@ APPLICATIONS: Dict[str, ModuleType] = {
     "tinc": tinc,
     "openconnect": openconnect,
 }
-PACKAGES = tuple(p for app in APPLICATIONS.values() for p in app.PACKAGES)
+PACKAGES = (
+    *(package for app in APPLICATIONS.values() for package in app.PACKAGES),
+    *qemu.PACKAGES,
+)
 TITLES = {"openvpn": "OpenVPN", "openconnect": "OpenConnect"}
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)

@@ -71,13 +71,15 @@ class Program:
         status = self._process.returncode
         raise WorkloadError(f"{self.name}: ended, status {status}, and said: {last}")
 
-    def wait_until(self, ready: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + READY_SECONDS
+    def wait_until(
+        self, ready: Callable[[], bool], what: str, seconds: float = READY_SECONDS
+    ) -> None:
+        deadline = time.monotonic() + seconds
         while not ready():
             self.check()
             if time.monotonic() > deadline:
                 raise WorkloadError(
-                    f"{self.name}: {what}: not within {READY_SECONDS:.0f} s"
+                    f"{self.name}: {what}: not within {seconds:.0f} s"
                 )
             time.sleep(0.05)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Iterator, Sequence
 
 from lab.workloads import latency
-from lab.workloads.devices import FAR, NEAR, forwarder, read_counters
+from lab.workloads.devices import FAR, NEAR, Device, forwarder, read_counters
 from lab.workloads.devices import read_ecn_marks, run_tool, wait_drained
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
@@ -114,11 +114,13 @@ def server() -> Iterator[None]:
         process.communicate()
 
 
-def run_client(streams: int, seconds: float, *options: str) -> str:
-    """From NEAR to FAR; iperf3's JSON."""
+def run_client(
+    streams: int, seconds: float, *options: str, near: Device = NEAR, far: Device = FAR
+) -> str:
+    """From near to far; iperf3's JSON."""
     # iperf3 counts in whole seconds.
-    argv = NEAR.command(
-        *("iperf3", "--client", FAR.address, "--json"),
+    argv = near.command(
+        *("iperf3", "--client", far.address, "--json"),
         *("--time", str(max(1, round(seconds))), "--parallel", str(streams)),
         *options,
     )

@@ -190,7 +190,7 @@ def test_rows_are_unique_and_the_demo_is_a_part() -> None:
 
 
 def test_case_of_a_row_is_in_its_name() -> None:
-    for row in rows_of("apps"):
+    for row in applications.ROWS:
         assert applications.parse_case(row.name).name == row.name
     case = applications.parse_case("wireguard-go_tcp_8_120ms")
     assert (case.application, case.load, case.rtt_ms) == ("wireguard-go", "tcp_8", 120)

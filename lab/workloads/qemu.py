@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A virtual machine: iperf3 into QEMU's guest, over a plain or a vhost-net tap.
+
+QEMU runs inside the lab's machine, the same kernel inside QEMU: emulated twice, so
+slow. A guest boots once and runs as long as the measurement; sluice is loaded and
+unloaded under it, as an operator would.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Iterator, List, Optional, Tuple
+
+from lab.initramfs import format_archive, parse_load_order, read_module
+from lab.workloads import latency
+from lab.workloads.devices import Device, attach, netns, read_counters, run_tool
+from lab.workloads.devices import wait_drained
+from lab.workloads.env import GuestEnv
+from lab.workloads.program import Program, folder, has_device, program
+from lab.workloads.program import read_backpressure, read_version
+from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
+from lab.workloads.tcp import PROMPT, parse_iperf3, run_client
+
+PROGRAM = "qemu-system-x86_64"
+PACKAGES = ("qemu-system-x86",)
+BOOT_SECONDS = 600.0
+MEMORY_MB = 192
+MODULES = ("virtio_pci", "virtio_net")
+# The tap, and the guest's device at the other end of it.
+TAP = Device("vm0", "10.94.0.1", "02:00:00:00:94:01")
+INSIDE = Device("eth0", "10.94.0.2", "02:00:00:00:94:02")
+
+INIT = f"""#!/bin/busybox sh
+busybox mkdir -p /proc /tmp
+busybox mount -t proc proc /proc
+busybox mount -t devtmpfs dev /dev
+exec </dev/null >/dev/ttyS0 2>&1
+for module in /modules/*; do busybox insmod $module; done
+busybox ip address add {INSIDE.address}/24 dev {INSIDE.name}
+busybox ip link set {INSIDE.name} up
+busybox arp -s {TAP.address} {TAP.mac}
+echo ready
+exec /bin/ld-linux-x86-64.so.2 --library-path /bin /bin/iperf3 -s >/dev/null
+"""
+CMDLINE = (
+    "console=ttyS0 quiet panic=-1 mitigations=off no5lvl nokaslr tsc=reliable "
+    "random.trust_cpu=on net.ifnames=0 ipv6.disable=1 audit=0 apparmor=0 "
+    "cryptomgr.notests nowatchdog"
+)
+
+TITLES = {"tap": "QEMU on a tap", "vhost": "QEMU with vhost-net"}
+LOADS = {"tcp_1": ("1 TCP", 1), "tcp_8": ("8 TCP", 8)}
+
+ROWS = [
+    Row(
+        name=f"qemu_{kind}_{load}",
+        title=f"{title}, {told} into it",
+        unit="Mbit/s",
+        demo=load == "tcp_1",
+        floor=0.97,
+        latency_share=1 / 3,
+        parameters=list(PROMPT),
+    )
+    for kind, title in TITLES.items()
+    for load, (told, _) in LOADS.items()
+]
+
+
+def _iperf3_files() -> List[Path]:
+    """The program, what it is linked with, and who loads that."""
+    program = Path("/usr/bin/iperf3")
+    linked = re.findall(r"(/\S+) \(0x", run_tool(["ldd", str(program)]))
+    return [program, *map(Path, linked)]
+
+
+@functools.lru_cache(maxsize=None)
+def ensure_guest_initramfs() -> Path:
+    """Busybox, iperf3 and the drivers of this kernel; made once a boot."""
+    modules = Path("/lib/modules") / os.uname().release
+    files = [("init", INIT.encode())]
+    order = parse_load_order((modules / "modules.dep").read_text(), MODULES)
+    for index, path in enumerate(order):
+        name = f"modules/{index:02d}-{Path(path).name.split('.')[0]}.ko"
+        files.append((name, read_module(modules / path)))
+    for path in (Path("/bin/busybox"), *_iperf3_files()):
+        files.append((f"bin/{path.name}", path.read_bytes()))
+    made = folder("qemu") / "initramfs"
+    made.write_bytes(format_archive(files))
+    return made
+
+
+def arguments(tap: Device, vhost: bool, console: Path) -> List[str]:
+    backend = f"tap,id=net,ifname={tap.name},script=no,downscript=no"
+    return [
+        *(PROGRAM, "-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none", "-machine", "q35"),
+        *("-accel", "kvm", "-accel", "tcg", "-m", f"{MEMORY_MB}M"),
+        *("-kernel", f"/boot/vmlinuz-{os.uname().release}"),
+        *("-initrd", str(ensure_guest_initramfs()), "-append", CMDLINE),
+        *("-serial", f"file:{console}"),
+        *("-netdev", backend + (",vhost=on" if vhost else "")),
+        *("-device", f"virtio-net-pci,netdev=net,mac={INSIDE.mac}"),
+    ]
+
+
+@contextlib.contextmanager
+def virtual_machine(
+    kind: str, preload: Optional[str] = None, ring: Optional[int] = None
+) -> Iterator[Tuple[Device, Program]]:
+    """A guest that answers, in a namespace of its own; its tap.
+
+    kind: "tap", or "vhost".
+    """
+    if kind == "vhost":
+        run_tool(["modprobe", "vhost_net"])
+    name = f"vm-{kind}" + ("-upstream" if preload else "")
+    tap = replace(TAP, netns=name)
+    console = folder("qemu") / f"{name}.console"
+    console.write_text("")
+    argv = arguments(tap, kind == "vhost", console)
+    with netns(name), program(tap, argv, preload) as process:
+        process.wait_until(lambda: has_device(tap), f"its device {tap.name}")
+        attach(tap, INSIDE, ring=ring)
+        process.wait_until(
+            lambda: "ready" in console.read_text(errors="replace"),
+            "its guest has booted",
+            BOOT_SECONDS,
+        )
+        yield tap, process
+
+
+_lasting = contextlib.ExitStack()
+atexit.register(_lasting.close)
+
+
+@functools.lru_cache(maxsize=None)
+def _running(kind: str, preload: Optional[str]) -> Tuple[Device, Program]:
+    return _lasting.enter_context(virtual_machine(kind, preload))
+
+
+def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    _, kind, load = row.name.split("_", 2)
+    upstream = parse_variant(variant).base == "upstream"
+    preload = env.helper("backpressure_preload") if upstream else None
+    tap, process = _running(kind, preload)
+    if read_backpressure(tap) != upstream:
+        raise WorkloadError(
+            f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
+        )
+    before, cpu = read_counters(tap), process.read_cpu_seconds()
+    with latency.ping(tap, INSIDE) as ping:
+        output = run_client(LOADS[load][1], seconds, near=tap, far=INSIDE)
+        pinged = ping.end()
+    counts = wait_drained([tap]) - before
+    received = parse_iperf3(output)
+    return Sample(
+        value=received.mbit,
+        sent=counts.offered,
+        read=counts.read,
+        qdisc_drops=counts.qdisc_drops,
+        lost_at_ring=counts.lost_at_ring,
+        held=counts.held,
+        segmented=True,  # the guest's device takes large packets
+        extra={
+            "version": read_version(PACKAGES[0]),
+            "retransmits": received.retransmits,
+            "requeues": counts.requeues,
+            "pings_sent": pinged.sent,
+            "pings_received": pinged.received,
+            "cpu_seconds": [round(process.read_cpu_seconds() - cpu, 2)],
+        },
+        **pinged.fields(),
+    )
