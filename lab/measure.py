@@ -42,7 +42,8 @@ class Plan:
     def deadline(self) -> float:
         """For the whole boot: every sample slow, none for ever."""
         samples = self.rounds * sum(len(row.variants) for row in self.rows)
-        return BOOT_SECONDS + samples * (self.seconds + 30)
+        setup = sum(row.setup_seconds for row in self.rows)
+        return BOOT_SECONDS + setup + samples * (self.seconds + 30)
 
 
 def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:
