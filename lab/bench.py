@@ -112,7 +112,8 @@ def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
 
     with background_ping():
         for place in plan:
-            ending = run_child(sample(place), seconds + GRACE_SECONDS)
+            setup = rows[place[1]].setup_seconds
+            ending = run_child(sample(place), setup + seconds + GRACE_SECONDS)
             unload()
             lines.append(measurement(place, ending))
             report(

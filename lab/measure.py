@@ -41,9 +41,11 @@ class Plan:
     @property
     def deadline(self) -> float:
         """For the whole boot: every sample slow, none for ever."""
-        samples = self.rounds * sum(len(row.variants) for row in self.rows)
-        setup = sum(row.setup_seconds for row in self.rows)
-        return BOOT_SECONDS + setup + samples * (self.seconds + 30)
+        round_seconds = sum(
+            len(row.variants) * (row.setup_seconds + self.seconds + 30)
+            for row in self.rows
+        )
+        return BOOT_SECONDS + self.rounds * round_seconds
 
 
 def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:

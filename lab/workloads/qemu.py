@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A virtual machine: iperf3 into QEMU's guest, over a plain or a vhost-net tap.
 
-QEMU runs inside the lab's machine, the same kernel inside QEMU: emulated twice, so
-slow. A guest boots once and runs as long as the measurement; sluice is loaded and
-unloaded under it, as an operator would.
+QEMU runs inside the lab's machine, and the same kernel inside QEMU: emulated twice,
+it is slow, and boots for a minute or more before each sample.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import os
 import re
 from dataclasses import replace
@@ -65,7 +62,7 @@ ROWS = [
         demo=load == "tcp_1",
         floor=0.97,
         latency_share=1 / 3,
-        setup_seconds=2 * BOOT_SECONDS,  # a guest for upstream's flag, too
+        setup_seconds=BOOT_SECONDS,
         parameters=list(PROMPT),
     )
     for kind, title in TITLES.items()
@@ -80,9 +77,11 @@ def _iperf3_files() -> List[Path]:
     return [program, *map(Path, linked)]
 
 
-@functools.lru_cache(maxsize=None)
 def ensure_guest_initramfs() -> Path:
     """Busybox, iperf3 and the drivers of this kernel; made once a boot."""
+    made = folder("qemu") / "initramfs"
+    if made.exists():
+        return made
     modules = Path("/lib/modules") / os.uname().release
     files = [("init", INIT.encode())]
     order = parse_load_order((modules / "modules.dep").read_text(), MODULES)
@@ -91,8 +90,9 @@ def ensure_guest_initramfs() -> Path:
         files.append((name, read_module(modules / path)))
     for path in (Path("/bin/busybox"), *_iperf3_files()):
         files.append((f"bin/{path.name}", path.read_bytes()))
-    made = folder("qemu") / "initramfs"
-    made.write_bytes(format_archive(files))
+    unfinished = made.with_suffix(".new")
+    unfinished.write_bytes(format_archive(files))
+    unfinished.rename(made)
     return made
 
 
@@ -136,29 +136,22 @@ def virtual_machine(
         yield tap, process
 
 
-_lasting = contextlib.ExitStack()
-atexit.register(_lasting.close)
-
-
-@functools.lru_cache(maxsize=None)
-def _running(kind: str, preload: Optional[str]) -> Tuple[Device, Program]:
-    return _lasting.enter_context(virtual_machine(kind, preload))
-
-
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     _, kind, load = row.name.split("_", 2)
-    upstream = parse_variant(variant).base == "upstream"
+    wanted = parse_variant(variant)
+    upstream = wanted.base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
-    tap, process = _running(kind, preload)
-    if read_backpressure(tap) != upstream:
-        raise WorkloadError(
-            f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
-        )
-    before, cpu = read_counters(tap), process.read_cpu_seconds()
-    with latency.ping(tap, INSIDE) as ping:
-        output = run_client(LOADS[load][1], seconds, near=tap, far=INSIDE)
-        pinged = ping.end()
-    counts = wait_drained([tap]) - before
+    with virtual_machine(kind, preload, wanted.ring) as (tap, process):
+        if read_backpressure(tap) != upstream:
+            raise WorkloadError(
+                f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
+            )
+        before, cpu = read_counters(tap), process.read_cpu_seconds()
+        with latency.ping(tap, INSIDE) as ping:
+            output = run_client(LOADS[load][1], seconds, near=tap, far=INSIDE)
+            pinged = ping.end()
+        counts = wait_drained([tap]) - before
+        spent = process.read_cpu_seconds() - cpu
     received = parse_iperf3(output)
     return Sample(
         value=received.mbit,
@@ -174,7 +167,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             "requeues": counts.requeues,
             "pings_sent": pinged.sent,
             "pings_received": pinged.received,
-            "cpu_seconds": [round(process.read_cpu_seconds() - cpu, 2)],
+            "cpu_seconds": [round(spent, 2)],
         },
         **pinged.fields(),
     )

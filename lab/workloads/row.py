@@ -63,7 +63,7 @@ class Row:
     prompt: bool = False  # sluice's ping is a fraction of the others'
     latency_share: Optional[float] = None  # sluice's ping is at most this of stock's
     path_ms: float = 0.0  # the path's own part of each ping
-    setup_seconds: float = 0.0  # at most, before the first samples
+    setup_seconds: float = 0.0  # of a sample, at most, before it measures
     rings: List[int] = field(default_factory=list)  # stock with these, too
     targets: List[int] = field(default_factory=list)  # sluice with these, us, too
     parameters: List[str] = field(default_factory=list)  # of sluice's module

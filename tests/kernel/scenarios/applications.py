@@ -11,13 +11,13 @@ import subprocess
 from typing import Any, Callable, Iterator
 
 from lab.scenarios import Env, scenario
-from lab.workloads import applications
+from lab.workloads import applications, qemu
 from lab.workloads.devices import FAR, HERE, IFF_BACKPRESSURE, NEAR, Counters
-from lab.workloads.devices import read_counters, read_has_backpressure
+from lab.workloads.devices import Device, read_counters, read_has_backpressure
 from lab.workloads.program import read_backpressure
 from lab.workloads.tcp import server
 from sluice import system
-from sluice.netlink import Client, Device, Queue
+from sluice.netlink import Client
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, IFF_TUN, Tap
 
 STREAMS = 8
@@ -29,102 +29,126 @@ REFILL_SECONDS = 30.0
 
 
 @contextlib.contextmanager
-def endless_tcp() -> Iterator[subprocess.Popen]:
-    """From NEAR to FAR; it ends by itself only when the tunnel breaks it."""
-    argv = NEAR.command(
-        *("iperf3", "--client", FAR.address, "--time", "600"),
+def endless_tcp(near: Device, far: Device) -> Iterator[subprocess.Popen]:
+    """From near to far; it ends by itself only when the tunnel breaks it."""
+    argv = near.command(
+        *("iperf3", "--client", far.address, "--time", "600"),
         *("--parallel", str(STREAMS)),
     )
-    with server():
-        client = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
-        try:
-            yield client
-        finally:
-            client.kill()
-            client.wait()
-
-
-def ask(question: Callable[[Client, int], Any]) -> Any:
-    """The module's answer about NEAR, in NEAR's namespace."""
-    with system.netns(str(NEAR.netns)), Client() as client:
-        return question(client, socket.if_nametoindex(NEAR.name))
-
-
-def near_device() -> Device:
-    return ask(lambda client, index: client.device(index))
-
-
-def near_queue() -> Queue:
-    return ask(lambda client, index: client.queues(index)[0])
-
-
-def switch(on: bool) -> None:
-    ask(lambda client, index: client.set_device(index, on=int(on)))
+    client = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+    try:
+        yield client
+    finally:
+        client.kill()
+        client.wait()
 
 
 class Traffic:
-    """The streams through the tunnel, which must never stand still."""
+    """The streams through a device, which must never stand still."""
 
-    def __init__(self, env: Env, client: subprocess.Popen) -> None:
-        self._env, self._client = env, client
+    def __init__(self, env: Env, device: Device, far: Device) -> None:
+        self._env, self.device = env, device
+        self._client = env.enter(endless_tcp(device, far))
+
+    def ask(self, question: Callable[[Client, int], Any]) -> Any:
+        """The module's answer about the device, in its namespace."""
+        with system.netns(str(self.device.netns)), Client() as client:
+            return question(client, socket.if_nametoindex(self.device.name))
+
+    def state(self) -> str:
+        return self.ask(lambda client, index: client.device(index).state)
+
+    def stops(self) -> int:
+        return self.ask(lambda client, index: client.queues(index)[0].stops)
+
+    def switch(self, on: bool) -> None:
+        self.ask(lambda client, index: client.set_device(index, on=int(on)))
+
+    def wait_for_an_overflow(self) -> None:
+        self._env.wait_for(
+            lambda: read_counters(self.device).lost_at_ring,
+            "an overflow",
+            REFILL_SECONDS,
+        )
 
     def assert_moves(self, when: str) -> Counters:
         """Many more packets are read; the counts afterwards."""
-        before = read_counters(NEAR).read
+        before = read_counters(self.device).read
 
         def moved() -> bool:
             assert self._client.poll() is None, f"{when}: the streams broke"
-            return read_counters(NEAR).read > before + MOVED_PACKETS
+            return read_counters(self.device).read > before + MOVED_PACKETS
 
-        self._env.wait_for(moved, f"{when}: {MOVED_PACKETS} packets read")
-        return read_counters(NEAR)
+        what = f"{when}: {MOVED_PACKETS} packets read"
+        self._env.wait_for(moved, what, REFILL_SECONDS)
+        return read_counters(self.device)
+
+    def assert_served(self, stops: int) -> None:
+        """Its counters move, and nothing is lost while they do."""
+        assert self.state() == "served", self.state()
+        before = read_counters(self.device)
+        self._env.wait_for(lambda: self.stops() > stops, "stops", REFILL_SECONDS)
+        after = self.assert_moves("on")
+        assert after.lost_at_ring == before.lost_at_ring, (before, after)
 
 
-def _is_served(env: Env, traffic: Traffic, stops: int) -> None:
-    """Its counters move, and nothing is lost while they do."""
-    assert near_device().state == "served", near_device()
-    before = read_counters(NEAR)
-    env.wait_for(lambda: near_queue().stops > stops, "stops", REFILL_SECONDS)
-    after = traffic.assert_moves("on")
-    assert after.lost_at_ring == before.lost_at_ring, (before, after)
-
-
-def _is_served_and_let_go(env: Env, application: str) -> None:
+def _is_served_and_let_go(env: Env, traffic: Traffic) -> None:
     """Load, off, on, unload: the streams never break."""
-    module = applications.APPLICATIONS[application]
-    if shutil.which(module.PROGRAM) is None:
-        env.skip(f"{module.PROGRAM}: not in this root; see Kernel.applications")
-    env.enter(applications.tunnel(application, 0, None, f"stock-{RING}", env))
-    traffic = Traffic(env, env.enter(endless_tcp()))
-    env.wait_for(
-        lambda: read_counters(NEAR).lost_at_ring, "an overflow", REFILL_SECONDS
-    )
+    traffic.wait_for_an_overflow()
     env.load("stall_ms=60000")
-    _is_served(env, traffic, stops=0)
-    switch(on=False)
-    stops = near_queue().stops
+    traffic.assert_served(stops=0)
+    traffic.switch(on=False)
+    stops = traffic.stops()
     traffic.assert_moves("off")
-    assert near_queue().stops == stops, "stopped while off"
-    switch(on=True)
-    _is_served(env, traffic, stops)
+    assert traffic.stops() == stops, "stopped while off"
+    traffic.switch(on=True)
+    traffic.assert_served(stops)
     env.run("rmmod", "sluice")
     assert not os.path.exists("/sys/module/sluice")
     traffic.assert_moves("unloaded")
 
 
+def _tunnel_is_served_and_let_go(env: Env, application: str) -> None:
+    _needs(env, applications.APPLICATIONS[application].PROGRAM)
+    env.enter(applications.tunnel(application, 0, None, f"stock-{RING}", env))
+    env.enter(server())
+    _is_served_and_let_go(env, Traffic(env, NEAR, FAR))
+
+
+def _guest_is_served_and_let_go(env: Env, kind: str) -> None:
+    _needs(env, qemu.PROGRAM)
+    tap, _ = env.enter(qemu.virtual_machine(kind, ring=RING))
+    _is_served_and_let_go(env, Traffic(env, tap, qemu.INSIDE))
+
+
+def _needs(env: Env, program: str) -> None:
+    if shutil.which(program) is None:
+        env.skip(f"{program}: not in this root; see Kernel.applications")
+
+
 @scenario(deadline=90)
 def running_openvpn_is_served_and_let_go(env: Env) -> None:
-    _is_served_and_let_go(env, "openvpn")
+    _tunnel_is_served_and_let_go(env, "openvpn")
 
 
 @scenario(deadline=90, often=False)
 def running_wireguard_go_is_served_and_let_go(env: Env) -> None:
-    _is_served_and_let_go(env, "wireguard-go")
+    _tunnel_is_served_and_let_go(env, "wireguard-go")
 
 
 @scenario(deadline=90, often=False)
 def running_tinc_is_served_and_let_go(env: Env) -> None:
-    _is_served_and_let_go(env, "tinc")
+    _tunnel_is_served_and_let_go(env, "tinc")
+
+
+@scenario(deadline=qemu.BOOT_SECONDS + 200, often=False)
+def running_guest_of_vhost_net_is_served_and_let_go(env: Env) -> None:
+    _guest_is_served_and_let_go(env, "vhost")
+
+
+@scenario(deadline=qemu.BOOT_SECONDS + 200, often=False)
+def running_guest_of_qemu_is_served_and_let_go(env: Env) -> None:
+    _guest_is_served_and_let_go(env, "tap")
 
 
 def _tun(flags: int) -> Tap:
