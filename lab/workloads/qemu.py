@@ -42,8 +42,7 @@ for module in /modules/*; do busybox insmod $module; done
 busybox ip address add {INSIDE.address}/24 dev {INSIDE.name}
 busybox ip link set {INSIDE.name} up
 busybox arp -s {TAP.address} {TAP.mac}
-echo ready
-exec /bin/ld-linux-x86-64.so.2 --library-path /bin /bin/iperf3 -s >/dev/null
+exec /bin/ld-linux-x86-64.so.2 --library-path /bin /bin/iperf3 -s --forceflush
 """
 CMDLINE = (
     "console=ttyS0 quiet panic=-1 mitigations=off no5lvl nokaslr tsc=reliable "
@@ -129,8 +128,8 @@ def virtual_machine(
         process.wait_until(lambda: has_device(tap), f"its device {tap.name}")
         attach(tap, INSIDE, ring=ring)
         process.wait_until(
-            lambda: "ready" in console.read_text(errors="replace"),
-            "its guest has booted",
+            lambda: "listening" in console.read_text(errors="replace"),
+            "an iperf3 in its guest",
             BOOT_SECONDS,
         )
         yield tap, process
