@@ -412,7 +412,8 @@ static bool stall_lasts(struct sluice_queue *q, struct ptr_ring *ring, int size)
 {
 	int used;
 
-	if (READ_ONCE(ring->consumer_head) != READ_ONCE(q->head))
+	if (likely(!READ_ONCE(q->stalled)) ||
+	    READ_ONCE(ring->consumer_head) != READ_ONCE(q->head))
 		return false;
 	used = ring_used_exact(ring, size);
 	if (used >= size)
@@ -464,7 +465,6 @@ void sluice_queue_look(struct sluice_queue *q)
 {
 	int size, producer, limit, depth, used, fill, room;
 	struct ptr_ring *ring;
-	bool qdisc_queues;
 	void *file;
 	s64 look;
 
@@ -481,20 +481,18 @@ void sluice_queue_look(struct sluice_queue *q)
 	    !queue_adopted(q, file, size))
 		return;
 
-	qdisc_queues = qdisc_has_queue(q->txq);
-	/* The producer stays where this look was due: so is the next. */
-	if (unlikely(READ_ONCE(q->stalled)) && qdisc_queues &&
-	    stall_lasts(q, ring, size))
-		return;
-
 	look = atomic64_read(&q->look);
 	/* proofs/litmus: look_before_producer */
 	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	producer = READ_ONCE(ring->producer);
 	limit = limit_for(q, ring, size);
-	if (!qdisc_queues) {	/* stock's, until it has one again */
+	if (!qdisc_has_queue(q->txq)) {	/* stock's, until it has one again */
 		room = limit - ring_used(ring, size) - 1;
 		look_next(q, look, producer, room, size);
+		return;
+	}
+	if (stall_lasts(q, ring, size)) {
+		look_next(q, look, producer, 0, size);
 		return;
 	}
 	depth = depth_for(q, limit);
