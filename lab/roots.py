@@ -208,7 +208,7 @@ def _bootstrap(kernel: Kernel, arguments: list[str], tree: Path) -> None:
 # that runs here needs the kernel's headers beside it.
 _FINISH = """
 mkdir -p tree/mnt tree/proc tree/sys tree/tmp
-ln -sfn /run tree/var/run
+rm -rf tree/var/run; ln -s /run tree/var/run
 depmod -b /mnt/tree {release}
 python3 -m compileall -q -s /mnt/tree tree/usr/lib/python3 tree/usr/lib/python3.*
 cp -r tree/usr/src/linux-headers-{release} /usr/src/
