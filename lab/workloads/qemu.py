@@ -109,6 +109,19 @@ def arguments(tap: Device, vhost: bool, console: Path) -> List[str]:
     ]
 
 
+def _wait_booted(process: Program, console: Path) -> None:
+    """Until iperf3 listens in the guest."""
+
+    def said() -> str:
+        return console.read_text(errors="replace").strip()
+
+    try:
+        process.wait_until(lambda: "listening" in said(), "its guest", BOOT_SECONDS)
+    except WorkloadError as error:
+        last = "; ".join(said().splitlines()[-3:]) or "nothing"
+        raise WorkloadError(f"{error}; the guest said: {last}") from None
+
+
 @contextlib.contextmanager
 def virtual_machine(
     kind: str, preload: Optional[str] = None, ring: Optional[int] = None
@@ -127,11 +140,7 @@ def virtual_machine(
     with netns(name), program(tap, argv, preload) as process:
         process.wait_until(lambda: has_device(tap), f"its device {tap.name}")
         attach(tap, INSIDE, ring=ring)
-        process.wait_until(
-            lambda: "listening" in console.read_text(errors="replace"),
-            "an iperf3 in its guest",
-            BOOT_SECONDS,
-        )
+        _wait_booted(process, console)
         yield tap, process
 
 
