@@ -9,6 +9,7 @@ NetlinkError, whose code is an errno.
 from __future__ import annotations
 
 import errno
+import os
 import select
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,10 +139,17 @@ class Event:
     ring: int
 
 
+def decode(value: object) -> object:
+    return os.fsdecode(value) if isinstance(value, bytes) else value
+
+
 def parse_attrs(message: genlmsg, prefix: str) -> dict[str, object]:
-    """The attributes of a message by their names in the spec."""
+    """The attributes of a message by their names in the spec.
+
+    A device's name that is no UTF-8 comes as bytes: it is as Python's own are.
+    """
     return {
-        name[len(prefix) :].lower(): value
+        name[len(prefix) :].lower(): decode(value)
         for name, value in message["attrs"]
         if name.startswith(prefix)
     }

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 import click
 
 WIDTH = 79
+# What bold() and its kin put around a text.
+_STYLES = re.compile(r"(\x1b\[(?:0|1|3[123])m)")
 
 
 def wants_color() -> bool:
@@ -21,8 +24,19 @@ def wants_color() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
+def printable(text: str) -> str:
+    """Without what a terminal obeys: anybody may name a device or a process."""
+    return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
+
+
+def _printable_styled(line: str) -> str:
+    parts = _STYLES.split(line)
+    parts[::2] = [printable(part) for part in parts[::2]]
+    return "".join(parts)
+
+
 def say(lines: Iterable[str]) -> None:
-    text = "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{_printable_styled(line)}\n" for line in lines)
     if not wants_color():
         text = click.unstyle(text)
     sys.stdout.write(text)
@@ -44,12 +58,12 @@ def say_json(value: object, indent: int | None = 1) -> None:
 def note(lines: Iterable[str]) -> None:
     """What is being done, on stderr: stdout is for the answer."""
     for line in lines:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def complain(text: str) -> None:
     """One line on stderr: object, reason, next step."""
-    print(f"sluice: {' '.join(text.split())}", file=sys.stderr)
+    print(f"sluice: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 @contextlib.contextmanager

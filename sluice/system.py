@@ -24,7 +24,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice.errors import SluiceError
-from sluice.netlink import Client, Device, Queue
+from sluice.netlink import Client, Device, Queue, decode
 
 NETNS_DIR = Path("/run/netns")
 PROC = Path("/proc")
@@ -211,7 +211,7 @@ def parse_link(message: Mapping[str, Any], tun_flags: int | None) -> Link | None
         tun = bool(tun_flags & IFF_TUN)
     return Link(
         ifindex=message["index"],
-        name=attrs["IFLA_IFNAME"],
+        name=str(decode(attrs["IFLA_IFNAME"])),
         kind="tun" if tun else "tap",
         up=bool(message["flags"] & IFF_UP),
         qdisc=attrs.get("IFLA_QDISC", ""),
@@ -233,7 +233,7 @@ def read_links(where: Namespace) -> list[Link]:
         messages = list(route.get_links())
     links = []
     for message in messages:
-        name = dict(message["attrs"])["IFLA_IFNAME"]
+        name = str(decode(dict(message["attrs"])["IFLA_IFNAME"]))
         flags = None
         if where.sysfs is not None:
             text = read_text(where.sysfs / "class/net" / name / "tun_flags")
@@ -334,7 +334,7 @@ def owners_of(name: str, inode: int, owners: Mapping[str, list[Owner]]) -> list[
 def read_text(path: Path) -> str | None:
     """A file's text, or None if it cannot be read."""
     try:
-        return path.read_bytes().decode(errors="replace")
+        return path.read_bytes().decode(errors="surrogateescape")
     except OSError:
         return None
 

@@ -125,8 +125,9 @@ def format_cells(cells: tuple[str, ...]) -> str:
 
 
 def format_row(row: Row, fills: list[int], width: int, bars: str = BARS) -> Text:
+    label = output.printable(row.label)
     cells = (
-        row.label[:14] if len(row.label) <= 14 else f"{row.label[:13]}~",
+        label if len(label) <= 14 else f"{label[:13]}~",
         row.state,
         "-" if row.fill is None else str(row.fill),
         str(row.limit),

@@ -72,6 +72,32 @@ def test_comments_and_wrong_lines_are_kept() -> None:
     ]
 
 
+# What a kernel accepts in a device's name: all but a slash, a colon and a space.
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("on", "off", "-x", "--now", "a=b", "limit=0", "a#b", "a*b", "a[b", "a]b"),
+        *("[!a]", "?", "\\", "'", '"', "$(id)", "a;b", "caf\xe9", "\u2603", "tap\udcff"),
+        "\x1b[2J",
+    ],
+)
+def test_odd_names_are_remembered_and_found(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "conf"
+    others = [Rule("tap0", True), Rule(name, False), Rule("tap1", True)]
+    config.remember(others, path)
+    lines = config.read(path)
+    assert not config.wrongs(lines)
+    assert [line.rule for line in lines if line.rule] == others
+    exact = fnmatch_escape(name)
+    config.remember([Rule(exact, True)], path)
+    assert rule_for(name, config.read(path)) == Rule(exact, True)
+
+
+def fnmatch_escape(name: str) -> str:
+    """The pattern that matches this name and no other."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
 def test_what_is_not_said_stays_as_it_was() -> None:
     lines = parse("tap0 on stall-ms=100 limit=7 qdisc=cake")
     lines = remembered(lines, Rule("tap0", True, {"limit": 9}))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -241,3 +242,30 @@ def test_color_on_a_terminal_unless_no_color(
     monkeypatch.setenv("NO_COLOR", variable)
     assert main(["status"]) == 0
     assert ("\x1b" in capsys.readouterr().out) is colored
+
+
+HOSTILE = "\x1b[2J\x07\x1b]0;\udcff"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("command", ["status", "off *", "doctor", "metrics"])
+def test_names_do_not_command_the_terminal(
+    machine: Machine, capsys, monkeypatch, command: str, terminal: bool
+) -> None:
+    """Of devices and processes: anybody may choose them."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    machine.links = [replace(TAP0, name=HOSTILE)]
+    machine.devices = [replace(DEVICE0, ifname=HOSTILE, state="refused", reason="x")]
+    machine.owners = {HOSTILE: [Owner(1, HOSTILE, False, 1)]}
+    main(command.split())
+    said = capsys.readouterr()
+    for text in (said.out, said.err):
+        text.encode()
+        assert "\x07" not in text and "\x1b[2J" not in text and "\x1b]" not in text
+
+
+def test_name_that_is_no_text_is_kept() -> None:
+    named = [("IFLA_IFNAME", b"t\xff"), *RECORDED["attrs"][1:]]
+    link = parse_link({**RECORDED, "attrs": named}, 1)
+    assert link is not None and os.fsencode(link.name) == b"t\xff"
