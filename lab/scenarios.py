@@ -2,7 +2,8 @@
 """In the VM: the kernel scenarios, each in a process with a deadline.
 
 A scenario is a function with this decorator in tests/SUITE/scenarios/*.py,
-named by its outcome, that takes an Env and raises when the outcome is not so:
+named by its outcome, that takes an Env and raises when the outcome is not so.
+What it returns, if anything, is shown beside its name:
 
     @scenario
     def full_ring_stops_queue(env: Env) -> None: ...
@@ -39,6 +40,10 @@ class Env(GuestEnv):
     def defer(self, action: Callable[..., Any], *arguments: Any) -> None:
         """Cleanup, said beside the action it undoes; last in, first out."""
         self._deferred.callback(action, *arguments)
+
+    def clean_up(self) -> None:
+        """What was deferred, now."""
+        self._deferred.close()
 
     def enter(self, context: Any) -> Any:
         """Enter a context manager that is left at the scenario's end."""
@@ -79,7 +84,7 @@ class Env(GuestEnv):
 @dataclass(frozen=True)
 class Scenario:
     name: str  # MODULE.FUNCTION
-    function: Callable[[Env], None]
+    function: Callable[[Env], Optional[str]]
     deadline: float
 
 
@@ -95,7 +100,7 @@ def scenario(
     """
     del often  # lab/testing.py reads it from the source, and chooses
 
-    def mark(marked: Callable[[Env], None]) -> Callable[[Env], None]:
+    def mark(marked: Callable[[Env], Any]) -> Callable[[Env], Any]:
         module = marked.__module__.rpartition(".")[2]
         _found.append(Scenario(f"{module}.{marked.__name__}", marked, deadline))
         return marked
@@ -111,7 +116,7 @@ def find_scenarios(suite: str) -> List[Scenario]:
 
 
 def outcome_of(ending: Ending, trouble: Sequence[str]) -> Tuple[str, str]:
-    """passed, failed, skipped or lost, and why."""
+    """passed, failed, skipped or lost, and why; of one that passed what it told."""
     if trouble:
         return "failed", f"the kernel said: {trouble[0]}"
     if ending.lost:
@@ -120,13 +125,13 @@ def outcome_of(ending: Ending, trouble: Sequence[str]) -> Tuple[str, str]:
         return "skipped", ending.message
     if ending.error is not None:
         return "failed", f"{ending.error}: {ending.message}"
-    return "passed", ""
+    return "passed", ending.answer or ""
 
 
-def _play(one: Scenario, env: Env) -> Callable[[], None]:
-    def play() -> None:
+def _play(one: Scenario, env: Env) -> Callable[[], Optional[str]]:
+    def play() -> Optional[str]:
         with env._deferred:
-            one.function(env)
+            return one.function(env)
 
     return play
 
