@@ -21,15 +21,16 @@ IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
 PACKET_MAX = 65536
 
 
-def _request(flags: int, name: str = HERE.name) -> bytes:
-    return struct.pack("16sH22x", name.encode(), flags)
+def request(flags: int, name: str = HERE.name) -> bytes:
+    return struct.pack("16sH22x", os.fsencode(name), flags)
 
 
 class Tap:
     """Nothing is read until read() or read_all() is called."""
 
-    def __init__(self, flags: int) -> None:
+    def __init__(self, flags: int, name: str = HERE.name) -> None:
         self.flags = flags | IFF_NO_PI
+        self.name = name
         self.queues: List[int] = []
         self.read_count = 0
 
@@ -37,7 +38,7 @@ class Tap:
         """One more queue, or the device itself; its place in self.queues."""
         fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
         try:
-            fcntl.ioctl(fd, TUNSETIFF, _request(self.flags))
+            fcntl.ioctl(fd, TUNSETIFF, request(self.flags, self.name))
         except OSError:
             os.close(fd)
             raise
@@ -49,7 +50,7 @@ class Tap:
 
     def set_attached(self, place: int, attached: bool) -> None:
         flag = IFF_ATTACH_QUEUE if attached else IFF_DETACH_QUEUE
-        fcntl.ioctl(self.queues[place], TUNSETQUEUE, _request(flag, ""))
+        fcntl.ioctl(self.queues[place], TUNSETQUEUE, request(flag, ""))
 
     def set_persistent(self, persistent: bool) -> None:
         fcntl.ioctl(self.queues[0], TUNSETPERSIST, int(persistent))

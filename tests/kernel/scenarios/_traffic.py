@@ -56,10 +56,15 @@ def counters() -> Counters:
 
 def send(packets: int) -> int:
     """Exactly so many packets to the sink's peer; never waits for room."""
+    return send_over_flows(packets, flows=1)
+
+
+def send_over_flows(packets: int, flows: int = 64) -> int:
+    """The same number over each of many flows, so that every queue gets some."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
-        for _ in range(packets):
-            out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
+        for number in range(packets):
+            out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT + number % flows))
     return packets
 
 

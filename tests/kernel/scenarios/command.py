@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import FAR, HERE, NEAR, forwarder
 from sluice.netlink import Client
-from tests.kernel.scenarios._tap import tap
+from tests.kernel.scenarios._tap import IFF_TAP, Tap, tap
 from tests.kernel.scenarios._traffic import (
     counters,
     read_device,
@@ -180,6 +180,28 @@ def command_works_without_the_module(env: Env) -> None:
     assert f"{HERE.name} off" in CONFIG.read_text()
     said = _sluice("doctor", status=1)
     assert re.search(r"mend +module: ", said), said
+
+
+ODD_NAMES = (b"-x", b"a=b", b"#1", b"*", b"\x1b[2J", b"caf\xc3\xa9", b"no\xfftext")
+
+
+@scenario(deadline=SECONDS)
+def devices_of_any_name_are_shown_and_switched(env: Env) -> None:
+    """All but a slash, a colon and a space is a name to the kernel."""
+    _needs_click(env)
+    env.load()
+    for name in ODD_NAMES:
+        one = Tap(IFF_TAP, os.fsdecode(name))
+        one.open_queue()
+        env.defer(one.close_queue, 0)
+    said = json.loads(_sluice("--json"))["devices"]
+    assert {os.fsencode(one["name"]) for one in said} == set(ODD_NAMES), said
+    assert _sluice().count(" (tap): on, link down") == len(ODD_NAMES)
+    for pattern in ("--", "-x"), ("a=b",), ("[*]",), ("no*",), ("?1",):
+        _sluice("off", *pattern)
+    with Client() as client:
+        off = {os.fsencode(one.ifname) for one in client.devices() if not one.on}
+    assert off == {b"-x", b"a=b", b"*", b"no\xfftext", b"#1"}, off
 
 
 def _bench_processes() -> list[str]:

@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import socket
 from typing import List
 
 from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, THERE
+from lab.workloads.devices import HERE
 from sluice.netlink import Client, Queue
 from tests.kernel.scenarios._tap import IFF_TUN, Tap, tap
 from tests.kernel.scenarios._traffic import (
-    SO_SNDBUFFORCE,
     counters,
     ifindex,
     read_device,
     send,
+    send_over_flows,
 )
 
 
@@ -24,22 +23,12 @@ def _queues() -> List[Queue]:
         return client.queues(ifindex())
 
 
-def _send_to_all(packets: int, ports: int = 64) -> int:
-    """The same number over each of many flows, so that every queue gets some."""
-    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
-    with out:
-        for number in range(packets):
-            out.sendto(b"x" * 60, (THERE.address, 1000 + number % ports))
-    return packets
-
-
 def _stop_all(env: Env, device: Tap) -> int:
     """Fills every ring; what was sent."""
     sent = 0
     while any(q.state != "stopped" for q in _queues()):
         assert sent < 20_000, _queues()
-        sent += _send_to_all(200)
+        sent += send_over_flows(200)
     return sent
 
 
@@ -58,7 +47,7 @@ def _assert_all_flow(env: Env, device: Tap) -> None:
     _drain(env, device)
     before = counters()
     read_before = device.read_count
-    sent = _send_to_all(64)
+    sent = send_over_flows(64)
     env.wait_for(
         lambda: device.read_all() >= 0 and device.read_count - read_before >= sent,
         f"{sent} packets read",

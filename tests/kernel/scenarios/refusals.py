@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import struct
 import sys
 from pathlib import Path
 
@@ -16,6 +15,14 @@ from lab.workloads.devices import sink as open_sink
 from pyroute2.netlink.exceptions import NetlinkError
 from sluice import netlink
 from sluice.netlink import Client, Device
+from tests.kernel.scenarios._requests import (
+    DUMP,
+    REQUEST,
+    UNKNOWN,
+    Asker,
+    attr,
+    u32,
+)
 from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,
@@ -130,41 +137,8 @@ def bad_requests_are_refused_and_change_nothing(env: Env) -> None:
     assert read_device() == before
 
 
-REQUEST, DUMP = 0x1, 0x301
-EXT_ACK, CAP_ACK, ACK_TLVS = 11, 10, 0x200
-NLMSG_ERROR, NLMSG_DONE = 2, 3
-UNKNOWN = 99
-
-
 def _attr(number: int, value: int) -> bytes:
-    return struct.pack("=HHI", 8, number, value)
-
-
-def _said(answer: bytes) -> tuple[int, str]:
-    """The errno of a netlink answer, and the message that explains it."""
-    _, kind, flags = struct.unpack_from("=IHH", answer)
-    assert kind in (NLMSG_ERROR, NLMSG_DONE), answer
-    (error,) = struct.unpack_from("=i", answer, 16)
-    at = 16 + 4 + (16 if kind == NLMSG_ERROR else 0)
-    text = ""
-    while flags & ACK_TLVS and at < len(answer):
-        length, number = struct.unpack_from("=HH", answer, at)
-        if number == 1:  # NLMSGERR_ATTR_MSG
-            text = answer[at + 4 : at + length].rstrip(b"\0").decode()
-        at += (length + 3) & ~3
-    return -error, text
-
-
-def _ask(family: int, flags: int, cmd: int, attrs: bytes) -> tuple[int, str]:
-    """A request as no client of ours would make it."""
-    generic = 16
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, generic) as asking:
-        for option in (EXT_ACK, CAP_ACK):
-            asking.setsockopt(270, option, 1)  # SOL_NETLINK
-        body = struct.pack("=BBH", cmd, 1, 0) + attrs
-        head = struct.pack("=IHHII", 16 + len(body), family, flags, 1, 0)
-        asking.send(head + body)
-        return _said(asking.recv(8192))
+    return attr(number, u32(value))
 
 
 @scenario
@@ -173,8 +147,6 @@ def every_refusal_says_why(env: Env) -> None:
     env.load()
     sink(env)
     before, index = read_device(), ifindex()
-    with Client() as client:
-        family = client._socket.prid
     get, set_, queues = netlink.DEVICE_GET, netlink.DEVICE_SET, netlink.QUEUE_GET
     here, unknown = _attr(1, index), _attr(UNKNOWN, 1)
     wrong = {
@@ -186,16 +158,18 @@ def every_refusal_says_why(env: Env) -> None:
         "set: state": (REQUEST, set_, here + _attr(4, 0)),
         "set: range": (REQUEST, set_, here + _attr(7, 60001)),
         "set: nothing": (REQUEST, set_, b""),
-        "devices: unknown": (DUMP, get, unknown),
-        "devices: a setting": (DUMP, get, _attr(7, 5)),
-        "devices: absent": (DUMP, get, _attr(1, 99999)),
-        "queues: unknown": (DUMP, queues, unknown),
-        "queues: absent": (DUMP, queues, _attr(1, 99999)),
+        "devices: unknown": (REQUEST | DUMP, get, unknown),
+        "devices: a setting": (REQUEST | DUMP, get, _attr(7, 5)),
+        "devices: absent": (REQUEST | DUMP, get, _attr(1, 99999)),
+        "queues: unknown": (REQUEST | DUMP, queues, unknown),
+        "queues: absent": (REQUEST | DUMP, queues, _attr(1, 99999)),
     }
-    for what, (flags, cmd, attrs) in wrong.items():
-        code, text = _ask(family, flags, cmd, attrs)
-        assert code in (errno.EINVAL, errno.ERANGE, errno.ENODEV), (what, code)
-        assert text, f"{what}: errno {code} without a word"
+    with Asker() as asker:
+        for what, (flags, cmd, attrs) in wrong.items():
+            answer = asker.ask(flags, cmd, attrs)
+            known = (errno.EINVAL, errno.ERANGE, errno.ENODEV)
+            assert answer.code in known, (what, answer)
+            assert answer.text, f"{what}: errno {answer.code} without a word"
     assert read_device() == before
 
 

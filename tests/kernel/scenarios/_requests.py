@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Requests as no client of ours would make them, and the answers to them."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+
+from sluice import netlink
+from sluice.netlink import Client
+
+REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
+NESTED = 0x8000
+UNKNOWN = 99  # a number no attribute set has
+NUMBERS = (*range(18), UNKNOWN, 0x3FFF)
+HEADER = struct.Struct("=IHHII")
+_NETLINK, _NETLINK_GENERIC, _SOL_NETLINK = socket.AF_NETLINK, 16, 270
+_EXT_ACK, _CAP_ACK, _ACK_TLVS = 11, 10, 0x200
+_ERROR, _DONE = 2, 3
+_ATTR_MSG = 1
+_ANSWER_MAX = 1 << 16
+
+
+def attr(number: int, payload: bytes) -> bytes:
+    length = 4 + len(payload)
+    return struct.pack("=HH", length, number) + payload + b"\0" * (-length % 4)
+
+
+def u8(value: int) -> bytes:
+    return struct.pack("=B", value)
+
+
+def u32(value: int) -> bytes:
+    return struct.pack("=I", value)
+
+
+# What device-set takes: the payloads that are right, and those out of range.
+SETTINGS: Dict[int, Tuple[List[bytes], List[bytes]]] = {
+    3: ([u8(0), u8(1)], [u8(2), u8(255)]),  # on
+    7: ([u32(1), u32(60000)], [u32(0), u32(60001), u32(1 << 31)]),  # stall-ms
+    8: ([u32(0), u32(95)], [u32(96), u32(0xFFFFFFFF)]),  # low-percent
+    9: ([u32(0), u32(0xFFFFFFFF)], []),  # limit
+    12: ([u32(0), u32(100000)], [u32(100001), u32(0xFFFFFFFF)]),  # target-us
+}
+
+
+def parse_attrs(data: bytes) -> Dict[int, bytes]:
+    found, at = {}, 0
+    while at + 4 <= len(data):
+        length, number = struct.unpack_from("=HH", data, at)
+        found[number] = data[at + 4 : at + length]
+        at += (max(length, 4) + 3) & ~3
+    return found
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one request got: an errno, 0 if none, and the message with it."""
+
+    code: int
+    text: str
+    replies: Tuple[bytes, ...] = ()  # the attributes of each
+
+
+def parse_answer(datagrams: Sequence[bytes]) -> Answer:
+    code, text, replies = 0, "", []
+    for datagram in datagrams:
+        at = 0
+        while at + HEADER.size <= len(datagram):
+            length, kind, flags, _, _ = HEADER.unpack_from(datagram, at)
+            message = datagram[at + HEADER.size : at + length]
+            if kind in (_ERROR, _DONE):
+                code = -struct.unpack_from("=i", message)[0]
+                told = message[4 + (HEADER.size if kind == _ERROR else 0) :]
+                said = parse_attrs(told).get(_ATTR_MSG, b"")
+                text = said.rstrip(b"\0").decode() if flags & _ACK_TLVS else ""
+            else:
+                replies.append(message[4:])
+            at += (length + 3) & ~3
+    return Answer(code, text, tuple(replies))
+
+
+class Asker:
+    """A raw socket to the module's family."""
+
+    def __init__(self) -> None:
+        with Client() as client:
+            self.family = client._socket.prid
+        self._socket = socket.socket(_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC)
+        for option in (_EXT_ACK, _CAP_ACK):
+            self._socket.setsockopt(_SOL_NETLINK, option, 1)
+
+    def __enter__(self) -> Asker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def message(self, flags: int, cmd: int, attrs: bytes, version: int = 1) -> bytes:
+        body = struct.pack("=BBH", cmd, version, 0) + attrs
+        length = HEADER.size + len(body)
+        return HEADER.pack(length, self.family, flags, 1, 0) + body
+
+    def send(self, datagram: bytes) -> Answer:
+        """A request is handled before send() returns; a dump goes on as long
+        as its answers are read."""
+        self._socket.send(datagram)
+        answers = []
+        while True:
+            try:
+                answers.append(self._socket.recv(_ANSWER_MAX, socket.MSG_DONTWAIT))
+            except BlockingIOError:
+                return parse_answer(answers)
+
+    def ask(self, flags: int, cmd: int, attrs: bytes) -> Answer:
+        return self.send(self.message(flags, cmd, attrs))
+
+    def settings(self, ifindex: int) -> Dict[int, bytes]:
+        """Of a device, by their numbers."""
+        answer = self.ask(REQUEST, netlink.DEVICE_GET, attr(1, u32(ifindex)))
+        (reply,) = answer.replies
+        attrs = parse_attrs(reply)
+        return {number: attrs[number] for number in SETTINGS}
+
+
+def wrong_attrs(number: int, right: bytes) -> Iterator[Tuple[str, bytes]]:
+    """An attribute in every form that is not its own."""
+    yield "empty", attr(number, b"")
+    yield "too short", attr(number, right[:-1])
+    for more in (1, 4, 2000):
+        yield f"{more} too long", attr(number, right + b"\0" * more)
+    yield "nested", attr(number | NESTED, right)
+    yield "nest of itself", attr(number | NESTED, attr(number, right))
+    yield "longer than the message", struct.pack("=HH", 40, number) + right
+    yield "shorter than its header", struct.pack("=HH", 3, number) + right
+
+
+def _random_attr(choose: random.Random, depth: int = 0) -> bytes:
+    number = choose.choice((1, 1, *SETTINGS, *NUMBERS))
+    if depth < 20 and choose.random() < 0.2:
+        count = choose.randrange(3)
+        payload = b"".join(_random_attr(choose, depth + 1) for _ in range(count))
+    elif number in SETTINGS and choose.random() < 0.7:
+        right, wrong = SETTINGS[number]
+        payload = choose.choice(right + wrong)
+    else:
+        size = choose.choice((0, 1, 3, 4, 4, 4, 5, 8, 15, 256, 4000))
+        payload = bytes(choose.randrange(256) for _ in range(min(size, 8)))
+        payload += b"\xff" * (size - len(payload))
+    made = attr(number | choose.choice((0, 0, 0, 0x4000, NESTED)), payload)
+    if choose.random() < 0.1:  # it lies about its length
+        made = struct.pack("=H", choose.randrange(1 << 16)) + made[2:]
+    return made
+
+
+def _random_message(choose: random.Random, asker: Asker, ifindex: int) -> bytes:
+    attrs = [_random_attr(choose) for _ in range(choose.randrange(6))]
+    if choose.random() < 0.7:
+        attrs.insert(choose.randrange(len(attrs) + 1), attr(1, u32(ifindex)))
+    if attrs and choose.random() < 0.2:
+        attrs.append(choose.choice(attrs))  # twice
+    flags = choose.choice((REQUEST, REQUEST | ACK, REQUEST | DUMP, 0, 0xFFFF))
+    cmd = choose.choice((1, 2, 2, 2, 3, 4, 0, 5, 255))
+    version = choose.choice((1, 1, 1, 0, 2, 255))
+    return asker.message(flags, cmd, b"".join(attrs), version)
+
+
+def _cut(choose: random.Random, message: bytes) -> bytes:
+    """A part of it, that may know of it or claim to be whole."""
+    part = message[: choose.randrange(HEADER.size, len(message) + 1)]
+    if choose.random() < 0.5:
+        part = struct.pack("=I", len(part)) + part[4:]
+    return part
+
+
+def random_datagram(choose: random.Random, asker: Asker, ifindex: int) -> bytes:
+    """One request or a few, whole or not."""
+    datagram = b""
+    for _ in range(choose.choice((1, 1, 1, 1, 3))):
+        message = _random_message(choose, asker, ifindex)
+        change: Callable[[random.Random, bytes], bytes] = _cut
+        datagram += change(choose, message) if choose.random() < 0.15 else message
+        datagram += b"\0" * (-len(datagram) % 4)
+    return datagram

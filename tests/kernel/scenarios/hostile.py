@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Broken requests, users without rights, and namespaces that die under traffic."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Dict, Tuple
+
+from lab.scenarios import Env, scenario
+from lab.workloads.devices import HERE, THERE, Reader, attach
+from lab.workloads.devices import reader as open_reader
+from sluice import netlink
+from sluice.netlink import Client
+from tests.kernel.scenarios._requests import (
+    ACK,
+    DUMP,
+    NUMBERS,
+    REQUEST,
+    SETTINGS,
+    Asker,
+    attr,
+    random_datagram,
+    u32,
+    wrong_attrs,
+)
+from tests.kernel.scenarios._traffic import (
+    assert_flows,
+    flood,
+    ifindex,
+    read_device,
+    sink,
+)
+from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
+
+SEED = 1
+ROUTER, SENDER = "10.94.0.1", "10.94.0.2"
+REFUSED = (errno.EINVAL, errno.ERANGE)
+IFINDEX = 1
+# Each request of the family, and the attributes it has a use for.
+REQUESTS: Dict[str, Tuple[int, int, Tuple[int, ...]]] = {
+    "device-get": (REQUEST, netlink.DEVICE_GET, (IFINDEX,)),
+    "device-get, all": (REQUEST | DUMP, netlink.DEVICE_GET, (IFINDEX,)),
+    "device-set": (REQUEST | ACK, netlink.DEVICE_SET, (IFINDEX, *SETTINGS)),
+    "queue-get, all": (REQUEST | DUMP, netlink.QUEUE_GET, (IFINDEX,)),
+}
+
+
+@scenario
+def every_attribute_in_every_wrong_form_is_refused(env: Env) -> None:
+    env.load()
+    sink(env)
+    here = attr(IFINDEX, u32(ifindex()))
+    with Asker() as asker:
+        before = asker.settings(ifindex())
+        for what, (flags, cmd, known) in REQUESTS.items():
+            for number in NUMBERS:
+                right = SETTINGS[number][0][0] if number in SETTINGS else u32(1)
+                forms = dict(wrong_attrs(number, right))
+                if number not in known:
+                    forms["right, but for another request"] = attr(number, right)
+                for wrong in SETTINGS[number][1] if number in SETTINGS else []:
+                    forms[f"out of range: {wrong!r}"] = attr(number, wrong)
+                for form, made in forms.items():
+                    answer = asker.ask(flags, cmd, here + made)
+                    case = (what, number, form, answer)
+                    assert answer.code in REFUSED and not answer.replies, case
+                    assert answer.text or "shorter" in form, case
+        assert asker.settings(ifindex()) == before
+    assert_flows(env)
+
+
+@scenario
+def truncated_and_unknown_requests_change_nothing(env: Env) -> None:
+    env.load()
+    sink(env)
+    with Asker() as asker:
+        before = asker.settings(ifindex())
+        attrs = attr(IFINDEX, u32(ifindex())) + attr(3, b"\0")
+        whole = asker.message(REQUEST | ACK, netlink.DEVICE_SET, attrs)
+        for length in range(len(whole) - 3):  # the attribute's padding is none
+            for told in (len(whole), length, 0, 0xFFFFFFFF):
+                asker.send(u32(told) + whole[4:length] if length > 4 else whole[:length])
+                assert asker.settings(ifindex()) == before, (length, told)
+        for cmd in (0, netlink.QUEUE_EVENT, 5, 255):
+            answer = asker.ask(REQUEST | ACK, cmd, b"")
+            assert answer.code == errno.EOPNOTSUPP, (cmd, answer)
+    assert_flows(env)
+
+
+def _in_range(settings: Dict[int, bytes]) -> bool:
+    """As the ranges of docs/sluice.yaml say."""
+
+    def value(number: int) -> int:
+        return int.from_bytes(settings[number], sys.byteorder)
+
+    return (
+        value(3) <= 1
+        and 1 <= value(7) <= 60000
+        and value(8) <= 95
+        and value(12) <= 100000
+    )
+
+
+def _fuzz(env: Env, count: int) -> str:
+    """So many random datagrams; the module answers right before and after."""
+    env.load()
+    sink(env)
+    index, refused, changed = ifindex(), 0, 0
+    with Asker() as asker:
+        before = asker.settings(index)
+        for number in range(count):
+            choose = random.Random(f"{SEED} {number}")
+            datagram = random_datagram(choose, asker, index)
+            answer = asker.send(datagram)
+            now = asker.settings(index)
+            case = f"datagram {number}: {datagram[:200].hex()}: {answer}, {now}"
+            assert _in_range(now), case
+            refused += answer.code != 0
+            changed += now != before
+            before = now
+        assert refused and changed, f"{refused} refused, {changed} changed"
+        on = attr(IFINDEX, u32(index)) + attr(3, b"\1")
+        assert asker.ask(REQUEST | ACK, netlink.DEVICE_SET, on).code == 0
+    assert read_device().on
+    assert_flows(env)
+    env.run("rmmod", "sluice")
+    return f"{count} datagrams, {refused} refused, {changed} changed a setting"
+
+
+@scenario
+def random_requests_leave_a_module_that_answers(env: Env) -> str:
+    return _fuzz(env, 1500)
+
+
+@scenario(deadline=900, often=False)
+def many_random_requests_leave_a_module_that_answers(env: Env) -> str:
+    return _fuzz(env, 50_000)
+
+
+# Run by a user without any right, who then becomes root of a namespace.
+NAMESPACE_USER = """
+import ctypes, os, sys
+from pyroute2.netlink.exceptions import NetlinkError
+from sluice.netlink import Client
+NEWUSER, NEWNET, PR_SET_DUMPABLE = 0x10000000, 0x40000000, 4
+ROOT, NOBODY = 0, 65534
+libc = ctypes.CDLL(None, use_errno=True)
+os.setgroups([])
+os.setgid(NOBODY)
+os.setuid(NOBODY)
+libc.prctl(PR_SET_DUMPABLE, 1)
+if libc.unshare(NEWUSER | (NEWNET if sys.argv[1] == "own" else 0)):
+    print("no namespace:", os.strerror(ctypes.get_errno()))
+    sys.exit()
+for name, text in (
+    ("setgroups", "deny"),
+    ("uid_map", f"{ROOT} {NOBODY} 1"),
+    ("gid_map", f"{ROOT} {NOBODY} 1"),
+):
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)
+assert os.getuid() == ROOT
+
+def ask(ifindex):
+    with Client() as client:
+        try:
+            client.set_device(ifindex, on=0)
+        except NetlinkError as error:
+            return error.code
+    return 0
+
+if sys.argv[1] == "own":
+    from tests.kernel.scenarios._tap import IFF_TAP, Tap
+    tap = Tap(IFF_TAP)
+    tap.open_queue()
+with Client() as client:
+    seen = client.devices()
+print([one.ifname for one in seen], [ask(one.ifindex) for one in seen], ask(9999))
+"""
+
+
+def _ask_as_namespace_user(env: Env, where: str) -> str:
+    env.run("chmod", "666", "/dev/net/tun")  # as udev does
+    env.defer(env.run, "chmod", "600", "/dev/net/tun")
+    said = env.run(sys.executable, "-c", NAMESPACE_USER, where).strip()
+    if said.startswith("no namespace"):
+        env.skip(f"user namespaces for users: {said}")
+    return said
+
+
+@scenario
+def root_of_a_user_namespace_does_not_set(env: Env) -> None:
+    """It may look at the devices of the namespace it is in, as everybody."""
+    env.load()
+    sink(env)
+    said = _ask_as_namespace_user(env, "shared")
+    assert said == f"['{HERE.name}'] [{errno.EPERM}] {errno.EPERM}", said
+    assert read_device().on
+
+
+@scenario
+def root_of_a_user_namespace_sets_its_own_devices_only(env: Env) -> None:
+    env.load()
+    sink(env)
+    said = _ask_as_namespace_user(env, "own")
+    assert said == f"['{HERE.name}'] [0] {errno.ENODEV}", said
+    assert read_device().on, "the device of the same name elsewhere was switched"
+
+
+# In a network namespace of its own: a tap, its senders, and nobody who reads.
+DYING = """
+import os, sys, time
+from lab.workloads.devices import HERE, THERE, attach
+from sluice.netlink import Client
+from tests.kernel.scenarios._tap import IFF_TAP, Tap
+from tests.kernel.scenarios._traffic import Flood, read_queue
+tap = Tap(IFF_TAP)
+tap.open_queue()
+attach(HERE, THERE, ring=100)
+Flood(2, 4)
+while read_queue().state != "stopped":
+    time.sleep(0.01)
+print("stopped", flush=True)
+time.sleep(3600)
+"""
+
+
+@scenario
+def namespace_and_all_in_it_are_killed(env: Env) -> None:
+    """Its device, the device's reader and blocked senders, in one blow."""
+    env.load("stall_ms=60000")
+    for _ in range(5):
+        command = ["unshare", "--net", sys.executable, "-c", DYING]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as dying:
+            assert dying.stdout.readline() == "stopped\n"
+            os.killpg(dying.pid, signal.SIGKILL)
+    env.run("rmmod", "sluice")
+
+
+def _route_into(env: Env, name: str) -> Reader:
+    """What is sent to THERE in the first namespace is forwarded into another,
+    and there to HERE, whose reader does not read."""
+    env.run("ip", "netns", "add", name)
+    veth_pair(env)
+    here = replace(HERE, netns=name)
+    process = env.enter(
+        open_reader(env.helper("reader"), "sink", [here], "sluice", paused=True)
+    )
+    inside = ("ip", "netns", "exec", name)
+    env.run("ip", "link", "set", ENTRY, "netns", name)
+    env.run(*inside, "ip", "link", "set", ENTRY, "up")
+    env.run(*inside, "ip", "address", "add", f"{ROUTER}/24", "dev", ENTRY)
+    env.run(*inside, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+    attach(here, THERE, ring=100)
+    env.run("ip", "address", "add", f"{SENDER}/24", "dev", SOURCE)
+    env.run("ip", "route", "add", THERE.address, "via", ROUTER)
+    return process
+
+
+@scenario
+def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
+    """Its last file is closed, and its queue is stopped; the senders, who live
+    elsewhere, go on all the time."""
+    env.load("stall_ms=60000")
+    for _ in range(3):
+        reader = _route_into(env, "dying")
+        with flood(senders=2, flows=4) as senders:
+            look = "from tests.kernel.scenarios._traffic import read_queue as look"
+            look += "; print(look().state)"
+            command = ("ip", "netns", "exec", "dying", sys.executable, "-c", look)
+            env.wait_for(
+                lambda: env.run(*command).strip() == "stopped", "the stop", 60
+            )
+            env.run("ip", "netns", "del", "dying")
+            reader.kill()
+            env.wait_for(
+                lambda: not os.path.exists(f"/sys/class/net/{SOURCE}"),
+                "the namespace is gone",
+                seconds=30,
+            )
+            senders.end()
+    with Client() as client:
+        assert client.devices() == []
+    env.run("rmmod", "sluice")
