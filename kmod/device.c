@@ -17,7 +17,7 @@
 #define IFF_BACKPRESSURE 0x0080		/* tun: qdisc backpressure, 7.3 */
 #endif
 
-DEFINE_HASHTABLE(sluice_devices, 10);
+DEFINE_HASHTABLE(sluice_devices, SLUICE_DEVICES_BITS);
 static bool leaving;
 
 static bool is_tun(const struct net_device *dev)
@@ -116,7 +116,9 @@ static void device_appeared(struct net_device *dev)
 	struct sluice_device *device;
 	unsigned int id;
 
-	device = kvzalloc(struct_size(device, queue, queues), GFP_KERNEL);
+	/* charged to who makes the device, as the device is */
+	device = kvzalloc(struct_size(device, queue, queues),
+			  GFP_KERNEL_ACCOUNT);
 	if (!device)	/* the allocator complained; stock behaviour remains */
 		return;
 	device->dev = dev;

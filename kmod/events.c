@@ -9,7 +9,9 @@
  * messages may is counted in the next one.
  *
  * At most one message of stalls per queue and second, and MESSAGES_PER_RUN
- * per tenth of a second in all. The first stop of a queue is told once.
+ * per tenth of a second in all. The first stop of a queue is told once. Nobody's
+ * events wait for ever because another's are many: a device has a share of each
+ * run, and a run begins behind what the last one told.
  */
 #include <linux/rtnetlink.h>
 #include <linux/workqueue.h>
@@ -17,7 +19,8 @@
 #include "sluice.h"
 
 #define RUN_EVERY		(HZ / 10)
-#define MESSAGES_PER_RUN	32
+#define MESSAGES_PER_RUN	32u
+#define MESSAGES_PER_DEVICE	4u
 #define STALLS_EVERY_NS		NSEC_PER_SEC
 
 static bool ready;
@@ -26,11 +29,14 @@ static DECLARE_DELAYED_WORK(runner, run);
 
 /**
  * sluice_events_due() - a queue stopped for the first time, or stalled
+ * @device: its device
  *
- * Context: any with interrupts off, hard irq included.
+ * Context: any with interrupts off, hard irq included; that queue's lock,
+ *	    which tell_queue() takes after it cleared @device->due.
  */
-void sluice_events_due(void)
+void sluice_events_due(struct sluice_device *device)
 {
+	WRITE_ONCE(device->due, true);
 	if (READ_ONCE(ready))	/* pairs with sluice_events_stop() */
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
@@ -44,37 +50,59 @@ static bool tell_queue(struct sluice_queue *q, unsigned int *left)
 	ASSERT_RTNL();
 	sluice_queue_read(q, &v);
 	if (v.stops && !q->told_stop) {
-		if (!*left || !sluice_netlink_tell(q, &v, SLUICE_EVENT_STOP, 1))
+		if (!sluice_netlink_tell(q, &v, SLUICE_EVENT_STOP, 1, left))
 			return true;
-		(*left)--;
 		q->told_stop = true;
 	}
 	if (v.stalls == q->told_stalls)
 		return false;
-	if (!*left ||
-	    (q->told_stalls && now - q->told_at < STALLS_EVERY_NS) ||
+	if ((q->told_stalls && now - q->told_at < STALLS_EVERY_NS) ||
 	    !sluice_netlink_tell(q, &v, SLUICE_EVENT_STALL,
-				 v.stalls - q->told_stalls))
+				 v.stalls - q->told_stalls, left))
 		return true;
-	(*left)--;
 	q->told_stalls = v.stalls;
 	q->told_at = now;
 	return false;
 }
 
+/* Returns the messages it took of those that are @left. */
+static unsigned int tell_device(struct sluice_device *device, unsigned int left)
+{
+	unsigned int n, id, queues = device->dev->num_tx_queues;
+	unsigned int share = min(left, MESSAGES_PER_DEVICE);
+	unsigned int rest = share;
+	bool untold = false;
+
+	WRITE_ONCE(device->due, false);
+	for (n = 0; n < queues; n++) {
+		id = (device->turn + n) % queues;
+		untold |= tell_queue(&device->queue[id], &rest);
+	}
+	device->turn += MESSAGES_PER_DEVICE;
+	if (untold)
+		WRITE_ONCE(device->due, true);
+	return share - rest;
+}
+
 static void run(struct work_struct *unused)
 {
-	unsigned int id, left = MESSAGES_PER_RUN;
+	unsigned int done, left = MESSAGES_PER_RUN;
+	static unsigned int bucket;
 	struct sluice_device *device;
 	bool untold = false;
-	int bucket;
 
 	rtnl_lock();
-	hash_for_each(sluice_devices, bucket, device, node)
-		for (id = 0; id < device->dev->num_tx_queues; id++)
-			untold |= tell_queue(&device->queue[id], &left);
+	for (done = 0; done < HASH_SIZE(sluice_devices) && left; done++) {
+		bucket = (bucket + 1) % HASH_SIZE(sluice_devices);
+		hlist_for_each_entry(device, &sluice_devices[bucket], node) {
+			if (!READ_ONCE(device->due))
+				continue;
+			left -= tell_device(device, left);
+			untold |= READ_ONCE(device->due);
+		}
+	}
 	rtnl_unlock();
-	if (untold && READ_ONCE(ready))
+	if ((untold || !left) && READ_ONCE(ready))
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
 

@@ -122,13 +122,15 @@ static int put_event_attrs(struct sk_buff *msg, const struct sluice_queue *q,
  * @view: the queue as it is now
  * @kind: what happened
  * @count: how often since it was last told
+ * @left: messages that may still be sent; one fewer if somebody listens
  *
  * Context: process, RTNL, between sluice_netlink_start() and _stop().
- * Return: false when memory is short: tell it later.
+ * Return: false when none is left, or memory is short: tell it later.
  */
 bool sluice_netlink_tell(const struct sluice_queue *q,
 			 const struct sluice_queue_view *view,
-			 enum sluice_event_kind kind, u32 count)
+			 enum sluice_event_kind kind, u32 count,
+			 unsigned int *left)
 {
 	struct net *net = dev_net(q->device->dev);
 	struct sk_buff *msg;
@@ -137,9 +139,10 @@ bool sluice_netlink_tell(const struct sluice_queue *q,
 	ASSERT_RTNL();
 	if (!genl_has_listeners(&family, net, GROUP_EVENTS))
 		return true;
-	msg = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	msg = *left ? genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL) : NULL;
 	if (!msg)
 		return false;
+	(*left)--;
 	header = genlmsg_put(msg, 0, 0, &family, 0, SLUICE_CMD_QUEUE_EVENT);
 	if (WARN_ON_ONCE(!header ||
 			 put_event_attrs(msg, q, view, kind, count))) {

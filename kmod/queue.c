@@ -249,7 +249,7 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 
 	q->stopped = true;
 	if (!q->stops++)
-		sluice_events_due();
+		sluice_events_due(q->device);
 	q->stopped_at = ktime_get_ns();
 	q->alive_at = q->stopped_at;
 	q->head = READ_ONCE(ring->consumer_head);
@@ -367,7 +367,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	} else if (now - q->alive_at >= stall_ns(q)) {
 		WRITE_ONCE(q->stalled, true);
 		q->stalls++;
-		sluice_events_due();
+		sluice_events_due(q->device);
 		trace_queue_stall(q, fill, now - q->stopped_at);
 		__queue_wake(q, fill, SLUICE_WAKE_OTHER);
 	} else {

@@ -28,6 +28,7 @@
 #define SLUICE_STALL_MS_MAX	60000
 #define SLUICE_LOW_PERCENT_MAX	95
 #define SLUICE_TARGET_US_MAX	100000
+#define SLUICE_DEVICES_BITS	12	/* 10 000 devices: 2 or 3 to a bucket */
 
 enum sluice_wake_cause {
 	SLUICE_WAKE_TIMER,	/* the sender's timer saw room */
@@ -108,6 +109,8 @@ struct sluice_queue {
  * @dev: the device; valid while we are in the table
  * @served: copy of @state == SLUICE_DEVICE_SERVED for senders that look
  * @verified: a queue of it was seen with the layout we know
+ * @due: something of it may be untold, see events.c; also set by senders
+ * @turn: the queue whose events are told first
  * @on: the operator's switch
  * @state: what we do for it, and why
  * @reason: why it is refused
@@ -118,7 +121,7 @@ struct sluice_queue {
  *	       0 for the whole ring
  * @queue: one per TX queue
  *
- * Everything but @queue is written under RTNL.
+ * Everything but @due and @queue is written under RTNL.
  */
 struct sluice_device {
 	struct hlist_node node;
@@ -126,6 +129,8 @@ struct sluice_device {
 	struct net_device *dev;
 	bool served;
 	bool verified;
+	bool due;
+	u32 turn;
 	bool on;
 	enum sluice_device_state state;
 	const char *reason;
@@ -170,7 +175,7 @@ int sluice_devices_start(void);
 void sluice_devices_stop(void);
 void sluice_device_settle(struct sluice_device *device);
 
-extern DECLARE_HASHTABLE(sluice_devices, 10);
+extern DECLARE_HASHTABLE(sluice_devices, SLUICE_DEVICES_BITS);
 
 /**
  * sluice_device_find() - our side of a device
@@ -196,10 +201,11 @@ int sluice_netlink_start(void);
 void sluice_netlink_stop(void);
 bool sluice_netlink_tell(const struct sluice_queue *q,
 			 const struct sluice_queue_view *view,
-			 enum sluice_event_kind kind, u32 count);
+			 enum sluice_event_kind kind, u32 count,
+			 unsigned int *left);
 
 /* events.c */
-void sluice_events_due(void);
+void sluice_events_due(struct sluice_device *device);
 void sluice_events_start(void);
 void sluice_events_stop(void);
 

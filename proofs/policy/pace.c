@@ -115,7 +115,7 @@ void poison_free(void *memory) { free(memory); }
 void *zeroed(size_t size) { return calloc(1, size); }
 int num_online_cpus(void) { return 4; }
 u64 ktime_get_ns(void) { return now; }
-void sluice_events_due(void) { }
+void sluice_events_due(struct sluice_device *device) { (void)device; }
 void show(const char *event, const struct sluice_queue *q, int fill, u64 ns) { }
 
 void unseen_read(const volatile void *from, void *to, size_t size)

@@ -105,8 +105,9 @@ struct ptr_ring *sluice_layout_ring(void *file)
 }
 
 /* events.c: nobody listens */
-void sluice_events_due(void)
+void sluice_events_due(struct sluice_device *device)
 {
+	(void)device;
 }
 
 int register_ftrace_function(struct ftrace_ops *ops)

@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
+from typing import Sequence
 
 from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE
+from lab.workloads.devices import HERE, silence_first_netns
 from sluice.netlink import Event, Listener
-from tests.kernel.scenarios._tap import tap
+from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, IFF_TAP, Tap, tap
 from tests.kernel.scenarios._traffic import ifindex, read_queue, send, sink
 
 RING = 50
@@ -102,3 +110,72 @@ def events_stay_in_their_namespace(env: Env) -> None:
             send(2 * RING)
             assert listener.read(3), "nothing is told here"
         assert other.communicate()[0] == "[]\n"
+
+
+class Wire:
+    """Frames straight to a device, over so many flows that every queue gets some."""
+
+    def __init__(self, name: str) -> None:
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        self._socket.bind((name, 0))
+        self._port = 0
+
+    def send(self, packets: int) -> None:
+        addresses = b"\2\0\0\0\x95\2" + b"\2\0\0\0\x95\1"
+        ip = bytes.fromhex("4500002000000000401100000a5f00010a5f0002")
+        for _ in range(packets):
+            self._port = (self._port + 7919) % 60000
+            udp = struct.pack(">4H", self._port, 9, 12, 0) + b"wire"
+            with contextlib.suppress(OSError):  # the qdisc is full
+                frame = addresses + b"\x08\0" + ip + udp
+                self._socket.send(frame, socket.MSG_DONTWAIT)
+
+
+def _open_tap(env: Env, name: str, queues: int) -> Tap:
+    many = IFF_MULTI_QUEUE if queues > 1 else 0
+    device = Tap(IFF_TAP | many, name)
+    for _ in range(queues):
+        device.open_queue()
+    env.run("ip", "link", "set", name, "txqueuelen", "8", "up")
+    return device
+
+
+def _stall_again_and_again(storm: Sequence[Tap]) -> None:
+    """In a process of its own: every queue, several times a second."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with its parent
+    wires = [Wire(device.name) for device in storm]
+    while True:
+        for device, wire in zip(storm, wires):  # noqa: B905
+            wire.send(4 * len(device.queues))
+            for place in range(len(device.queues)):
+                device.read(place, 1)
+
+
+@scenario(deadline=120)
+def others_stalls_do_not_silence_a_device(env: Env) -> str:
+    """More than may be told are due all the time: each device has its turn."""
+    files = (4096, 4096)
+    resource.setrlimit(resource.RLIMIT_NOFILE, files)
+    silence_first_netns()
+    env.load("stall_ms=1")
+    storm = [_open_tap(env, f"storm{number}", 256) for number in range(3)]
+    quiet = [_open_tap(env, f"quiet{number}", 1) for number in range(6)]
+    names = {device.name for device in quiet}
+    listener = env.enter(Listener())
+    child = os.fork()
+    if not child:
+        _stall_again_and_again(storm)
+    env.defer(os.waitpid, child, 0)
+    env.defer(os.kill, child, signal.SIGKILL)
+    _collect(listener, 4)
+    told = len(_collect(listener, 3)) / 3
+    if told < 250:
+        env.skip(f"a faster machine: {told:.0f} messages a second keep nobody waiting")
+    for device in quiet:
+        Wire(device.name).send(30)
+    started, heard = time.monotonic(), set()
+    while heard != names and time.monotonic() < started + 10:
+        events = [event for event in listener.read(1) if event.kind == "stall"]
+        heard |= {event.ifname for event in events} & names
+    assert heard == names, f"{names - heard} not heard in 10 s"
+    return f"heard after {time.monotonic() - started:.1f} s beside {told:.0f} a second"
