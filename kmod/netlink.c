@@ -154,14 +154,18 @@ bool sluice_netlink_tell(const struct sluice_queue *q,
 	return true;
 }
 
-/* One message of a dump or a reply; @id only for queues. */
-static int fill_message(struct sk_buff *msg, u32 portid, u32 seq, int flags,
-			u8 cmd, struct sluice_device *d, unsigned int id)
+/* One message of a dump (of @cb) or a reply; @id only for queues. */
+static int fill_message(struct sk_buff *msg, u32 portid, u32 seq,
+			struct netlink_callback *cb, u8 cmd,
+			struct sluice_device *d, unsigned int id)
 {
-	void *header = genlmsg_put(msg, portid, seq, &family, flags, cmd);
+	void *header = genlmsg_put(msg, portid, seq, &family,
+				   cb ? NLM_F_MULTI : 0, cmd);
 
 	if (!header)
 		return -EMSGSIZE;
+	if (cb)
+		genl_dump_check_consistent(cb, header);
 	if (cmd == SLUICE_CMD_QUEUE_GET ? put_queue_attrs(msg, d, id) :
 					  put_device_attrs(msg, d)) {
 		genlmsg_cancel(msg, header);
@@ -206,7 +210,7 @@ static int device_get(struct sk_buff *skb, struct genl_info *info)
 	rtnl_lock();
 	d = find_requested(info);
 	err = IS_ERR(d) ? PTR_ERR(d) :
-	      fill_message(msg, info->snd_portid, info->snd_seq, 0,
+	      fill_message(msg, info->snd_portid, info->snd_seq, NULL,
 			   SLUICE_CMD_DEVICE_GET, d, 0);
 	rtnl_unlock();
 	if (err) {
@@ -253,7 +257,11 @@ static u32 read_dumped(const struct netlink_callback *cb)
 	return attr ? nla_get_u32(attr) : 0;
 }
 
-/* args[0]: devices done; args[1]: queues done of the next. */
+/*
+ * args[0]: devices done; args[1]: queues done of the next. If a device came or
+ * went since the dump began one may be missed: then the flag NLM_F_DUMP_INTR
+ * says so.
+ */
 static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 {
 	struct net *net = sock_net(skb->sk);
@@ -264,6 +272,7 @@ static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 	long at = 0;
 
 	rtnl_lock();
+	cb->seq = net->dev_base_seq;
 	for_each_netdev(net, dev) {
 		d = sluice_device_find(dev);
 		if (!d || (only && only != dev->ifindex) || at++ < cb->args[0])
@@ -271,8 +280,7 @@ static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 		last = cmd == SLUICE_CMD_QUEUE_GET ? dev->real_num_tx_queues : 1;
 		for (id = cb->args[1]; id < last; id++) {
 			if (fill_message(skb, NETLINK_CB(cb->skb).portid,
-					 cb->nlh->nlmsg_seq, NLM_F_MULTI, cmd,
-					 d, id)) {
+					 cb->nlh->nlmsg_seq, cb, cmd, d, id)) {
 				cb->args[1] = id;
 				goto full;
 			}

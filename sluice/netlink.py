@@ -11,16 +11,21 @@ from __future__ import annotations
 import errno
 import os
 import select
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from pyroute2.netlink import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, genlmsg
+from pyroute2.netlink import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, exceptions, genlmsg
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.generic import GenericNetlinkSocket
 
 FAMILY = "sluice"
 DEVICE_GET, DEVICE_SET, QUEUE_GET, QUEUE_EVENT = 1, 2, 3, 4
 EVENTS = "events"  # the multicast group
+DUMP_TRIES = 20
+Interrupted = getattr(exceptions, "NetlinkDumpInterrupted", ())  # since 0.6
+Told = TypeVar("Told")
 
 DEVICE_STATES = ("served", "off", "down", "upstream", "unread", "refused")
 QUEUE_STATES = ("open", "stopped", "stalled", "noqueue", "unread", "idle")
@@ -174,6 +179,17 @@ def parse_event(message: genlmsg) -> Event:
     return Event(**attrs)
 
 
+def uninterrupted(dump: Callable[[], Told]) -> Told:
+    """What a dump tells; asked again if devices came or went meanwhile, for then
+    one may be missing."""
+    for _ in range(DUMP_TRIES):
+        try:
+            return dump()
+        except Interrupted:
+            time.sleep(0.02)
+    return dump()
+
+
 class Client:
     """A socket to the module; raises LookupError while it is not loaded."""
 
@@ -204,11 +220,13 @@ class Client:
             for name, value in attrs.items()
         ]
         self._socket.marshal.msg_map[self._socket.prid] = kind
-        return list(
-            self._socket.nlm_request(
-                message,
-                msg_type=self._socket.prid,
-                msg_flags=NLM_F_REQUEST | flags,
+        return uninterrupted(
+            lambda: list(
+                self._socket.nlm_request(
+                    message,
+                    msg_type=self._socket.prid,
+                    msg_flags=NLM_F_REQUEST | flags,
+                )
             )
         )
 

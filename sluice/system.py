@@ -24,7 +24,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice.errors import SluiceError
-from sluice.netlink import Client, Device, Queue, decode
+from sluice.netlink import Client, Device, Queue, decode, uninterrupted
 
 NETNS_DIR = Path("/run/netns")
 PROC = Path("/proc")
@@ -230,7 +230,7 @@ def _used_queues(info: Mapping[str, Any]) -> int:
 
 def read_links(where: Namespace) -> list[Link]:
     with IPRoute() as route:
-        messages = list(route.get_links())
+        messages = uninterrupted(lambda: list(route.get_links()))
     links = []
     for message in messages:
         name = str(decode(dict(message["attrs"])["IFLA_IFNAME"]))

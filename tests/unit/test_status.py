@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyroute2.netlink import exceptions
 
-from sluice import config, system
+from sluice import config, netlink, system
 from sluice.cli import main
 from sluice.system import Owner, parse_iff, parse_link, parse_tun_flags
 from tests.unit._machine import DEVICE0, QUEUE0, TAP0, Machine
@@ -269,3 +270,19 @@ def test_name_that_is_no_text_is_kept() -> None:
     named = [("IFLA_IFNAME", b"t\xff"), *RECORDED["attrs"][1:]]
     link = parse_link({**RECORDED, "attrs": named}, 1)
     assert link is not None and os.fsencode(link.name) == b"t\xff"
+
+
+def test_interrupted_dump_is_asked_for_again(monkeypatch) -> None:
+    monkeypatch.setattr(netlink.time, "sleep", lambda _: None)
+    answers = [exceptions.NetlinkDumpInterrupted()] * 3 + [["tap0"]]
+
+    def dump() -> list[str]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert netlink.uninterrupted(dump) == ["tap0"] and not answers
+    answers += [exceptions.NetlinkDumpInterrupted()] * (netlink.DUMP_TRIES + 1)
+    with pytest.raises(exceptions.NetlinkDumpInterrupted):
+        netlink.uninterrupted(dump)
