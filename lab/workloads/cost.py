@@ -8,13 +8,16 @@ instructions more or fewer are seen.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
+from lab.workloads.crowd import crowd
 from lab.workloads.env import GuestEnv
 from lab.workloads.never_full import BURST, time_bursts
 from lab.workloads.row import Row, Sample
 
 BURSTS = 5
+CROWD = 1000
 UNIT = "packets per million instructions"
 
 # A socket's packet has some 5000 instructions behind it, pktgen's own 2000: the
@@ -23,12 +26,15 @@ ROWS = [
     Row(name="cost_socket", title="UDP socket", unit=UNIT, floor=0.98),
     Row(name="cost_qdisc", title="pktgen through the qdisc", unit=UNIT),
     Row(name="cost_direct", title="pktgen, direct", unit=UNIT),
+    Row(name="cost_crowd_direct", title=f"the same beside {CROWD} taps", unit=UNIT),
 ]
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     path = row.name.rpartition("_")[2]
-    sample = time_bursts(path, variant, env, lambda bursts: bursts >= BURSTS)
+    others = crowd(CROWD) if "crowd" in row.name else contextlib.nullcontext()
+    with others:
+        sample = time_bursts(path, variant, env, lambda bursts: bursts >= BURSTS)
     spent = sample.extra.pop("seconds")
     sample.extra["instructions"] = [round(s * 1e9 / BURST) for s in spent]
     return replace(sample, value=sample.value / 1e3)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Thousands of devices, hundreds of queues: nothing is missed, little is taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from lab.scenarios import Env, scenario
+from lab.workloads.crowd import crowd
+from sluice.netlink import Client
+from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
+from tests.kernel.scenarios._traffic import (
+    assert_flows,
+    counters,
+    send,
+    send_over_flows,
+    sink,
+)
+
+QUEUES = 256  # the most a device has
+FLOWS = 8192
+DEVICE_BYTES = 1024  # what sluice may take for an idle device
+QUEUE_BYTES = 512  # and for each further queue it could have
+
+
+def _read_unreclaimable() -> int:
+    """Bytes of kernel memory in slabs and large allocations."""
+    Path("/proc/sys/vm/stat_refresh").write_text("1")  # or it lags by megabytes
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("SUnreclaim:"):
+            return 1024 * int(line.split()[1])
+    raise AssertionError("/proc/meminfo: no SUnreclaim")
+
+
+def _load_and_weigh(env: Env) -> int:
+    """Loads the module; the memory that took."""
+    before = _read_unreclaimable()
+    env.load("stall_ms=60000")
+    return _read_unreclaimable() - before
+
+
+def _serves_a_crowd(env: Env, size: int) -> str:
+    env.enter(crowd(size))
+    taken = _load_and_weigh(env)
+    assert taken / size < DEVICE_BYTES, f"{taken} bytes for {size} devices"
+    sink(env, ring=100)
+    started = time.monotonic()
+    with Client() as client:
+        devices, queues = client.devices(), client.queues()
+    looked = time.monotonic() - started
+    for found in (devices, queues):
+        assert len({one.ifindex for one in found}) == len(found) == size + 1
+    send(300)
+    assert_flows(env)
+    assert counters().lost_at_ring == 0
+    started = time.monotonic()
+    env.run("rmmod", "sluice")
+    left = time.monotonic() - started
+    assert_flows(env)
+    env.load()
+    return (
+        f"{taken / size:.0f} bytes for an idle device, two dumps in {looked:.1f} s, "
+        f"unloaded in {left:.1f} s"
+    )
+
+
+@scenario(deadline=300)
+def thousand_devices_are_served(env: Env) -> str:
+    return _serves_a_crowd(env, 1000)
+
+
+@scenario(deadline=1800, often=False)
+def ten_thousand_devices_are_served(env: Env) -> str:
+    return _serves_a_crowd(env, 10_000)
+
+
+@scenario(deadline=120)
+def devices_with_many_possible_queues_take_little(env: Env) -> str:
+    """The driver makes room for 256 queues where one may be asked for."""
+    size = 50
+    env.enter(crowd(size, IFF_MULTI_QUEUE))
+    taken = _load_and_weigh(env)
+    assert taken / size < QUEUES * QUEUE_BYTES, f"{taken} bytes for {size} devices"
+    return f"{taken / size / QUEUES:.0f} bytes for each of {QUEUES} queues"
+
+
+@scenario
+def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
+    """As the device itself: a user who may make many is limited by his cgroup."""
+    group = Path("/sys/fs/cgroup/crowd")
+    control = group.parent / "cgroup.subtree_control"
+    if "memory" not in (group.parent / "cgroup.controllers").read_text().split():
+        env.skip("this kernel has no memory cgroups")
+    control.write_text("+memory")
+    group.mkdir()
+    env.defer(group.rmdir)
+    mine = group.parent / "cgroup.procs"
+    env.defer(mine.write_text, str(os.getpid()))
+
+    def charged(size: int) -> int:
+        """For a device that could have 256 queues."""
+        before = int((group / "memory.current").read_text())
+        with crowd(size, IFF_MULTI_QUEUE):
+            return (int((group / "memory.current").read_text()) - before) // size
+
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    charged(1)  # warms what is cached
+    stock = charged(50)
+    env.load()
+    sluice = charged(50)
+    assert sluice - stock > QUEUES * 200, (stock, sluice)
+
+
+@scenario(deadline=180)
+def all_of_256_queues_stop_and_wake(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
+    sent = _stop_every_queue(env)
+    assert counters().lost_at_ring == 0
+    _drain(env, device)
+    now = counters()
+    assert now.lost_at_ring == 0, now
+    assert device.read_count + now.qdisc_drops == sent, (now, sent)
+
+
+def _stop_every_queue(env: Env) -> int:
+    """What was sent."""
+    sent = 0
+    with Client() as client:
+        while sum(q.state == "stopped" for q in client.queues()) < QUEUES:
+            assert sent < 10 * FLOWS, client.queues()
+            sent += send_over_flows(FLOWS, FLOWS)
+    return sent
+
+
+def _drain(env: Env, device: Tap) -> None:
+    def empty() -> bool:
+        return device.read_all() == 0 and counters().held == 0
+
+    env.wait_for(empty, "qdiscs and rings empty", seconds=60)
+
+
+@scenario(deadline=180)
+def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
+    _stop_every_queue(env)
+    env.run("rmmod", "sluice")
+    _drain(env, device)
+    before = device.read_count
+    send_over_flows(2 * QUEUES, FLOWS)
+    env.wait_for(
+        lambda: device.read_all() >= 0 and device.read_count - before == 2 * QUEUES,
+        "packets of every queue are read",
+    )
+
+
+@scenario(deadline=180)
+def dump_misses_no_device_while_others_vanish(env: Env) -> str:
+    """What vanishes is in front of them: each takes the place of the one before."""
+    env.load()
+    with crowd(60, name="early"), crowd(300, name="staying"):
+        child = os.fork()
+        if not child:
+            for number in range(60):
+                subprocess.run(["ip", "link", "del", f"early{number}"], check=False)
+                time.sleep(0.05)
+            os._exit(0)
+        env.defer(os.waitpid, child, 0)
+        looks = 0
+        with Client() as client:
+            while len(found := client.devices()) > 300:
+                names = {one.ifname for one in found}
+                missing = {f"staying{n}" for n in range(300)} - names
+                assert not missing, missing
+                looks += 1
+    return f"{looks} looks while devices vanished"
