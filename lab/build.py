@@ -24,7 +24,10 @@ from lab.setup import say
 from lab.vm import REPOSITORY
 
 KMOD = REPOSITORY / "kmod"
-FAKE_TUN = REPOSITORY / "tests" / "kernel" / "fake_tun"
+# Modules that only the scenarios load.
+TEST_MODULES = tuple(
+    REPOSITORY / "tests" / "kernel" / name for name in ("fake_tun", "patch_tun")
+)
 HELPER_FOLDERS = (
     REPOSITORY / "lab" / "workloads",
     REPOSITORY / "tests" / "kernel",
@@ -247,7 +250,8 @@ def stage(root: Root, output: Path) -> dict[str, str]:
     """Build what the guest needs into its /out; where it finds that."""
     output.mkdir(parents=True, exist_ok=True)
     shutil.copy(build_module(root), output)
-    shutil.copy(build_module(root, FAKE_TUN), output)
+    for source in TEST_MODULES:
+        shutil.copy(build_module(root, source), output)
     helpers = build_helpers(root)
     shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)
     return {"module": "/out/sluice.ko", "helpers": "/out/bin"}

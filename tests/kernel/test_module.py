@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from lab.build import FAKE_TUN, KMOD, check_module, check_style, source_files
+from lab.build import KMOD, TEST_MODULES, check_module, check_style, source_files
 from lab.matrix import PACKAGED
 from lab.testing import scenario_root
 
@@ -35,7 +35,8 @@ def test_sparse_notices_a_user_pointer(kernel, tmp_path) -> None:
 
 
 def test_checkpatch_is_silent() -> None:
-    sources = source_files(KMOD) + source_files(FAKE_TUN)
+    folders = (KMOD, *TEST_MODULES)
+    sources = [path for folder in folders for path in source_files(folder)]
     assert check_style(scenario_root(NEWEST), sources) == []
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE, THERE, attach, read_counters
+from tests.kernel.scenarios import _patch
 from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,
@@ -184,3 +185,25 @@ def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
     now = counters()
     read = reader.end()[0]["read"]
     assert read + now.qdisc_drops + now.lost_at_ring == sent, (read, now, sent)
+
+
+@scenario(deadline=180)
+def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
+    """Another takes the function we hook: packets vanish, no queue is stranded."""
+    if not _patch.ALL.exists():
+        env.skip("this kernel has no live patching")
+    env.load("stall_ms=60000")
+    sink(env, ring=100)
+    with flood(senders=2) as senders:
+        wait_for_stops(env)
+        with _patch.patched(env):
+            before = counters().read
+            senders.wait_for_more(env, 500, "traffic goes on")
+            assert counters().read <= before + 100, "the patch is not in place"
+        senders.wait_for_more(env, 500, "traffic goes on")
+        with _patch.patched(env):
+            env.run("rmmod", "sluice")
+        env.load("stall_ms=60000")
+        wait_for_stops(env)
+        senders.end()
+    assert_flows(env)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A live patch of the function sluice hooks: while it is there, packets vanish."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Iterator
+
+from lab.scenarios import Env
+
+ALL = Path("/sys/kernel/livepatch")
+PATCH = ALL / "patch_tun"
+SECONDS = 60  # every task has to come by
+
+
+def _settled() -> bool:
+    return (PATCH / "transition").read_text().strip() == "0"
+
+
+@contextlib.contextmanager
+def patched(env: Env) -> Iterator[None]:
+    assert env.module is not None
+    env.run("insmod", str(env.module.with_name("patch_tun.ko")))
+    try:
+        env.wait_for(_settled, "the live patch is in place", SECONDS)
+        yield
+    finally:
+        (PATCH / "enabled").write_text("0")
+        env.wait_for(lambda: not PATCH.exists(), "the live patch is gone", SECONDS)
+        env.run("rmmod", "patch_tun")
