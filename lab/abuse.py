@@ -18,6 +18,14 @@ BOOT_SECONDS = 120.0
 SEQUENCE_SECONDS = 20.0  # far more than one takes
 
 
+def format_seconds(seconds: dict[str, float]) -> str:
+    """Where the time went."""
+    slowest = sorted(seconds, key=lambda name: seconds[name], reverse=True)[:5]
+    told = ", ".join(f"{name} {seconds[name]:.0f}" for name in slowest)
+    total = sum(seconds.values())
+    return f"abuse: {total:.0f} s: {told}\n" if seconds else ""
+
+
 def format_outcome(message: str, played: dict) -> str:
     done, refused = played.get("done", {}), played.get("refused", {})
     counts = ", ".join(
@@ -26,6 +34,7 @@ def format_outcome(message: str, played: dict) -> str:
         for name in sorted({*done, *refused})
     )
     said = f"abuse: {played.get('sequences', 0)} sequences: {counts}\n"
+    said += format_seconds(played.get("seconds", {}))
     if message:
         return said + f"abuse: seed {played.get('seed')}: {message}"
     return said + f"abuse: none failed; slabs grew by {played.get('grown_kb')} kB"
@@ -49,6 +58,7 @@ def abuse(kernel: Kernel, seed: int, sequences: int) -> int:
         outcomes, trouble = boot(machine, job, deadline, say)
         path = machine.output / "abuse.json"
         played = json.loads(path.read_text()) if path.exists() else {}
-    message = "; ".join([*(o.message for o in outcomes if o.message), *trouble])
+    failed = [o.message for o in outcomes if o.outcome != "passed"]
+    message = "; ".join([*failed, *trouble])
     print(format_outcome(message, played))
     return NO if message else FINE

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lab.abuse import SCENARIO, format_outcome
+from lab.abuse import SCENARIO, format_outcome, format_seconds
 from lab.testing import read_scenarios
 
 
@@ -16,6 +16,11 @@ def test_operations_done_and_refused_are_counted() -> None:
     said = format_outcome("", {**played, "grown_kb": 12})
     assert "3 sequences: mtu 7 (1 refused), steer 0 (2 refused)" in said
     assert said.endswith("none failed; slabs grew by 12 kB")
+
+
+def test_slowest_operations_are_told() -> None:
+    said = format_seconds({"mtu": 1.2, "check": 30.0, "move": 4.0})
+    assert said == "abuse: 35 s: check 30, move 4, mtu 1\n"
 
 
 def test_failure_names_the_seed_to_repeat() -> None:
