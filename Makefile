@@ -11,6 +11,7 @@
 # make cost     instructions per packet with and without the hook, exactly
 # make verify   why no queue stays stopped: every proof and its verdict
 # make abuse    random sequences of all that is done to a tap in use, by a seed
+# make soak     mixed traffic for half an hour, through readers that pause and die
 # make shell    a shell in a VM with the newest kernel of the lab
 # make unit, make kernel, make check    parts of make test
 # make packaging    the packages in a VM: installed, failing, purged
@@ -25,7 +26,7 @@ LAB = python3 -B -m lab
 
 all: demo
 
-demo bench apps depth cost abuse shell deb verify: python
+demo bench apps depth cost abuse soak shell deb verify: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 test: python
@@ -60,5 +61,5 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: all demo bench apps depth cost abuse shell deb install uninstall verify
+.PHONY: all demo bench apps depth cost abuse soak shell deb install uninstall verify
 .PHONY: test test-all kernel packaging unit check clean python

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import abuse, build, measure, packages, testing, verify, vm
+from lab import abuse, build, measure, packages, soak, testing, verify, vm
 from lab.cache import cache_dir
 from lab.errors import NO, LabError, Unsuitable
 from lab.matrix import KERNELS, PACKAGED, Kernel, kernel_named
@@ -153,6 +153,13 @@ def command_abuse(options: argparse.Namespace) -> int:
     return abuse.abuse(kernel_named(options.kernel), options.seed, options.sequences)
 
 
+def command_soak(options: argparse.Namespace) -> int:
+    path = Path(options.json) if options.json else None
+    if path:
+        measure.ensure_writable(path)
+    return soak.soak(kernel_named(options.kernel), options.minutes, path)
+
+
 def command_deb(options: argparse.Namespace) -> int:
     output = Path(options.out).absolute()
     output.mkdir(parents=True, exist_ok=True)
@@ -236,6 +243,11 @@ def _add_rest(commands) -> None:
     rough.add_argument("--seed", type=positive(int), default=1, metavar="N")
     rough.add_argument("--sequences", type=positive(int), default=300, metavar="N")
     rough.set_defaults(run=command_abuse)
+    long = commands.add_parser("soak", help="mixed traffic for a long time")
+    long.add_argument("--kernel", default=NEWEST)
+    long.add_argument("--minutes", type=positive(float), default=30, metavar="N")
+    long.add_argument("--json", metavar="FILE", help="save what it came to there")
+    long.set_defaults(run=command_soak)
     deb = commands.add_parser("deb", help="build the Debian packages")
     where = vm.REPOSITORY / "out"
     deb.add_argument("--out", metavar="DIR", default=str(where), help="default: out/")

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Mixed traffic for as long as it is asked for, through readers that pause and die.
+
+`make soak` plays half an hour, make test a few seconds. Each lane is a device in a
+network namespace of its own, with senders and a ping; RESULT tells what it came to.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from lab.guest import write_json
+from lab.scenarios import Env, scenario
+from lab.workloads import tcp
+from lab.workloads.devices import HERE, THERE, Counters, Device, Reader, attach
+from lab.workloads.devices import FAR, NEAR, forwarder, netns, read_counters
+from lab.workloads.devices import reader as open_reader
+from lab.workloads.latency import Latency, parse_ping
+from sluice import system
+from sluice.netlink import Client, Queue
+
+SECONDS = 15.0  # unless SLUICE_SOAK_SECONDS says otherwise
+SEED = 1
+STALL_MS = 5000  # of a reader that lives: a busy host is no dead reader
+STALL_MS_DYING = 250
+PAUSES = (0.002, 0.3)  # seconds, of a reader that lives
+DEATHS = (0.5, 2.0)  # seconds without a reader
+MEMORY_EVERY = 60.0
+RESULT = Path("/out/soak.json")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a lane is made."""
+
+    name: str  # of its namespace, too
+    qdisc: str
+    queues: int = 1
+    tun: bool = False
+    vhost: bool = False
+    dies: bool = False  # its reader; the device is persistent
+    senders: int = 1
+    options: Tuple[str, ...] = ("--link-us", "100")
+
+    @property
+    def device(self) -> Device:
+        return replace(HERE, netns=self.name, mac="" if self.tun else HERE.mac)
+
+
+PLANS = (
+    Plan("fq_codel", "fq_codel", senders=2),
+    Plan("cake", "cake", options=("--burn-us", "50")),
+    Plan("vhost", "fq", vhost=True),
+    Plan("queues", "mq", queues=3, senders=3, options=("--link-us", "300")),
+    Plan("tun", "pfifo_fast", tun=True),
+    Plan("dying", "fq_codel", dies=True),
+)
+TCP = "tcp"
+
+
+@dataclass
+class Tally:
+    """What a lane came to."""
+
+    name: str
+    qdisc: str
+    reader: str
+    read: int = 0
+    lost_at_ring: int = 0
+    qdisc_drops: int = 0
+    stops: int = 0
+    stalls: int = 0
+    longest_stop_ms: float = 0.0
+    pauses: int = 0
+    deaths: int = 0
+    ping_p50_ms: Optional[float] = None
+    ping_p99_ms: Optional[float] = None
+    unaccounted: int = 0
+
+    def count(self, now: Counters, queues: List[Queue], pinged: Latency) -> None:
+        self.read = now.read
+        self.lost_at_ring = now.lost_at_ring
+        self.qdisc_drops = now.qdisc_drops
+        self.unaccounted = now.passed_by_qdisc - now.read - now.lost_at_ring
+        self.stops = sum(queue.stops for queue in queues)
+        self.stalls = sum(queue.stalls for queue in queues)
+        longest = max(queue.longest_stop_ns for queue in queues)
+        self.longest_stop_ms = round(longest / 1e6, 1)
+        self.ping_p50_ms, self.ping_p99_ms = pinged.p50_ms, pinged.p99_ms
+        for queue in queues:
+            assert queue.stops == queue.wakes_timer + queue.wakes_other, queue
+            assert queue.state in ("open", "stalled"), queue
+
+
+# A blocking sender: it waits for room as any program does. Several flows of
+# packets of several sizes; a device without a reader gives errors.
+SEND = f"""
+import socket, time
+flows = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(4)]
+number = 0
+while True:
+    number += 1
+    try:
+        size = (60, 200, 1400)[number % 3]
+        flows[number % 4].sendto(b"x" * size, ("{THERE.address}", 9))
+    except OSError:
+        time.sleep(0.01)
+"""
+
+
+def _read_queues(netns_name: str) -> List[Queue]:
+    with system.netns(netns_name), Client() as client:
+        return client.queues()
+
+
+class Ping:
+    """One every half a second, until end()."""
+
+    def __init__(self, env: Env, here: Device, there: Device) -> None:
+        command = here.command("ping", "-n", "-i", "0.5", there.address)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, universal_newlines=True
+        )
+        env.defer(self._process.kill)
+
+    def end(self) -> Latency:
+        self._process.send_signal(signal.SIGINT)
+        return parse_ping(self._process.communicate()[0])
+
+
+class Lane:
+    """A device, its reader, its senders."""
+
+    def __init__(self, env: Env, plan: Plan) -> None:
+        self.env, self.plan = env, plan
+        by = "vhost-net" if plan.vhost else "process"
+        self.tally = Tally(plan.name, plan.qdisc, by)
+        env.enter(netns(plan.name))
+        if plan.dies:
+            add = ("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
+            env.run(*plan.device.command(*add))
+        self.open_reader()
+        attach(plan.device, THERE, plan.qdisc, ring=500)
+        if plan.dies:
+            with system.netns(plan.name), Client() as client:
+                (one,) = client.devices()
+                client.set_device(one.ifindex, stall_ms=STALL_MS_DYING)
+        self.senders = []
+        for _ in range(plan.senders):
+            command = plan.device.command(sys.executable, "-c", SEND)
+            self.senders.append(subprocess.Popen(command))
+            env.defer(self.senders[-1].kill)
+        self.ping = Ping(env, plan.device, THERE)
+
+    def open_reader(self) -> None:
+        plan = self.plan
+        devices = [plan.device] * plan.queues
+        self.reader: Reader = self.env.enter(
+            open_reader(
+                *(self.env.helper("reader"), "sink", devices, "sluice", plan.options),
+                vhost=plan.vhost,
+            )
+        )
+
+    def trouble(self, choose: random.Random) -> None:
+        """The reader pauses, or seems dead, or dies and another takes its place."""
+        if self.plan.dies:
+            self.tally.deaths += 1
+            self.die(choose.random() < 0.5, choose.uniform(*DEATHS))
+            return
+        self.tally.pauses += 1
+        self.reader.pause()
+        time.sleep(choose.uniform(*PAUSES))
+        self.reader.resume()
+
+    def die(self, really: bool, seconds: float) -> None:
+        if really:
+            self.reader.kill()
+            time.sleep(seconds)
+            self.open_reader()
+            return
+        os.kill(self.reader.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(self.reader.pid, signal.SIGCONT)
+
+    def end(self) -> Tally:
+        for sender in self.senders:
+            sender.kill()
+            sender.wait()
+        pinged = self.ping.end()
+        device = self.plan.device
+        now = self.env.wait_for(
+            lambda: _drained(device), f"{self.plan.name}: all is read", seconds=60
+        )
+        self.tally.count(now, _read_queues(self.plan.name), pinged)
+        return self.tally
+
+
+def _drained(device: Device) -> Optional[Counters]:
+    """The counters, once nothing is held and nothing moves."""
+    before = read_counters(device)
+    time.sleep(0.2)
+    now = read_counters(device)
+    return now if now == before and not now.held else None
+
+
+class TcpLane:
+    """TCP streams through a forwarder that pauses."""
+
+    def __init__(self, env: Env, seconds: float) -> None:
+        self.tally = Tally(TCP, "fq_codel", "process")
+        pace = ("--link-us", "300")
+        self.reader = env.enter(forwarder(env.helper("reader"), "sluice", pace))
+        env.enter(tcp.server())
+        self.ping = Ping(env, NEAR, FAR)
+        self.env = env
+        argv = ("iperf3", "--client", FAR.address, "--parallel", "4", "--json")
+        self.client = subprocess.Popen(
+            NEAR.command(*argv, "--interval", "0", "--time", str(round(seconds))),
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        env.defer(self.client.kill)
+
+    def trouble(self, choose: random.Random) -> None:
+        self.tally.pauses += 1
+        self.reader.pause()
+        time.sleep(choose.uniform(*PAUSES))
+        self.reader.resume()
+
+    def end(self) -> Tally:
+        received = tcp.parse_iperf3(self.client.communicate(timeout=120)[0])
+        assert received.mbit > 0
+        pinged = self.ping.end()
+        now = self.env.wait_for(lambda: _drained(NEAR), "TCP: all is read", seconds=60)
+        self.tally.count(now, _read_queues(str(NEAR.netns)), pinged)
+        return self.tally
+
+
+def read_memory() -> Dict[str, int]:
+    """In kB: what slabs hold for good, and what is left."""
+    wanted = {"SUnreclaim": "slab_kb", "MemAvailable": "available_kb"}
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    found = dict(line.split(":") for line in lines)
+    return {ours: int(found[name].split()[0]) for name, ours in wanted.items()}
+
+
+def _make_trouble(lanes: List[Any], seconds: float) -> List[Dict[str, float]]:
+    """For so long; what memory was meanwhile."""
+    choose = random.Random(SEED)
+    started = time.monotonic()
+    memory: List[Dict[str, float]] = []
+    while (elapsed := time.monotonic() - started) < seconds:
+        if elapsed >= len(memory) * MEMORY_EVERY:
+            memory.append({"at_s": round(elapsed), **read_memory()})
+        choose.choice(lanes).trouble(choose)
+        time.sleep(choose.uniform(0, 0.5))
+    return memory
+
+
+@scenario(deadline=7200)
+def mixed_traffic_loses_nothing_at_the_ring(env: Env) -> str:
+    seconds = float(os.environ.get("SLUICE_SOAK_SECONDS", SECONDS))
+    env.run("modprobe", "vhost_net")
+    before = read_memory()
+    env.load(f"stall_ms={STALL_MS}")
+    lanes: List[Any] = [Lane(env, plan) for plan in PLANS]
+    lanes.append(TcpLane(env, seconds + 10))
+    memory = _make_trouble(lanes, seconds)
+    tallies = [lane.end() for lane in lanes]
+    env.clean_up()
+    facts = {
+        "seconds": seconds,
+        "lanes": [asdict(tally) for tally in tallies],
+        "memory": [{"at_s": -1, **before}, *memory, {"at_s": seconds, **read_memory()}],
+    }
+    write_json(RESULT, facts)
+    for tally in tallies:
+        assert tally.stops, tally
+        if not tally.deaths:  # else what was in the ring is gone, too
+            lost = (tally.lost_at_ring, tally.unaccounted, tally.stalls)
+            assert lost == (0, 0, 0), tally
+    total = sum(tally.read for tally in tallies)
+    return f"{total} packets read, {sum(tally.stops for tally in tallies)} stops"
