@@ -82,7 +82,7 @@ def ensure_packages() -> list[Path]:
 # Compiles the module where and as DKMS will, so that ccache knows the answers: an
 # emulated compiler takes minutes. Debian's headers ask ccache if they are told to.
 _COMPILE = """
-mount -t tmpfs dkms /var/lib/dkms
+busybox mount -t tmpfs dkms /var/lib/dkms
 there=/var/lib/dkms/sluice/{version}/build
 mkdir -p $there
 cp -r /mnt/source/. $there
