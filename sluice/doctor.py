@@ -90,6 +90,13 @@ def install_command(distribution: tuple[str, ...], release: str, what: str) -> s
     )
 
 
+def own_command(distribution: tuple[str, ...], package: str) -> str:
+    """How this distribution gets a part of ours: only Debian has packages."""
+    if "debian" in distribution:
+        return f"apt install {package}"
+    return "make install  # in a source tree of sluice"
+
+
 def kernel_lacks(version: str, known: dict[str, str]) -> Iterator[str]:
     """Why no module can serve this kernel; known: its configuration, if seen."""
     if "PREEMPT_RT" in version or known.get("CONFIG_PREEMPT_RT") == "y":
@@ -112,7 +119,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
                       "sysctl kernel.ftrace_enabled=1")
     if not known:
         yield Finding(NOTE, "kernel", f"{facts.release}: its configuration cannot be "
-                      "seen, ftrace is taken for granted")
+                      "seen, ftrace is taken for granted", "modprobe configs")
     elif not lacks:
         yield Finding(GOOD, "kernel", f"{facts.release} has what it takes")
     if not facts.tun:
@@ -138,7 +145,7 @@ def check_building(facts: Facts) -> Iterator[Finding]:
                       f"dkms install -m sluice -v {VERSION} -k {facts.release}")
     else:
         yield Finding(level, "dkms", "does not know sluice: a new kernel gets no module",
-                      install_command(facts.distribution, "", "sluice-dkms"))
+                      own_command(facts.distribution, "sluice-dkms"))
 
 
 def check_secure_boot(facts: Facts) -> Iterator[Finding]:
@@ -175,16 +182,16 @@ def check_module(facts: Facts) -> Iterator[Finding]:
             yield Finding(BAD, "module", "not loaded: stock behaviour", "modprobe sluice")
         else:
             yield Finding(BAD, "module", f"there is none for {facts.release}",
-                          install_command(facts.distribution, "", "sluice-dkms"))
+                          own_command(facts.distribution, "sluice-dkms"))
         return
     if not facts.answers:
         yield Finding(BAD, "module", "loaded, but its netlink family does not answer",
-                      "modprobe -r sluice; modprobe sluice; dmesg | tail")
+                      "rmmod sluice; modprobe sluice; dmesg | tail")
         return
     yield Finding(GOOD, "module", f"version {facts.loaded} is loaded")
     if facts.loaded != VERSION:
         yield Finding(NOTE, "module", f"version {facts.loaded}, this command {VERSION}",
-                      "modprobe -r sluice; modprobe sluice")
+                      "rmmod sluice; modprobe sluice")
     if not facts.at_boot:
         yield Finding(NOTE, "module", "not loaded at boot",
                       "echo sluice >/etc/modules-load.d/sluice.conf")
@@ -213,7 +220,7 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
     users, line = traced.get(TRANSMIT, (0, ""))
     if served and not users:
         yield Finding(BAD, "hook", f"{TRANSMIT} is not hooked, though devices are served",
-                      "modprobe -r sluice; modprobe sluice")
+                      "rmmod sluice; modprobe sluice")
     elif facts.loaded and users:
         yield Finding(GOOD, "hook", f"{TRANSMIT} is hooked")
     others = users - (1 if facts.loaded and users else 0)
@@ -238,7 +245,7 @@ def check_remembering(facts: Facts) -> Iterator[Finding]:
     if not facts.udev_rule:
         yield Finding(NOTE, "udev", "60-sluice.rules is missing: what is remembered "
                       "does not reach new devices",
-                      install_command(facts.distribution, "", "sluice"))
+                      own_command(facts.distribution, "sluice"))
     for name in facts.unread:
         yield Finding(NOTE, "netns", f"{name} cannot be entered", "run it as root")
 

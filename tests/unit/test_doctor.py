@@ -104,8 +104,8 @@ def test_unsuitable_kernels(change: dict) -> None:
         ({"loaded": "", "traced": "", "views": ()}, "module", "modprobe sluice"),
         ({"loaded": "", "traced": "", "views": (), "module_file": False}, "module",
          "apt install sluice-dkms"),
-        ({"answers": False}, "module", "modprobe -r sluice; modprobe sluice; dmesg"),
-        ({"traced": ""}, "hook", "modprobe -r sluice; modprobe sluice"),
+        ({"answers": False}, "module", "rmmod sluice; modprobe sluice; dmesg"),
+        ({"traced": ""}, "hook", "rmmod sluice; modprobe sluice"),
         ({"wrongs": ("/etc/sluice.conf:3: limit 'x' is odd; edit the line",)},
          "config", "editor "),
     ],
@@ -174,6 +174,45 @@ def test_drops_of_now_name_what_ends_them(changes: dict, mend: str) -> None:
         if one.text.startswith("1 drop in the last 1 s")
     ]
     assert finding.level == BAD and finding.mend == mend
+
+
+ILL = replace(
+    FINE,
+    kernel_config=None,
+    ftrace_enabled="0",
+    headers=False,
+    dkms=None,
+    loaded="0.0.9",
+    at_boot=False,
+    udev_rule=False,
+    tun=False,
+    traced=HOOKED.replace("(1) ", "(3) R I "),
+    wrongs=("/etc/sluice.conf:3: limit 'x' is odd; edit the line",),
+    unread=("red",),
+    views=(
+        replace(TAP0, ring=9000, tx_dropped=18, queues=(replace(QUEUE0, stalls=2),)),
+        replace(TAP0, ifindex=3, on=False, state="off", ring=10),
+        replace(TAP0, ifindex=4, qdisc="noqueue", queues=(replace(QUEUE0, drops=1),)),
+        replace(TAP0, ifindex=5, state="refused", why="refused: odd"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        ILL,
+        replace(ILL, dkms="", traced=None),
+        replace(ILL, dkms="another", traced="", answers=False),
+        replace(ILL, loaded="", secure_boot=True),
+        replace(ILL, loaded="", module_file=False, secure_boot=True, signing_key="/k"),
+        replace(ILL, distribution=()),
+    ],
+)
+def test_each_finding_has_the_command_that_mends_it(facts: Facts) -> None:
+    findings = found(facts, NOTE, BAD)
+    assert len(findings) > 15, "hardly anything is amiss: proves nothing"
+    assert [one for one in findings if not one.mend] == []
 
 
 def test_upstream_flag_excuses_noqueue_and_off() -> None:
@@ -262,6 +301,12 @@ def test_missing_headers_matter_only_without_a_module() -> None:
 )
 def test_each_distribution_has_its_command(distribution, mend: str) -> None:
     assert doctor.install_command(distribution, "6", "headers") == mend
+
+
+def test_only_debian_has_our_packages() -> None:
+    """Elsewhere it comes from a tree: docs/install.md."""
+    assert doctor.own_command(("ubuntu", "debian"), "sluice") == "apt install sluice"
+    assert doctor.own_command(("fedora",), "sluice").startswith("make install")
 
 
 def test_other_users_of_the_hook() -> None:
