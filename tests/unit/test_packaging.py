@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -61,6 +62,19 @@ def test_module_has_all_of_kmod(tmp_path: Path) -> None:
     assert f"version={VERSION}\n" in script.read_text()
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or not re.search("@[A-Z]+@", path.read_text()), path
+
+
+def test_without_dpkg_dkms_itself_builds_for_new_kernels(tmp_path: Path) -> None:
+    """Fedora, RHEL, Arch: no hook of ours, but DKMS's own."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("chmod", "dirname", "install", "mktemp", "rm", "sed"):
+        (tools / name).symlink_to(shutil.which(name))
+    place = tmp_path / "place"
+    install("module", DESTDIR=str(place), PATH=str(tools))
+    configured = place / f"usr/src/sluice-{VERSION}/dkms.conf"
+    assert 'AUTOINSTALL="yes"\n' in configured.read_text()
+    assert not (place / "etc/kernel").exists()
 
 
 def test_unknown_word_is_a_usage_error() -> None:
