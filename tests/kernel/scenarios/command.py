@@ -9,15 +9,22 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from xml.etree import ElementTree
 
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import FAR, HERE, NEAR, forwarder
 from sluice.netlink import Client
+from tests.kernel.scenarios._command import (
+    CONFIG,
+    RULE,
+    SECONDS,
+    SLUICE,
+    needs_click,
+    sluice,
+    start_udev,
+)
 from tests.kernel.scenarios._tap import IFF_TAP, Tap, tap
 from tests.kernel.scenarios._traffic import (
     counters,
@@ -28,53 +35,27 @@ from tests.kernel.scenarios._traffic import (
     sink,
 )
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-SLUICE = (sys.executable, str(REPOSITORY / "bin/sluice"))
-RULE = REPOSITORY / "packaging/60-sluice.rules"
-CONFIG = Path("/etc/sluice.conf")
-SECONDS = 240  # Python takes seconds to import what it needs, emulated
-
-
-def _needs_click(env: Env) -> None:
-    """The command's libraries are bookworm's, or newer."""
-    version = metadata.version("click")
-    if int(version.partition(".")[0]) < 8:
-        env.skip(f"click 8: this distribution has {version}")
-    env.defer(lambda: CONFIG.unlink(missing_ok=True))
-
-
-def _sluice(*arguments: str, status: int = 0) -> str:
-    """What the command says: nothing on stderr when all is well."""
-    done = subprocess.run([*SLUICE, *arguments], capture_output=True, text=True)
-    said = done.stdout + done.stderr
-    assert done.returncode == status, (arguments, done.returncode, said)
-    assert "Traceback" not in said and "\x1b" not in said, said
-    assert status or not done.stderr, said
-    assert done.stderr.count("\n") <= 1, done.stderr
-    return said
-
-
 @scenario(deadline=SECONDS)
 def command_sees_and_switches_two_namespaces(env: Env) -> None:
-    _needs_click(env)
+    needs_click(env)
     env.load()
     env.enter(forwarder(env.helper("reader"), "sluice"))
-    seen = json.loads(_sluice("--all-netns", "--json"))["devices"]
+    seen = json.loads(sluice("--all-netns", "--json"))["devices"]
     found = {one["name"]: one for one in seen}
     assert set(found) == {NEAR.name, FAR.name}, found
     near = found[NEAR.name]
     assert (near["netns"], near["kind"]) == (NEAR.netns, "tap"), near
     assert (near["state"], near["qdisc"]) == ("served", "fq_codel"), near
     assert near["owners"][0]["command"] == "reader", near
-    _sluice("off", "--now", NEAR.name, "--netns", str(NEAR.netns))
-    said = _sluice("status", "--all-netns")
+    sluice("off", "--now", NEAR.name, "--netns", str(NEAR.netns))
+    said = sluice("status", "--all-netns")
     assert f"{NEAR.name} (tap): off\n" in said, said
     assert f"{FAR.name} (tap): on, served\n" in said, said
     assert max(len(line) for line in said.splitlines()) < 80, said
-    said = _sluice("metrics", "--all-netns")
+    said = sluice("metrics", "--all-netns")
     assert f'sluice_device_on{{device="{NEAR.name}",netns="near"}} 0\n' in said
     assert said.endswith("# EOF\n"), said
-    said = json.loads(_sluice("doctor", "--json"))
+    said = json.loads(sluice("doctor", "--json"))
     off = [one for one in said["findings"] if one["subject"] == NEAR.name]
     assert [one["mend"] for one in off] == ["sluice on near0 --netns near"], off
 
@@ -82,30 +63,54 @@ def command_sees_and_switches_two_namespaces(env: Env) -> None:
 @scenario(deadline=SECONDS)
 def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
     """There is no udev in the guest: the command of its rule is run."""
-    _needs_click(env)
+    needs_click(env)
     env.load()
-    said = _sluice("off", "here*")
+    said = sluice("off", "here*")
     assert "there is none now" in said and "here* off" in CONFIG.read_text()
     sink(env, ring=8, paused=True)
     assert read_device().state == "served"
     (command,) = re.findall(r'RUN\+="/usr/sbin/sluice ([^"]*)"', RULE.read_text())
-    _sluice(*command.replace("$name", HERE.name).split())
+    sluice(*command.replace("$name", HERE.name).split())
     assert read_device().state == "off"
     send(23)
     assert counters().lost_at_ring == 15, "off is not stock"
 
 
 @scenario(deadline=SECONDS)
+def renamed_device_is_as_its_new_name_is_remembered(env: Env) -> None:
+    needs_click(env)
+    start_udev(env)
+    env.load()
+    sluice("off", "vpn*")
+    device = env.enter(tap())
+    env.run("ip", "link", "set", HERE.name, "down")
+    env.run("ip", "link", "set", HERE.name, "name", "vpn0")
+
+    def is_off() -> bool:
+        with Client() as client:
+            (found,) = client.devices()
+        return not found.on
+
+    env.wait_for(is_off, "udev applied it", seconds=60)
+    assert device.queues
+
+
+@scenario(deadline=SECONDS)
 def noqueue_is_said_and_mended_if_asked(env: Env) -> None:
     """As libvirt leaves the tap of a guest."""
-    _needs_click(env)
+    needs_click(env)
     env.load("stall_ms=60000")
     sink(env, ring=100, paused=True)
     set_qdisc(env, "noqueue")
-    said = _sluice("on", "--now", HERE.name)
+    said = sluice("on", "--now", HERE.name)
     assert "noqueue: nothing to stop; attach one: --qdisc fq_codel" in said, said
     assert read_queue().state == "noqueue"
-    _sluice("on", "--now", HERE.name, "--qdisc", "fq_codel")
+    sluice("on", "--now", HERE.name, "--qdisc", "fq_codel")
+    assert "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
+    # The guest starts again, and libvirt's hook runs: see sluice(8).
+    sluice("on", "here*", "--qdisc", "fq_codel")
+    set_qdisc(env, "noqueue")
+    assert sluice("apply") == f"{HERE.name}: on, served\n"
     assert "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
     send(300)
     assert read_queue().state == "stopped"
@@ -114,7 +119,7 @@ def noqueue_is_said_and_mended_if_asked(env: Env) -> None:
 
 @scenario(deadline=SECONDS)
 def concurrent_switches_are_all_remembered(env: Env) -> None:
-    _needs_click(env)
+    needs_click(env)
     env.load()
     sink(env)
     given = {f"{switch}{n}*": switch for n in range(2) for switch in ("on", "off")}
@@ -133,7 +138,7 @@ def concurrent_switches_are_all_remembered(env: Env) -> None:
 
 @scenario(deadline=SECONDS)
 def devices_that_vanish_do_not_end_watch(env: Env) -> None:
-    _needs_click(env)
+    needs_click(env)
     env.load()
     watch = ("watch", "--json", "--interval", "0.05", "--count", "60")
     with subprocess.Popen(
@@ -152,7 +157,7 @@ def devices_that_vanish_do_not_end_watch(env: Env) -> None:
 
 @scenario(deadline=SECONDS)
 def device_that_vanishes_while_it_is_switched(env: Env) -> None:
-    _needs_click(env)
+    needs_click(env)
     from sluice import config, devices, switch, system
 
     env.load()
@@ -170,15 +175,15 @@ def device_that_vanishes_while_it_is_switched(env: Env) -> None:
 
 @scenario(deadline=SECONDS)
 def command_works_without_the_module(env: Env) -> None:
-    _needs_click(env)
+    needs_click(env)
     env.enter(tap())
-    said = _sluice()
+    said = sluice()
     assert "module: not loaded" in said, said
     assert f"{HERE.name} (tap): stock, drops at a full ring" in said, said
-    said = _sluice("off", HERE.name, status=1)
+    said = sluice("off", HERE.name, status=1)
     assert said.startswith("sluice: module: not loaded; run: modprobe sluice"), said
     assert f"{HERE.name} off" in CONFIG.read_text()
-    said = _sluice("doctor", status=1)
+    said = sluice("doctor", status=1)
     assert re.search(r"mend +module: ", said), said
 
 
@@ -223,11 +228,11 @@ def _wait_until_gone(env: Env) -> None:
 
 @scenario(deadline=SECONDS)
 def bench_shows_both_and_leaves_nothing(env: Env) -> None:
-    _needs_click(env)
+    needs_click(env)
     env.load()
     with tempfile.TemporaryDirectory() as folder:
         picture = Path(folder) / "bench.svg"
-        said = _sluice(
+        said = sluice(
             *("bench", "--json", "--rounds", "1", "--seconds", "2"),
             *("--svg", str(picture)),
         )
@@ -246,7 +251,7 @@ def bench_shows_both_and_leaves_nothing(env: Env) -> None:
 @scenario(deadline=SECONDS)
 def interrupted_bench_leaves_nothing(env: Env) -> None:
     """Ctrl-C reaches the whole group; SIGKILL only the command itself."""
-    _needs_click(env)
+    needs_click(env)
     env.load()
     for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         process = subprocess.Popen(

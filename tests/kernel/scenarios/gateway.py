@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A VPN gateway: OpenVPN, udev and the command, in a namespace each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from typing import Any, Dict, Iterator
+
+from lab.scenarios import Env, scenario
+from lab.workloads import openvpn
+from lab.workloads.devices import FAR, NEAR, attach, read_counters
+from lab.workloads.path import FAR_END, NEAR_END, path
+from lab.workloads.program import READY_SECONDS, Program, has_device, program, succeeds
+from tests.kernel.scenarios._command import (
+    SECONDS,
+    SLUICE,
+    needs_click,
+    sluice,
+    start_udev,
+)
+from tests.kernel.scenarios.applications import endless_tcp, near_device, near_queue
+
+RING = 100  # shorter than OpenVPN's 500: streams fill it all the time
+STALL_MS = 700  # unlike any default
+
+
+def _needs_openvpn(env: Env) -> None:
+    needs_click(env)
+    if shutil.which(openvpn.PROGRAM) is None:
+        env.skip(f"{openvpn.PROGRAM}: not in this root; see Kernel.applications")
+
+
+def _start_server(env: Env) -> None:
+    """The other end, for as long as the scenario lasts."""
+    env.enter(path(0))
+    role = ["--tls-server", "--dh", "none"]
+    server = openvpn.arguments(FAR, FAR_END, NEAR_END, role)
+    process = env.enter(program(FAR_END, server))
+    process.wait_until(lambda: has_device(FAR), f"its device {FAR.name}")
+    attach(replace(FAR, mac=""), replace(NEAR, mac=""), ring=RING)
+
+
+@contextlib.contextmanager
+def _vpn(env: Env) -> Iterator[Program]:
+    """The gateway's end: its device comes and goes with it."""
+    client = openvpn.arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
+    with program(NEAR_END, client) as process:
+        process.wait_until(lambda: has_device(NEAR), f"its device {NEAR.name}")
+        attach(replace(NEAR, mac=""), replace(FAR, mac=""), ring=RING)
+        ping = NEAR.command("ping", "-c", "1", "-W", "0.5", FAR.address)
+        env.wait_for(lambda: succeeds(ping), "a ping", seconds=READY_SECONDS)
+        yield process
+    env.wait_for(lambda: not has_device(NEAR), "its device is gone")
+
+
+def _wait_for_stall_ms(env: Env) -> None:
+    env.wait_for(
+        lambda: near_device().stall_ms == STALL_MS, "udev applied it", seconds=60
+    )
+
+
+@scenario(deadline=SECONDS)
+def restarts_of_vpn_and_module_keep_what_is_remembered(env: Env) -> None:
+    _needs_openvpn(env)
+    env.load()
+    _start_server(env)
+    start_udev(env, NEAR)
+    said = sluice("on", "near*", "--stall-ms", str(STALL_MS), beside=NEAR)
+    assert "for devices to come: there is none now" in said, said
+    for _ in range(2):
+        with _vpn(env):
+            _wait_for_stall_ms(env)
+            assert near_device().state == "served"
+    sluice("off", "near*", beside=NEAR)
+    with _vpn(env):
+        env.wait_for(lambda: not near_device().on, "udev applied it", seconds=60)
+        # As when it is loaded at boot, or in place of another version.
+        env.run("rmmod", "sluice")
+        env.load()
+        assert near_device().on, "the module remembers: proves nothing"
+        said = sluice("apply", beside=NEAR)
+        assert said == f"{NEAR.name}: off\n", said
+        assert not near_device().on
+
+
+@scenario(deadline=SECONDS)
+def running_vpn_is_seen_and_switched(env: Env) -> None:
+    _needs_openvpn(env)
+    env.load("stall_ms=60000")
+    _start_server(env)
+    env.enter(_vpn(env))
+    env.enter(endless_tcp())
+    env.wait_for(lambda: near_queue().stops > 2, "stops", seconds=30)
+    lost = read_counters(NEAR).lost_at_ring
+    (found,) = json.loads(sluice("--json", beside=NEAR))["devices"]
+    assert (found["name"], found["state"], found["on"]) == (NEAR.name, "served", True)
+    assert [owner["command"] for owner in found["owners"]] == ["openvpn"], found
+    assert found["stops"] > 2 and found["drops"] == 0 and found["ring"] == RING, found
+    said = sluice(beside=NEAR)
+    assert f"{NEAR.name} (tun): on, served\n" in said, said
+    looks = _watch("--count", "8")
+    assert any(look["stops"] for look in looks), looks
+    assert all(0 <= look["fill"] <= RING for look in looks), looks
+    assert read_counters(NEAR).lost_at_ring == lost, "on, and packets were lost"
+    said = sluice("off", "--now", NEAR.name, beside=NEAR)
+    assert said == f"{NEAR.name}: off\n", said
+    stops = near_queue().stops
+    assert not any(look["stops"] for look in _watch("--count", "4"))
+    verdict = json.loads(sluice("doctor", "--json", beside=NEAR, status=None))
+    levels = {one["text"]: one["mend"] for one in verdict["findings"]
+              if one["subject"] == NEAR.name}
+    assert levels.get("off") == f"sluice on {NEAR.name}", levels
+    assert near_queue().stops == stops, "stopped while off"
+    sluice("on", "--now", NEAR.name, beside=NEAR)
+    env.wait_for(lambda: near_queue().stops > stops, "stops again", seconds=30)
+
+
+def _watch(*arguments: str) -> list[Dict[str, Any]]:
+    """What each look saw of the only queue."""
+    said = sluice("watch", "--json", "--interval", "0.5", *arguments, beside=NEAR)
+    looks = [json.loads(line)["queues"] for line in said.splitlines()]
+    assert all(len(queues) == 1 for queues in looks), looks
+    return [queue for (queue,) in looks]
+
+
+@scenario(deadline=SECONDS)
+def vpn_that_ends_under_load_is_no_trouble(env: Env) -> None:
+    """Its device vanishes while it is watched, and is switched."""
+    _needs_openvpn(env)
+    env.load("stall_ms=60000")
+    _start_server(env)
+    command = NEAR.command(*SLUICE, "watch", "--json", "--interval", "0.1")
+    with _vpn(env) as vpn, endless_tcp():
+        env.wait_for(lambda: near_queue().stops, "a stop", seconds=30)
+        watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        env.defer(watching.kill)
+        assert json.loads(watching.stdout.readline())["queues"]
+        switching = subprocess.Popen(
+            NEAR.command(*SLUICE, "off", "near*"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        vpn.end()
+    said = switching.communicate()[0]
+    assert switching.returncode == 0 and "Traceback" not in said, said
+    for line in watching.stdout:
+        if not json.loads(line)["queues"]:
+            break
+    assert watching.poll() is None, "watch ended with the device"
+    said = sluice("status", NEAR.name, beside=NEAR, status=1)
+    assert said.startswith(f"sluice: {NEAR.name}: no such device"), said

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Who may set a device: whoever is its namespace's administrator."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+
+from lab.scenarios import Env, scenario
+from tests.kernel.scenarios._traffic import read_device, sink
+
+# Switches the only device off, one of its own if it is given a word.
+ADMIN = """
+import sys
+from pyroute2.netlink.exceptions import NetlinkError
+from sluice.netlink import Client
+from tests.kernel.scenarios._tap import IFF_TAP, Tap
+if len(sys.argv) > 1:
+    tap = Tap(IFF_TAP)
+    tap.open_queue()
+with Client() as client:
+    (device,) = client.devices()
+    try:
+        client.set_device(device.ifindex, on=0)
+    except NetlinkError as error:
+        print(error.code)
+    else:
+        print(client.device(device.ifindex).on)
+"""
+
+
+def _as_admin(*arguments: str) -> str:
+    """What root of a user namespace of its own is told."""
+    command = ["unshare", "--user", "--map-root-user", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout or done.stderr
+
+
+@scenario
+def administrator_of_a_namespace_sets_its_devices_alone(env: Env) -> None:
+    """A container's root: of its own network namespace, and not of ours."""
+    env.load()
+    sink(env)
+    own = _as_admin("--net", sys.executable, "-c", ADMIN, "own")
+    assert own == "False\n", own
+    ours = _as_admin(sys.executable, "-c", ADMIN)
+    assert ours == f"{errno.EPERM}\n", ours
+    assert read_device().on
