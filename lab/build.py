@@ -45,6 +45,14 @@ _SPARSE = (
 )
 KERNEL_SOURCE = "linux-source-6.12"
 CHECKPATCH_FILES = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
+# The kernel's own client of such families, and the schema of their specs.
+YNL_FILES = (
+    "tools/net/ynl/cli.py",
+    "tools/net/ynl/lib/__init__.py",
+    "tools/net/ynl/lib/nlspec.py",
+    "tools/net/ynl/lib/ynl.py",
+    "Documentation/netlink/genetlink.yaml",
+)
 # Alignment inside the kernel's own tracing macros, which checkpatch misreads.
 CHECKPATCH_SPARED = ("trace.h",)
 _WARNING = re.compile(r"^(?P<file>[^\s:]+):\d+.*\b(warning|error):")
@@ -149,7 +157,7 @@ def check_module(root: Root, source: Path = KMOD) -> Check:
 
 
 def _extract(deb: Path, names: tuple[str, ...], target: Path) -> None:
-    """The files of these names, out of the kernel's source in a package."""
+    """The files whose paths end so, out of the kernel's source in a package."""
     show = subprocess.Popen(
         ["dpkg-deb", "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE
     )
@@ -161,10 +169,11 @@ def _extract(deb: Path, names: tuple[str, ...], target: Path) -> None:
                 fileobj=package.extractfile(outer), mode="r|xz"
             ) as source:
                 for member in source:
-                    path = Path(member.name)
-                    if path.name in names and member.isfile():
-                        data = source.extractfile(member).read()
-                        (target / path.name).write_bytes(data)
+                    for name in names:
+                        if member.isfile() and member.name.endswith(f"/{name}"):
+                            path = target / name
+                            path.parent.mkdir(parents=True, exist_ok=True)
+                            path.write_bytes(source.extractfile(member).read())
 
 
 def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
@@ -255,3 +264,10 @@ def stage(root: Root, output: Path) -> dict[str, str]:
     helpers = build_helpers(root)
     shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)
     return {"module": "/out/sluice.ko", "helpers": "/out/bin"}
+
+
+def stage_with_ynl(root: Root, output: Path) -> dict[str, str]:
+    """The same, and ynl below /out/linux; the root is one of KERNEL_SOURCE's suite."""
+    files = ensure_kernel_files(root, "ynl", YNL_FILES)
+    shutil.copytree(files, output / "linux", dirs_exist_ok=True)
+    return stage(root, output)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""kmod/uapi.h, sluice/netlink.py and docs/netlink.md say what the spec says."""
+"""The module, sluice/netlink.py and docs/netlink.md say what the spec says."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.build import KERNEL_SOURCE
+from lab.cache import cache_dir
 from sluice import config, netlink
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC: dict[str, Any] = yaml.safe_load((REPOSITORY / "docs/sluice.yaml").read_text())
 UAPI = (REPOSITORY / "kmod/uapi.h").read_text()
+HEADER = (REPOSITORY / "kmod/sluice.h").read_text()
+MODULE = (REPOSITORY / "kmod/netlink.c").read_text()
 # The spec's types in pyroute2's words; a pad has no value.
 PYROUTE2_TYPES = {
     "u8": "uint8",
@@ -87,12 +91,14 @@ def test_groups() -> None:
 
 
 def read_schema() -> dict[str, Any]:
-    """The kernel's own, as a package of its documentation holds it."""
-    name = "Documentation/netlink/genetlink.yaml.gz"
-    paths = sorted(Path("/usr/share/doc").glob(f"linux-doc-*/{name}"))
-    if not paths:
-        pytest.skip("no package linux-doc-6.12 or newer, which has the schema")
-    return yaml.safe_load(gzip.decompress(paths[-1].read_bytes()))
+    """The kernel's own: of a package with its documentation, or the lab's."""
+    name = "Documentation/netlink/genetlink.yaml"
+    for path in sorted(Path("/usr/share/doc").glob(f"linux-doc-*/{name}.gz")):
+        return yaml.safe_load(gzip.decompress(path.read_bytes()))
+    path = cache_dir() / "ynl" / KERNEL_SOURCE / name
+    if not path.exists():
+        pytest.skip("neither a package linux-doc, nor what make test-all fetches")
+    return yaml.safe_load(path.read_text())
 
 
 def test_kernel_accepts_the_spec() -> None:
@@ -120,6 +126,55 @@ def test_attributes_in_c(name: str) -> None:
         assert comment.startswith(attribute["type"]), (attribute, comment)
         if "enum" in attribute:
             assert f"enum sluice_{attribute['enum'].replace('-', '_')}" in comment
+
+
+def parse_policy(name: str) -> dict[str, str]:
+    """What a policy of netlink.c demands of each attribute it accepts."""
+    (body,) = re.findall(rf"nla_policy {name}\[.*?\] = {{\n(.*?)\n}};", MODULE, re.S)
+    entries = re.findall(r"\[SLUICE_A_DEVICE_(\w+)\] =(.*?)(?=\[SLUICE|\Z)", body, re.S)
+    return {name: " ".join(demand.split()) for name, demand in entries}
+
+
+def read_range(demand: str) -> tuple[int, int]:
+    """The least and the most a policy's entry accepts."""
+    constants = dict(re.findall(r"#define (SLUICE_\w+_MAX)\s+(\d+)", HEADER))
+    named = re.search(r"NLA_POLICY_FULL_RANGE\(NLA_U32, &(\w+)\)", demand)
+    if named:
+        pattern = rf"netlink_range_validation {named[1]} = {{(.*?)}};"
+        demand = re.search(pattern, MODULE, re.S)[1]
+    least = re.search(r"\.min = (\d+)|POLICY_MIN\(NLA_U32, (\d+)\)", demand)
+    most = re.search(r"\.max = (\w+)|POLICY_MAX\(NLA_U\d+, (\w+)\)", demand)
+    number = (most[1] or most[2]) if most else str(2**32 - 1)
+    return int((least[1] or least[2]) if least else 0), int(
+        constants.get(number, number)
+    )
+
+
+@pytest.mark.parametrize(
+    ("operation", "policy"), [("device-get", "get_policy"), ("device-set", "set_policy")]
+)
+def test_policies_accept_what_the_spec_says(operation: str, policy: str) -> None:
+    attributes = {one["name"]: one for one in SETS["device"]["attributes"]}
+    (one,) = [o for o in SPEC["operations"]["list"] if o["name"] == operation]
+    found = parse_policy(policy)
+    names = one["do"]["request"]["attributes"]
+    assert sorted(found) == sorted(c_name(name) for name in names)
+    for name in names:
+        demand, checks = found[c_name(name)], attributes[name].get("checks", {})
+        assert f"NLA_{attributes[name]['type'].upper()}" in demand, (name, demand)
+        expected = (checks.get("min", 0), checks.get("max", 2**32 - 1))
+        assert read_range(demand) == expected, (name, demand)
+
+
+def test_only_what_sets_asks_for_a_capability() -> None:
+    operations = re.search(r"genl_ops ops\[\] = {\n(.*?)\n};", MODULE, re.S)[1]
+    for one in SPEC["operations"]["list"]:
+        if "event" in one:
+            continue
+        command = f"SLUICE_CMD_{c_name(one['name'])},"
+        (entry,) = [e for e in operations.split("},") if command in e]
+        asks = "GENL_UNS_ADMIN_PERM" in entry
+        assert asks is ("admin-perm" in one.get("flags", [])), one["name"]
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""ynl, the kernel's own netlink client, with docs/sluice.yaml and nothing else.
+
+Only tests/kernel/test_ynl.py brings it into the guest.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lab.scenarios import Env, scenario
+from lab.workloads.devices import HERE
+from sluice.netlink import Client
+from tests.kernel.scenarios._tap import tap
+from tests.kernel.scenarios._traffic import (
+    ifindex,
+    read_device,
+    read_queue,
+    send,
+    sink,
+)
+
+LINUX = Path("/out/linux")
+CLIENT = LINUX / "tools/net/ynl/cli.py"
+SCHEMA = LINUX / "Documentation/netlink/genetlink.yaml"
+SPEC = Path(__file__).resolve().parents[3] / "docs/sluice.yaml"
+RING = 50
+
+
+def _needs_ynl(env: Env) -> None:
+    if not CLIENT.exists():
+        env.skip("ynl is not in this guest; make test-all brings it")
+
+
+def _command(*arguments: str, **attrs: int) -> list[str]:
+    command = [sys.executable, str(CLIENT), "--spec", str(SPEC)]
+    command += ["--schema", str(SCHEMA), "--output-json", *arguments]
+    return [*command, "--json", json.dumps(attrs)]
+
+
+def _ynl(*arguments: str, **attrs: int) -> Any:
+    """What ynl answers, with its names as ours are written."""
+    done = subprocess.run(
+        _command(*arguments, **attrs), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.replace("-", "_")) if done.stdout.strip() else None
+
+
+def _as_ynl(answer: Any) -> dict[str, Any]:
+    """Of our client: what may be missing is missing there."""
+    fields = {key: value for key, value in asdict(answer).items() if value != ""}
+    return {key: int(v) if key == "on" else v for key, v in fields.items()}
+
+
+@scenario(deadline=120, often=False)
+def ynl_reads_what_our_client_reads(env: Env) -> None:
+    _needs_ynl(env)
+    env.load("stall_ms=60000")
+    sink(env, ring=RING, paused=True)
+    send(2 * RING)
+    with Client() as client:
+        devices = [_as_ynl(one) for one in client.devices()]
+        queues = [_as_ynl(one) for one in client.queues()]
+    assert _ynl("--dump", "device-get") == devices
+    assert _ynl("--do", "device-get", ifindex=ifindex()) == devices[0]
+    assert _ynl("--dump", "queue-get") == queues
+    assert queues[0]["state"] == "stopped" and queues[0]["stops"] == 1, queues
+
+
+@scenario(deadline=120, often=False)
+def ynl_switches_and_is_told_why_not(env: Env) -> None:
+    _needs_ynl(env)
+    env.load()
+    sink(env)
+    _ynl("--do", "device-set", ifindex=ifindex(), on=0)
+    device = read_device()
+    assert (device.on, device.state) == (False, "off"), device
+    refused = subprocess.run(
+        _command("--do", "device-set", ifindex=99999, on=0),
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 1, refused
+    assert "no tun or tap device with this ifindex" in refused.stdout, refused
+
+
+@scenario(deadline=120, often=False)
+def ynl_hears_events(env: Env) -> None:
+    """Stalls happen as long as it listens: no matter when it began to."""
+    _needs_ynl(env)
+    env.load("stall_ms=10")
+    device = env.enter(tap(ring=RING))
+    send(2 * RING)
+    command = _command("--subscribe", "events", "--sleep", "5")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
+        while listening.poll() is None:
+            stalls = read_queue().stalls
+            device.read(0, 1)
+            send(3)
+            env.wait_for(lambda: read_queue().stalls > stalls, "one more stall")
+        heard = json.loads(listening.communicate()[0])
+    assert heard, "nothing was told"
+    for event in heard:
+        assert event["name"] == "queue-event", event
+        told = {key: event["msg"][key] for key in ("ifname", "queue", "kind", "ring")}
+        assert told == dict(ifname=HERE.name, queue=0, kind="stall", ring=RING), event
