@@ -7,6 +7,9 @@ import json
 import re
 from dataclasses import replace
 
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
 from sluice.cli import main
 from sluice.netlink import DEVICE_STATES
 from tests.unit._machine import QUEUE0, Machine
@@ -56,6 +59,27 @@ def test_samples(machine: Machine, capsys) -> None:
         f"sluice_queue_longest_stop_seconds{{{queue}}}": "0.0123",
     }
     assert expected.items() <= samples.items()
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_prometheus_reads_it(machine: Machine, capsys, loaded: bool) -> None:
+    machine.loaded = loaded
+    machine.namespaces = {"": 1, 'a"b': 2}
+    assert main(["metrics", "--all-netns"]) == 0
+    found = {one.name: one for one in text_string_to_metric_families(
+        capsys.readouterr().out)}
+    samples = {(one.labels["device"], one.labels.get("netns")): one.value
+               for one in found["sluice_device_drops"].samples}
+    assert samples["tap0", None] == samples["tap0", 'a"b'] == 17
+    assert ("sluice_queue_stops" in found) and found["sluice_module_loaded"].samples
+    assert bool(found["sluice_queue_stops"].samples) is loaded
+
+
+def test_prometheus_refuses_what_is_wrong(machine: Machine, capsys) -> None:
+    assert main(["metrics"]) == 0
+    text = capsys.readouterr().out.replace("_drops_total", "_drops")
+    with pytest.raises(ValueError):
+        list(text_string_to_metric_families(text))
 
 
 def test_exactly_one_state_of_a_device_is_set(machine: Machine, capsys) -> None:

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,36 +160,80 @@ def own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+class Terminal:
+    """watch, on a terminal of so many columns and 10 lines."""
+
+    def __init__(self, columns: int = 80, **environment: str) -> None:
+        self.primary, self.secondary = pty.openpty()
+        self.resize(columns)
+        self.before = termios.tcgetattr(self.secondary)
+        self.shown = b""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WATCH],
+            cwd=REPOSITORY,
+            env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", **environment},
+            stdin=self.secondary,
+            stdout=self.secondary,
+            stderr=self.secondary,
+            start_new_session=True,
+            preexec_fn=own_terminal,
+        )
+
+    def resize(self, columns: int) -> None:
+        termios.tcsetwinsize(self.secondary, (10, columns))
+
+    def type(self, key: bytes) -> None:
+        os.write(self.primary, key)
+
+    def wait_for(self, done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not done():
+            assert time.monotonic() < deadline, self.shown
+            if select.select([self.primary], [], [], 0.1)[0]:
+                self.shown += os.read(self.primary, 65536)
+
+    def widths(self) -> list[int]:
+        """Of the lines of the last whole screen: each begins with the heading."""
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.shown.decode())
+        screens = text.split("queue  ")
+        return [len(line) for line in f"queue  {screens[-2]}".splitlines()]
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    with contextlib.ExitStack() as stack:
+
+        def start(**how: Any) -> Terminal:
+            found = Terminal(**how)
+            stack.callback(os.close, found.primary)
+            stack.callback(os.close, found.secondary)
+            stack.callback(found.process.kill)
+            return found
+
+        yield start
+
+
 @pytest.mark.parametrize("key", [b"q", b"\x03"])
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_keys_end_it_and_the_terminal_is_as_before(key: bytes, no_color: str) -> None:
-    primary, secondary = pty.openpty()
-    termios.tcsetwinsize(secondary, (10, 80))
-    before = termios.tcgetattr(secondary)
-    environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8",
-                   "NO_COLOR": no_color}
-    process = subprocess.Popen(
-        [sys.executable, "-c", WATCH],
-        cwd=REPOSITORY,
-        env=environment,
-        stdin=secondary,
-        stdout=secondary,
-        stderr=secondary,
-        start_new_session=True,
-        preexec_fn=own_terminal,
-    )
-    shown = b""
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        if select.select([primary], [], [], 0.1)[0]:
-            shown += os.read(primary, 65536)
-        if b"tap0" in shown and key:
-            os.write(primary, key)
-            key = b""
-    assert process.wait(5) == 0
-    while select.select([primary], [], [], 0)[0]:  # what it said at its end
-        shown += os.read(primary, 65536)
-    assert b"Traceback" not in shown
-    assert shown.rstrip().endswith(b"\x1b[?25h") or b"\x1b[?1049l" in shown
-    assert termios.tcgetattr(secondary) == before
-    assert (b"\x1b[32m" in shown) is not bool(no_color)
+def test_keys_end_it_and_the_terminal_is_as_before(terminal, key, no_color) -> None:
+    one = terminal(NO_COLOR=no_color)
+    one.wait_for(lambda: b"tap0" in one.shown)
+    one.type(key)
+    one.wait_for(lambda: one.process.poll() is not None)
+    assert one.process.returncode == 0
+    while select.select([one.primary], [], [], 0)[0]:  # what it said at its end
+        one.shown += os.read(one.primary, 65536)
+    assert b"Traceback" not in one.shown
+    assert one.shown.rstrip().endswith(b"\x1b[?25h") or b"\x1b[?1049l" in one.shown
+    assert termios.tcgetattr(one.secondary) == one.before
+    assert (b"\x1b[32m" in one.shown) is not bool(no_color)
+
+
+def test_it_follows_the_size_of_the_terminal(terminal) -> None:
+    one = terminal()
+    for columns in (80, 44, 120):
+        one.resize(columns)
+        one.shown = b""
+        # The first screen or two may be of the size before.
+        one.wait_for(lambda: one.shown.count(b"queue  ") > 4)
+        assert max(one.widths()) == columns, one.widths()
