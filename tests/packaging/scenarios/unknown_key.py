@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A kernel that checks signatures, as Secure Boot makes it.
 
-The last of the boot: what is checked once is checked until the next.
+The last of the boot: what is checked once is checked until the next, and
+lockdown's before the other, which covers it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from tests.packaging.scenarios._machine import (
     run,
 )
 
+SECURITY = Path("/sys/kernel/security")
+LOCKDOWN = SECURITY / "lockdown"
+ENFORCED = Path("/sys/module/module/parameters/sig_enforce")
 
-@scenario(deadline=900, often=False)
-def unknown_key_leaves_stock(env: Env) -> None:
-    enforced = Path("/sys/module/module/parameters/sig_enforce")
-    if not enforced.exists():
-        env.skip("a kernel that checks signatures of modules")
-    enforced.write_text("1")
+
+def _unknown_key_leaves_stock(env: Env, asked_by: str) -> None:
     sink(env, ring=100)
+    if has_command():
+        refused = run("/sluice/bin/sluice", "install")
+        assert refused.status == 3 and asked_by in refused.said, refused.said
     done = apt_install(env)
     assert module_files(), done.said
     signed = Path("/var/lib/dkms/mok.pub").exists()  # not by DKMS 2.8
@@ -37,5 +40,24 @@ def unknown_key_leaves_stock(env: Env) -> None:
         assert verdict.status == 1, verdict.said
         found = {one["subject"]: one for one in json.loads(verdict.said)["findings"]}
         assert found["secure boot"]["level"] == "bad", verdict.said
-        assert "sig_enforce" in found["secure boot"]["text"], verdict.said
+        assert asked_by in found["secure boot"]["text"], verdict.said
         assert found["secure boot"]["mend"], verdict.said
+
+
+@scenario(deadline=900, often=False)
+def lockdown_without_an_enrolled_key_leaves_stock(env: Env) -> None:
+    """What Debian's kernels do when they see Secure Boot."""
+    if not LOCKDOWN.exists():
+        env.run("busybox", "mount", "-t", "securityfs", "none", str(SECURITY))
+    if not LOCKDOWN.exists():
+        env.skip("a kernel with lockdown")
+    LOCKDOWN.write_text("integrity")
+    _unknown_key_leaves_stock(env, "lockdown")
+
+
+@scenario(deadline=900, often=False)
+def unknown_key_leaves_stock(env: Env) -> None:
+    if not ENFORCED.exists():
+        env.skip("a kernel that checks signatures of modules")
+    ENFORCED.write_text("1")
+    _unknown_key_leaves_stock(env, "sig_enforce")
