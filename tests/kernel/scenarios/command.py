@@ -193,17 +193,17 @@ ODD_NAMES = (b"-x", b"a=b", b"#1", b"*", b"\x1b[2J", b"caf\xc3\xa9", b"no\xfftex
 @scenario(deadline=SECONDS)
 def devices_of_any_name_are_shown_and_switched(env: Env) -> None:
     """All but a slash, a colon and a space is a name to the kernel."""
-    _needs_click(env)
+    needs_click(env)
     env.load()
     for name in ODD_NAMES:
         one = Tap(IFF_TAP, os.fsdecode(name))
         one.open_queue()
         env.defer(one.close_queue, 0)
-    said = json.loads(_sluice("--json"))["devices"]
+    said = json.loads(sluice("--json"))["devices"]
     assert {os.fsencode(one["name"]) for one in said} == set(ODD_NAMES), said
-    assert _sluice().count(" (tap): on, link down") == len(ODD_NAMES)
+    assert sluice().count(" (tap): on, link down") == len(ODD_NAMES)
     for pattern in ("--", "-x"), ("a=b",), ("[*]",), ("no*",), ("?1",):
-        _sluice("off", *pattern)
+        sluice("off", *pattern)
     with Client() as client:
         off = {os.fsencode(one.ifname) for one in client.devices() if not one.on}
     assert off == {b"-x", b"a=b", b"*", b"no\xfftext", b"#1"}, off
