@@ -138,6 +138,8 @@ def check_building(facts: Facts) -> Iterator[Finding]:
     if facts.dkms is None:
         yield Finding(level, "dkms", "not installed: a new kernel gets no module",
                       install_command(facts.distribution, facts.release, "dkms"))
+    elif facts.dkms == system.NO_ANSWER:
+        yield Finding(NOTE, "dkms", "did not answer", "dkms status -m sluice")
     elif re.search(rf"{re.escape(facts.release)}[,:].*installed", facts.dkms):
         yield Finding(GOOD, "dkms", f"built the module for {facts.release}")
     elif facts.dkms:

@@ -39,6 +39,7 @@ CLONE_NEWNET = 0x40000000
 SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432
 FSCONFIG_CMD_CREATE = 6
 ROOT = 0xFFFFFFFF
+NO_ANSWER = "no answer"
 QDISC_HANDLE = 0x5C1C0000  # 5c1c: a major number the kernel does not hand out
 
 
@@ -408,8 +409,9 @@ def has_udev_rule() -> bool:
 
 def read_dkms() -> str | None:
     """What DKMS says of the module; None: DKMS is not installed."""
-    status, text = read_output("dkms", "status", "-m", "sluice")
-    return None if status == 127 else text.strip()
+    # It goes through all it knows, in shell: seconds on a busy machine.
+    status, text = read_output("dkms", "status", "-m", "sluice", seconds=60)
+    return {127: None, 126: NO_ANSWER}.get(status, text.strip())
 
 
 def read_signing_key() -> tuple[str, bool | None]:
@@ -467,8 +469,9 @@ def read_signed_only() -> str:
     )
 
 
-def read_output(*command: str) -> tuple[int, str]:
-    """Status and output of a command that only looks; 127 if there is none."""
+def read_output(*command: str, seconds: float = 10) -> tuple[int, str]:
+    """Status and output of a command that only looks; 127 if there is none, 126
+    if it did not answer in time."""
     if shutil.which(command[0]) is None:
         return 127, ""
     try:
@@ -479,7 +482,7 @@ def read_output(*command: str) -> tuple[int, str]:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=10,
+            timeout=seconds,
         )
     except (OSError, subprocess.TimeoutExpired):
         return 126, ""

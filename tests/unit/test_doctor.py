@@ -272,6 +272,7 @@ def test_who_asks_for_signatures(
     [
         (None, "not installed"),
         ("", "does not know sluice"),
+        (system.NO_ANSWER, "did not answer"),
         ("sluice/0.1.0, 6.1.0, x86_64: installed", "has no module for 6.12.1"),
         # DKMS 2.8 and 3 write it differently.
         ("sluice, 0.1.0, 6.12.1-amd64, x86_64: installed", "built the module"),

@@ -25,7 +25,7 @@ def script(monkeypatch, tmp_path) -> Script:
     answers = {
         "is_root": True,
         "has_headers": True,
-        "read_dkms": "",  # too busy to answer in time
+        "read_dkms": system.NO_ANSWER,
         "read_distribution": ("debian",),
         "read_kernel_config": KERNEL,
         "read_package": ("", ""),
