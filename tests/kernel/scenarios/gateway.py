@@ -24,6 +24,7 @@ from tests.kernel.scenarios._command import (
 )
 from tests.kernel.scenarios.applications import endless_tcp, near_device, near_queue
 
+LINK_MBIT = 10  # slower than OpenVPN: the command has a processor left
 RING = 100  # shorter than OpenVPN's 500: streams fill it all the time
 STALL_MS = 700  # unlike any default
 
@@ -36,7 +37,7 @@ def _needs_openvpn(env: Env) -> None:
 
 def _start_server(env: Env) -> None:
     """The other end, for as long as the scenario lasts."""
-    env.enter(path(0))
+    env.enter(path(0, LINK_MBIT))
     role = ["--tls-server", "--dh", "none"]
     server = openvpn.arguments(FAR, FAR_END, NEAR_END, role)
     process = env.enter(program(FAR_END, server))
@@ -100,16 +101,13 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
     assert (found["name"], found["state"], found["on"]) == (NEAR.name, "served", True)
     assert [owner["command"] for owner in found["owners"]] == ["openvpn"], found
     assert found["stops"] > 2 and found["drops"] == 0 and found["ring"] == RING, found
-    said = sluice(beside=NEAR)
-    assert f"{NEAR.name} (tun): on, served\n" in said, said
-    looks = _watch("--count", "8")
+    looks = _watch()
     assert any(look["stops"] for look in looks), looks
     assert all(0 <= look["fill"] <= RING for look in looks), looks
     assert read_counters(NEAR).lost_at_ring == lost, "on, and packets were lost"
     said = sluice("off", "--now", NEAR.name, beside=NEAR)
     assert said == f"{NEAR.name}: off\n", said
     stops = near_queue().stops
-    assert not any(look["stops"] for look in _watch("--count", "4"))
     verdict = json.loads(sluice("doctor", "--json", beside=NEAR, status=None))
     levels = {one["text"]: one["mend"] for one in verdict["findings"]
               if one["subject"] == NEAR.name}
@@ -119,9 +117,10 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
     env.wait_for(lambda: near_queue().stops > stops, "stops again", seconds=30)
 
 
-def _watch(*arguments: str) -> list[Dict[str, Any]]:
+def _watch() -> list[Dict[str, Any]]:
     """What each look saw of the only queue."""
-    said = sluice("watch", "--json", "--interval", "0.5", *arguments, beside=NEAR)
+    how = ("--json", "--interval", "0.5", "--count", "8")
+    said = sluice("watch", *how, beside=NEAR)
     looks = [json.loads(line)["queues"] for line in said.splitlines()]
     assert all(len(queues) == 1 for queues in looks), looks
     return [queue for (queue,) in looks]
