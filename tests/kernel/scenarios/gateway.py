@@ -6,15 +6,19 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import socket
 import subprocess
 from dataclasses import replace
-from typing import Any, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator
 
 from lab.scenarios import Env, scenario
 from lab.workloads import openvpn
 from lab.workloads.devices import FAR, NEAR, attach, read_counters
 from lab.workloads.path import FAR_END, NEAR_END, path
 from lab.workloads.program import READY_SECONDS, Program, has_device, program, succeeds
+from lab.workloads.tcp import server
+from sluice import system
+from sluice.netlink import Client, Device, Queue
 from tests.kernel.scenarios._command import (
     SECONDS,
     SLUICE,
@@ -22,7 +26,7 @@ from tests.kernel.scenarios._command import (
     sluice,
     start_udev,
 )
-from tests.kernel.scenarios.applications import endless_tcp, near_device, near_queue
+from tests.kernel.scenarios.applications import endless_tcp
 
 LINK_MBIT = 10  # slower than OpenVPN: the command has a processor left
 RING = 100  # shorter than OpenVPN's 500: streams fill it all the time
@@ -33,6 +37,20 @@ def _needs_openvpn(env: Env) -> None:
     needs_click(env)
     if shutil.which(openvpn.PROGRAM) is None:
         env.skip(f"{openvpn.PROGRAM}: not in this root; see Kernel.applications")
+
+
+def _ask(question: Callable[[Client, int], Any]) -> Any:
+    """The module's answer about the gateway's device, in its namespace."""
+    with system.netns(str(NEAR.netns)), Client() as client:
+        return question(client, socket.if_nametoindex(NEAR.name))
+
+
+def near_device() -> Device:
+    return _ask(lambda client, index: client.device(index))
+
+
+def near_queue() -> Queue:
+    return _ask(lambda client, index: client.queues(index)[0])
 
 
 def _start_server(env: Env) -> None:
@@ -94,7 +112,8 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
     env.load("stall_ms=60000")
     _start_server(env)
     env.enter(_vpn(env))
-    env.enter(endless_tcp())
+    env.enter(server())
+    env.enter(endless_tcp(NEAR, FAR))
     env.wait_for(lambda: near_queue().stops > 2, "stops", seconds=30)
     lost = read_counters(NEAR).lost_at_ring
     (found,) = json.loads(sluice("--json", beside=NEAR))["devices"]
@@ -133,7 +152,7 @@ def vpn_that_ends_under_load_is_no_trouble(env: Env) -> None:
     env.load("stall_ms=60000")
     _start_server(env)
     command = NEAR.command(*SLUICE, "watch", "--json", "--interval", "0.1")
-    with _vpn(env) as vpn, endless_tcp():
+    with _vpn(env) as vpn, server(), endless_tcp(NEAR, FAR):
         env.wait_for(lambda: near_queue().stops, "a stop", seconds=30)
         watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         env.defer(watching.kill)
