@@ -127,10 +127,8 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
     said = sluice("off", "--now", NEAR.name, beside=NEAR)
     assert said == f"{NEAR.name}: off\n", said
     stops = near_queue().stops
-    verdict = json.loads(sluice("doctor", "--json", beside=NEAR, status=None))
-    levels = {one["text"]: one["mend"] for one in verdict["findings"]
-              if one["subject"] == NEAR.name}
-    assert levels.get("off") == f"sluice on {NEAR.name}", levels
+    packets = read_counters(NEAR).read
+    env.wait_for(lambda: read_counters(NEAR).read > packets + RING, "it reads on")
     assert near_queue().stops == stops, "stopped while off"
     sluice("on", "--now", NEAR.name, beside=NEAR)
     env.wait_for(lambda: near_queue().stops > stops, "stops again", seconds=30)
@@ -138,7 +136,7 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
 
 def _watch() -> list[Dict[str, Any]]:
     """What each look saw of the only queue."""
-    how = ("--json", "--interval", "0.5", "--count", "8")
+    how = ("--json", "--interval", "0.5", "--count", "4")
     said = sluice("watch", *how, beside=NEAR)
     looks = [json.loads(line)["queues"] for line in said.splitlines()]
     assert all(len(queues) == 1 for queues in looks), looks
