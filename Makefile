@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # make demo     what sluice does, side by side with stock and upstream
 # make test     what CI runs: ruff, proofs, unit, module builds, kernels in VMs
-# make test-all the same, with every kernel of the lab in a VM
+# make test-all the same, with every kernel of the lab in a VM; it has make debug
 # make deb      the Debian packages, into out/
 # make install  from this tree: DKMS, and the command below PREFIX (/usr/local)
 # make uninstall    takes that away again
@@ -13,6 +13,7 @@
 # make abuse    random sequences of all that is done to a tap in use, by a seed
 # make soak     mixed traffic for half an hour, through readers that pause and die
 # make shell    a shell in a VM with the newest kernel of the lab
+# make debug    the scenarios on kernels that watch memory and locks
 # make unit, make kernel, make check    parts of make test
 # make packaging    the packages in a VM: installed, failing, purged
 # make clean    empty the lab's cache
@@ -38,6 +39,9 @@ test-all: python
 kernel: python
 	@$(AS_ROOT) $(LAB) test kernel $(ARGS)
 
+debug: python
+	@$(AS_ROOT) $(LAB) test debug $(ARGS)
+
 packaging: python
 	@$(AS_ROOT) $(LAB) test packaging $(ARGS)
 
@@ -62,4 +66,4 @@ python:
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
 .PHONY: all demo bench apps depth cost abuse soak shell deb install uninstall verify
-.PHONY: test test-all kernel packaging unit check clean python
+.PHONY: test test-all kernel debug packaging unit check clean python

@@ -31,12 +31,14 @@ def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:
 
 def command_shell(options: argparse.Namespace) -> int:
     packages = applications.PACKAGES if options.apps else ()
-    root = ensure_root(kernel_named(options.kernel), packages)
+    kernel = kernel_named(options.kernel)
+    root = ensure_root(kernel, packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(options.out or name).absolute()
         output.mkdir(parents=True, exist_ok=True)
         staged = {} if options.bare else build.stage(root, output)
-        machine = vm.Machine(root, output, options.cpus, options.memory)
+        memory_mb = options.memory or kernel.memory_mb
+        machine = vm.Machine(root, output, options.cpus, memory_mb)
         if options.exec is None:
             return vm.run_shell(machine)
         job = {"kind": "command", "argv": ["sh", "-c", options.exec], **staged}
@@ -197,7 +199,7 @@ def _add_shell(commands) -> None:
     shell.add_argument("--bare", action="store_true", help="build nothing first")
     shell.add_argument("--deadline", type=positive(float), default=600, metavar="S")
     shell.add_argument("--cpus", type=positive(int), default=vm.VCPUS, metavar="N")
-    shell.add_argument("--memory", type=positive(int), default=vm.MEMORY_MB, metavar="MB")
+    shell.add_argument("--memory", type=positive(int), metavar="MB")
     shell.add_argument("--verbose", action="store_true", help="say how long")
     shell.set_defaults(run=command_shell)
 

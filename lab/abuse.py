@@ -44,17 +44,18 @@ def abuse(kernel: Kernel, seed: int, sequences: int) -> int:
     """Play so many sequences in one boot; 0 if none failed."""
     root = scenario_root(kernel)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        machine = vm.Machine(root, Path(name))
+        machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb)
         asked = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}
         job = {
             "kind": "tests",
             "suite": KERNEL.name,
             "names": [SCENARIO],
+            "patience": kernel.patience,
             "environment": {name: str(value) for name, value in asked.items()},
             **KERNEL.stage(root, machine.output),
         }
         say(f"kernel {root.release}: {sequences} sequences from seed {seed}")
-        deadline = BOOT_SECONDS + SEQUENCE_SECONDS * sequences
+        deadline = (BOOT_SECONDS + SEQUENCE_SECONDS * sequences) * kernel.patience
         outcomes, trouble = boot(machine, job, deadline, say)
         path = machine.output / "abuse.json"
         played = json.loads(path.read_text()) if path.exists() else {}

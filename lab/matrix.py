@@ -10,7 +10,9 @@ from lab.errors import UsageError
 from lab.workloads.row import VARIANTS
 
 
-__all__ = ["KERNELS", "PACKAGED", "VARIANTS", "Kernel", "kernel_named"]
+__all__ = ["DEBUG", "KERNELS", "PACKAGED", "VARIANTS", "Kernel", "kernel_named"]
+
+MEMORY_MB = 2048
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,16 @@ class Kernel:
     applications: bool = False  # its scenarios have the programs of make apps
     configs: tuple[str, ...] = ()  # of lab/configs: built from linux-source
     arch: Arch = HOST
+    debug: bool = False  # it watches itself: slower, larger, for make debug
+
+    @property
+    def memory_mb(self) -> int:
+        return MEMORY_MB + MEMORY_MB // 2 * self.debug
+
+    @property
+    def patience(self) -> int:
+        """How many times as long as others it may take."""
+        return 5 if self.debug else 1
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -41,6 +53,7 @@ _BACKPORTS = ("trixie-updates", "trixie-backports")
 _NEWEST = r"7\.3\.[0-9]+\+deb13-amd64"
 _BASE = ("linux-base/trixie-backports",)
 _BUILTIN = ("builtin",)
+_DEBUG = ("builtin", "debug")
 
 # A suite keeps many versions of its own kernel: its metapackage, named
 # without a version, chooses the newest. Backports keep one of each series.
@@ -50,9 +63,12 @@ KERNELS = (
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
     Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=_BUILTIN),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
+    Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
+    Kernel("7.3-debug", "trixie", _BACKPORTS, "7.3", configs=_DEBUG, debug=True),
     Kernel("7.3", "trixie", _BACKPORTS, _NEWEST, _BASE, applications=True),
 )
 PACKAGED = tuple(k for k in KERNELS if not k.configs and k.arch is HOST)
+DEBUG = tuple(k for k in KERNELS if k.debug)
 
 
 def kernel_named(name: str) -> Kernel:

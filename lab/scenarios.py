@@ -23,6 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from lab.bench import background_ping, unload
 from lab.child import Ending, Unkillable, run_child
+from lab.debug import ask_kernel, forget_leaks
 from lab.trouble import parse_trouble
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Skipped
@@ -35,6 +36,7 @@ DEADLINE_SECONDS = 60.0
 class Env(GuestEnv):
     """What a scenario works with; what it defers is done at its end."""
 
+    patience: int = 1  # of a kernel that watches itself and takes its time
     _deferred: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def defer(self, action: Callable[..., Any], *arguments: Any) -> None:
@@ -71,6 +73,7 @@ class Env(GuestEnv):
         self, condition: Callable[[], Any], what: str, seconds: float = 10.0
     ) -> Any:
         """Wait until the condition holds; its value."""
+        seconds *= self.patience
         deadline = time.monotonic() + seconds
         while True:
             value = condition()
@@ -165,6 +168,20 @@ def reset() -> None:
     unload()
 
 
+def _result(one: Scenario, env: Env, log: KernelLog) -> Dict[str, Any]:
+    """What one scenario came to, and the kernel's own words about it."""
+    started = time.monotonic()
+    ending = run_child(_play(one, env), one.deadline * env.patience)
+    reset()
+    outcome, message = outcome_of(ending, parse_trouble(log.read_new()))
+    return {
+        "name": one.name,
+        "outcome": outcome,
+        "message": message,
+        "seconds": round(time.monotonic() - started, 2),
+    }
+
+
 def run_scenarios(
     job: Dict[str, Any],
     report: Callable[[Dict[str, Any]], None],
@@ -174,35 +191,24 @@ def run_scenarios(
     os.environ.update(job.get("environment", {}))
     found = find_scenarios(job["suite"])
     chosen = [one for one in found if one.name in job["names"]]
+    helpers = Path(job["helpers"] or "/nonexistent")
     module = Path(job["module"]) if job["module"] else None
     results: List[Dict[str, Any]] = []
-    running: Optional[str] = None
 
-    def save() -> None:
+    def save(running: Optional[str]) -> None:
         report({"results": results, "running": running})
 
     log = KernelLog()
+    forget_leaks()  # the boot's are none of ours
     with background_ping():
         for one in chosen:
-            running = one.name
-            save()
-            started = time.monotonic()
-            env = Env(Path(job["helpers"] or "/nonexistent"), module)
-            ending = run_child(_play(one, env), one.deadline)
-            reset()
-            outcome, message = outcome_of(ending, parse_trouble(log.read_new()))
-            seconds = round(time.monotonic() - started, 2)
-            results.append(
-                {
-                    "name": one.name,
-                    "outcome": outcome,
-                    "message": message,
-                    "seconds": seconds,
-                }
-            )
-            running = None
-            save()
-            say(f"{outcome:7} {one.name} ({seconds:.1f} s) {message}".rstrip())
+            save(running=one.name)
+            result = _result(one, Env(helpers, module, job["patience"]), log)
+            results.append(result)
+            save(running=None)
+            told = "{outcome:7} {name} ({seconds:.1f} s) {message}"
+            say(told.format(**result).rstrip())
+    ask_kernel()
     failed = sum(r["outcome"] in ("failed", "lost") for r in results)
     return (1, f"{failed} did not pass") if failed else (0, "none failed")
 

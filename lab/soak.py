@@ -70,6 +70,7 @@ def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
         machine = vm.Machine(root, Path(name))
         job = {
             "kind": "tests",
+            "patience": kernel.patience,
             "suite": KERNEL.name,
             "names": [SCENARIO],
             "environment": {"SLUICE_SOAK_SECONDS": str(60 * minutes)},

@@ -18,12 +18,13 @@ from lab.cache import cache_dir, digest, locked
 from lab.chroot import Root
 from lab.disk import ensure_disk
 from lab.errors import LabError
-from lab.matrix import KERNELS, PACKAGED, Kernel, kernel_named
+from lab.matrix import DEBUG, KERNELS, PACKAGED, Kernel, kernel_named
 from lab.roots import ensure_root
 from lab.setup import install, require_root, say
 from lab.workloads.applications import PACKAGES
 
 REQUIREMENTS = vm.REPOSITORY / "tests" / "requirements.txt"
+GOOD = ("passed", "skipped")
 BOOTS = 4  # a scenario that loses the VM costs a boot; then we give up
 
 
@@ -49,8 +50,8 @@ class Suite:
 
 KERNEL = Suite(
     name="kernel",
-    kernels=tuple(kernel.name for kernel in KERNELS),
-    often=tuple(kernel.name for kernel in KERNELS if kernel.often),
+    kernels=tuple(kernel.name for kernel in KERNELS if not kernel.debug),
+    often=tuple(kernel.name for kernel in PACKAGED if kernel.often),
 )
 # Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
 PACKAGING = Suite(
@@ -178,6 +179,8 @@ def boot(
             f"kernel {machine.root.kernel}: no scenario ran: "
             f"{lost_because or 'no result'}; see the console above"
         )
+    if lost_because and all(one.outcome in GOOD for one in settled):
+        trouble = [*trouble, lost_because]  # no scenario tells of it
     return settled, trouble
 
 
@@ -206,10 +209,10 @@ def play(
         if not left:
             break
         with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-            machine = vm.Machine(root, Path(name), disk=disk)
+            machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb, disk=disk)
             job = {"kind": "tests", "suite": suite.name, "names": left}
-            job |= suite.stage(root, Path(name))
-            deadline = 60 + suite.seconds * len(left)
+            job |= {"patience": kernel.patience, **suite.stage(root, Path(name))}
+            deadline = (60 + suite.seconds * len(left)) * kernel.patience
             settled, trouble = boot(machine, job, deadline, progress)
         played.outcomes |= {one.name: one for one in settled}
         played.trouble += trouble
@@ -221,8 +224,11 @@ FOLDERS = {
     "unit": ["unit"],
     "kernel": ["kernel"],
     "packaging": ["packaging"],
-    "long": ["unit", "kernel", "packaging"],  # all, on every kernel
+    "debug": ["debug"],  # the kernel's, on kernels that watch themselves
+    "long": ["unit", "kernel", "packaging", "debug"],  # all, on every kernel
 }
+# The kernels whose roots these need.
+BOOTED = {"all": PACKAGED, "kernel": PACKAGED, "debug": DEBUG, "long": KERNELS}
 
 
 def test(what: str, arguments: list[str]) -> int:
@@ -239,9 +245,8 @@ def test(what: str, arguments: list[str]) -> int:
         if verify.verify(short=what == "all") != 0:
             return 1
     # Here, because pytest would hide the progress.
-    if "kernel" in FOLDERS[what]:
-        for kernel in KERNELS if what == "long" else PACKAGED:
-            scenario_root(kernel)
+    for kernel in BOOTED.get(what, ()):
+        scenario_root(kernel)
     if "packaging" in FOLDERS[what]:
         packages.ensure_packages()
         for kernel in PACKAGING.chosen(every=what == "long"):
@@ -250,6 +255,6 @@ def test(what: str, arguments: list[str]) -> int:
             ensure_disk(root)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
-    command += ["--every"] if what == "long" else []
+    command += ["--every"] if what in ("debug", "long") else []
     done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)
     return done.returncode

@@ -11,6 +11,7 @@ TROUBLE = re.compile(
     r"|possible (recursive|circular) lock|inconsistent lock state"
     r"|suspicious RCU usage|INFO: task .* blocked|rcu.*detected stall"
     r"|unregister_netdevice: waiting|refcount_t:|KASAN:|UBSAN:"
+    r"|ODEBUG: |non-static key|unreferenced object|lockdep has stopped"
 )
 
 

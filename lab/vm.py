@@ -26,11 +26,11 @@ from lab.chroot import Root
 from lab.emulator import ensure_qemu
 from lab.errors import LabError
 from lab.initramfs import ensure_initramfs
+from lab.matrix import MEMORY_MB
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 VCPUS = 4
-MEMORY_MB = 2048
 INTERRUPTS_NICE = -15
 
 CMDLINE = (

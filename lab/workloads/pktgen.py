@@ -161,9 +161,9 @@ def start(names: Sequence[str]) -> None:
     wait_running(names)
 
 
-def wait_ended(names: Sequence[str]) -> List[Sent]:
+def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> List[Sent]:
     """Waits for the results: the write of "start" may return before them."""
-    deadline = time.monotonic() + END_SECONDS
+    deadline = time.monotonic() + seconds
     while not set(names).isdisjoint(read_running()) or not all(
         "Result: OK" in (PROC / name).read_text() for name in names
     ):

@@ -8,8 +8,9 @@ import dataclasses
 import pytest
 
 from lab import kernel
+from lab.debug import parse_is_watching
 from lab.errors import LabError
-from lab.matrix import KERNELS, PACKAGED, Kernel
+from lab.matrix import DEBUG, KERNELS, PACKAGED, Kernel
 from lab.roots import Root, builder_recipe, recipe, root_key
 from lab.testing import KERNEL
 
@@ -79,7 +80,15 @@ def test_another_configuration_makes_another_root(one, tmp_path) -> None:
 
 @pytest.mark.parametrize("built", BUILT, ids=lambda built: built.name)
 def test_built_kernels_come_from_source_and_are_not_played_often(built) -> None:
-    assert built.name in KERNEL.kernels and built.name not in KERNEL.often
+    assert built.name not in KERNEL.often
+    assert (built in DEBUG) != (built.name in KERNEL.kernels)
     assert built not in PACKAGED
     assert any("linux-source-" in part for part in builder_recipe(built))
     assert not any("linux-" in part for part in recipe(built))
+
+
+def test_lockdep_says_whether_it_is_watching() -> None:
+    text = " lock-classes:     1 [max: 8192]\n debug_locks:      {}\n"
+    assert parse_is_watching(text.format(1))
+    assert not parse_is_watching(text.format(0))
+    assert not parse_is_watching("")

@@ -66,6 +66,18 @@ def test_trouble_is_found_in_a_console() -> None:
     assert parse_trouble("mtrr: your CPUs had inconsistent MTRRs") == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ODEBUG: free active (active state 0) object: 0 object type: timer_list",
+        "unreferenced object 0xffff888100000000 (size 64):",
+        "lab: lockdep has stopped watching",
+    ],
+)
+def test_what_debug_kernels_say_is_trouble(line) -> None:
+    assert parse_trouble(line) == [line]
+
+
 def test_cpu_model_and_number() -> None:
     assert parse_cpu("model name\t: X\nfoo: 1\nmodel name\t: X\n") == ("X", 2)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from lab import testing
 from lab.arch import ARM64, HOST
 from lab.emulator import format_starter
 from lab.roots import Root
-from lab.vm import Machine, VmLost, _result, qemu_command
+from lab.vm import Machine, VmLost, VmResult, _result, qemu_command
 
 
 @pytest.fixture
@@ -41,6 +42,19 @@ def test_trouble_spoils_a_fine_verdict(machine) -> None:
     (machine.output / "console.log").write_text("BUG: sleeping function\n")
     result = _result(machine, "it ended", 1.0)
     assert result.status == 0 and not result.fine
+
+
+@pytest.mark.parametrize("outcome, told", [("passed", ["OSError"]), ("failed", [])])
+def test_end_that_no_scenario_tells_of_is_trouble(
+    machine, monkeypatch, outcome, told
+) -> None:
+    one = {"name": "a.b", "outcome": outcome, "message": "", "seconds": 1.0}
+    written = json.dumps({"results": [one], "running": None})
+    (machine.output / "result.json").write_text(written)
+    ended = VmResult(1, "OSError")
+    monkeypatch.setattr(testing.vm, "run_job", lambda *_: ended)
+    _, trouble = testing.boot(machine, {}, 1.0, print)
+    assert trouble == told
 
 
 def test_root_and_repository_are_shared_read_only(machine) -> None:

@@ -41,7 +41,8 @@ def full_ring_stops_queue(env: Env) -> None:
 @scenario
 def room_wakes_queue(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, paused=True)
+    # A qdisc that drops nothing for its age: on a slow kernel 500 packets take long.
+    reader = sink(env, ring=100, paused=True, qdisc="pfifo limit 1000")
     send(500)
     assert read_queue().state == "stopped"
     reader.resume()

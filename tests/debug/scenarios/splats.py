@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What must not pass on a debug kernel, in the order in which it can be seen:
+lockdep stops watching after its first complaint, and after KASAN's."""
+
+from __future__ import annotations
+
+from lab.scenarios import Env, scenario
+
+
+def _splat(env: Env, does: str) -> None:
+    assert env.module is not None
+    env.run("insmod", str(env.module.with_name("splat.ko")), f"does={does}")
+    env.run("rmmod", "splat")
+
+
+@scenario
+def locks_in_either_order(env: Env) -> None:
+    _splat(env, "locks")
+
+
+@scenario
+def sleep_in_the_wrong_context(env: Env) -> None:
+    _splat(env, "context")
+
+
+@scenario
+def armed_timer_is_freed(env: Env) -> None:
+    _splat(env, "timer")
+
+
+@scenario
+def freed_memory_is_read(env: Env) -> None:
+    _splat(env, "memory")
+
+
+@scenario
+def memory_is_forgotten(env: Env) -> None:
+    """The kernel is asked about it at the end of the run, and says it then."""
+    _splat(env, "leak")

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * splat: does what no module may do, once, when it is loaded. A debug kernel
+ * must notice each.
+ *
+ *   does=locks     takes two locks in either order
+ *   does=context   sleeps where it must not
+ *   does=timer     frees a timer that is armed
+ *   does=memory    reads what it freed
+ *   does=leak      forgets what it allocated
+ */
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/timer.h>
+
+#define BYTES 128
+
+static char *does = "";
+module_param(does, charp, 0444);
+MODULE_PARM_DESC(does, "locks, context, timer, memory or leak");
+
+static DEFINE_MUTEX(one);
+static DEFINE_MUTEX(other);
+
+static void take_locks_in_either_order(void)
+{
+	mutex_lock(&one);
+	mutex_lock(&other);
+	mutex_unlock(&other);
+	mutex_unlock(&one);
+
+	mutex_lock(&other);
+	mutex_lock(&one);
+	mutex_unlock(&one);
+	mutex_unlock(&other);
+}
+
+static void sleep_where_it_must_not(void)
+{
+	preempt_disable();
+	might_sleep();
+	preempt_enable();
+}
+
+static void expired(struct timer_list *timer)
+{
+}
+
+static int free_armed_timer(void)
+{
+	struct timer_list *timer = kmalloc(sizeof(*timer), GFP_KERNEL);
+
+	if (!timer)
+		return -ENOMEM;
+	timer_setup(timer, expired, 0);
+	mod_timer(timer, jiffies + HZ * 600);
+	kfree(timer);
+	return 0;
+}
+
+static int read_freed_memory(void)
+{
+	char *bytes = kmalloc(BYTES, GFP_KERNEL);
+
+	if (!bytes)
+		return -ENOMEM;
+	kfree(bytes);
+	READ_ONCE(*bytes);
+	return 0;
+}
+
+static int forget_memory(void)
+{
+	int i;
+
+	/* A stale pointer on some stack may keep one or two of them known. */
+	for (i = 0; i < 8; i++)
+		if (!kmalloc(BYTES, GFP_KERNEL))
+			return -ENOMEM;
+	return 0;
+}
+
+static int __init splat_start(void)
+{
+	if (!strcmp(does, "locks"))
+		take_locks_in_either_order();
+	else if (!strcmp(does, "context"))
+		sleep_where_it_must_not();
+	else if (!strcmp(does, "timer"))
+		return free_armed_timer();
+	else if (!strcmp(does, "memory"))
+		return read_freed_memory();
+	else if (!strcmp(does, "leak"))
+		return forget_memory();
+	else
+		return -EINVAL;
+	return 0;
+}
+
+static void __exit splat_end(void)
+{
+}
+
+module_init(splat_start);
+module_exit(splat_end);
+MODULE_DESCRIPTION("what a debug kernel must notice, for tests");
+MODULE_LICENSE("GPL");

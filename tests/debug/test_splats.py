@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A debug kernel notices what it is for, and then the run fails."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from lab import build, testing
+from lab.chroot import Root
+from lab.matrix import DEBUG
+
+SPLAT = Path(__file__).with_name("splat")
+# The scenario, and the trouble it ends with.
+NOTICED = {
+    "locks_in_either_order": "possible circular locking dependency",
+    "sleep_in_the_wrong_context": "BUG: sleeping function called",
+    "armed_timer_is_freed": "ODEBUG: free active",
+    "freed_memory_is_read": "BUG: KASAN: slab-use-after-free",
+}
+
+
+def stage(root: Root, output: Path) -> dict[str, str]:
+    """The guest has splat.ko beside sluice.ko."""
+    staged = build.stage(root, output)
+    shutil.copy(build.build_module(root, SPLAT), output)
+    return staged
+
+
+SUITE = testing.Suite(
+    name="debug",
+    kernels=tuple(kernel.name for kernel in DEBUG),
+    often=(),
+    stage=stage,
+)
+
+
+def test_splat_fails_its_scenario(kernel, played) -> None:
+    outcomes = played(kernel).outcomes
+    for name, noticed in NOTICED.items():
+        one = outcomes[f"splats.{name}"]
+        assert one.outcome == "failed" and noticed in one.message, one
+
+
+def test_leak_and_blind_lockdep_fail_the_run(kernel, played) -> None:
+    trouble = played(kernel).trouble
+    assert any("unreferenced object" in line for line in trouble), trouble
+    assert any("lockdep has stopped watching" in line for line in trouble), trouble
