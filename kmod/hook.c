@@ -106,7 +106,10 @@ const char *sluice_hook_place(const struct net_device *dev)
  */
 void sluice_hook_remove(void)
 {
-	if (hooked)
+	if (hooked) {
 		unregister_ftrace_function(&transmit_hook);
+		/* The filter keeps its memory until it is empty. */
+		ftrace_set_filter_ip(&transmit_hook, hooked, 1, 0);
+	}
 	hooked = 0;
 }
