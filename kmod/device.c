@@ -119,7 +119,7 @@ static void device_appeared(struct net_device *dev)
 	/* charged to who makes the device, as the device is */
 	device = kvzalloc(struct_size(device, queue, queues),
 			  GFP_KERNEL_ACCOUNT);
-	if (!device)	/* the allocator complained; stock behaviour remains */
+	if (!device)	/* the allocator complained; stock for now */
 		return;
 	device->dev = dev;
 	device->on = READ_ONCE(sluice_default_on);
@@ -170,8 +170,12 @@ static int device_changed(struct notifier_block *block, unsigned long event,
 	case NETDEV_UP:
 	case NETDEV_CHANGE:		/* a reader came or went */
 	case NETDEV_CHANGE_TX_QUEUE_LEN:
-		if (device && !leaving)
+		if (leaving)
+			break;
+		if (device)
 			sluice_device_settle(device);
+		else if (dev->reg_state == NETREG_REGISTERED)
+			device_appeared(dev);	/* found no memory before */
 		break;
 	}
 	return NOTIFY_DONE;
