@@ -233,8 +233,8 @@ def bench_shows_both_and_leaves_nothing(env: Env) -> None:
     with tempfile.TemporaryDirectory() as folder:
         picture = Path(folder) / "bench.svg"
         said = sluice(
-            *("bench", "--json", "--rounds", "1", "--seconds", "2"),
-            *("--svg", str(picture)),
+            *("bench", "--json", "--rounds", "1"),
+            *("--seconds", str(2 * env.patience), "--svg", str(picture)),
         )
         assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     results = json.loads(said)["results"]
