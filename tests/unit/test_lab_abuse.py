@@ -23,6 +23,11 @@ def test_slowest_operations_are_told() -> None:
     assert said == "abuse: 35 s: check 30, move 4, mtu 1\n"
 
 
+def test_operation_the_kernel_lacks_is_said() -> None:
+    assert "starve: not offered" in format_outcome("", {"lacks": ["starve"]})
+    assert "not offered" not in format_outcome("", {"lacks": []})
+
+
 def test_failure_names_the_seed_to_repeat() -> None:
     assert format_outcome("lost", {"seed": 17}).endswith("seed 17: lost")
     assert format_outcome("VM lost", {}).endswith("seed None: VM lost")
