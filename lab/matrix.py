@@ -35,7 +35,9 @@ class Kernel:
     @property
     def patience(self) -> int:
         """How many times as long as others it may take."""
-        return 5 if self.debug else 1
+        if self.debug:
+            return 5
+        return 1 if self.arch is HOST else 2  # without KVM on any machine
 
     @property
     def packages(self) -> tuple[str, ...]:
