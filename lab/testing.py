@@ -25,6 +25,8 @@ from lab.workloads.applications import PACKAGES
 
 REQUIREMENTS = vm.REPOSITORY / "tests" / "requirements.txt"
 GOOD = ("passed", "skipped")
+# Of a boot, beside what its scenarios take in the mean; the longest has 15 minutes.
+BOOT_SECONDS = 900.0
 BOOTS = 4  # a scenario that loses the VM costs a boot; then we give up
 
 
@@ -212,7 +214,7 @@ def play(
             machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb, disk=disk)
             job = {"kind": "tests", "suite": suite.name, "names": left}
             job |= {"patience": kernel.patience, **suite.stage(root, Path(name))}
-            deadline = (60 + suite.seconds * len(left)) * kernel.patience
+            deadline = (BOOT_SECONDS + suite.seconds * len(left)) * kernel.patience
             settled, trouble = boot(machine, job, deadline, progress)
         played.outcomes |= {one.name: one for one in settled}
         played.trouble += trouble
