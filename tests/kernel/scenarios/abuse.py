@@ -445,8 +445,8 @@ class Abuser:
 
     # One sequence.
 
-    RARE = ("patch",)
-    SELDOM = ("recreate", "move", "reload", "trace", "probe", "unplug_cpu")
+    RARE = ("patch", "trace", "probe")  # seconds each: every task has to come by
+    SELDOM = ("recreate", "move", "reload", "unplug_cpu")
     SELDOM += ("add_reader", "end_helper", "set_small", "set_flags_again")
     OFTEN = ("read_some", "pause")
     USUAL = ("open_queue", "close_queue", "detach", "attach", "persist", "resize")
@@ -457,7 +457,7 @@ class Abuser:
     STARVING += ("qdisc", "offload", "steer", "switch", "tune", "reload")
 
     def play(self) -> None:
-        weights: Dict[str, float] = dict.fromkeys(self.RARE, 0.1)
+        weights: Dict[str, float] = dict.fromkeys(self.RARE, 0.2)
         weights.update(dict.fromkeys(self.SELDOM, 1))
         weights.update(dict.fromkeys(self.USUAL, 4))
         weights.update(dict.fromkeys(self.OFTEN, 12))
