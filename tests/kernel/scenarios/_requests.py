@@ -139,7 +139,7 @@ def wrong_attrs(number: int, right: bytes) -> Iterator[Tuple[str, bytes]]:
 
 
 def _random_attr(choose: random.Random, depth: int = 0) -> bytes:
-    number = choose.choice((1, 1, *SETTINGS, *NUMBERS))
+    number = choose.choice((1, *SETTINGS, *SETTINGS, *SETTINGS, *NUMBERS))
     if depth < 20 and choose.random() < 0.2:
         count = choose.randrange(3)
         payload = b"".join(_random_attr(choose, depth + 1) for _ in range(count))
