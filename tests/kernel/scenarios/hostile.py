@@ -231,11 +231,11 @@ time.sleep(3600)
 """
 
 
-@scenario
+@scenario(deadline=240)
 def namespace_and_all_in_it_are_killed(env: Env) -> None:
     """Its device, the device's reader and blocked senders, in one blow."""
     env.load("stall_ms=60000")
-    for _ in range(5):
+    for _ in range(3):
         command = ["unshare", "--net", sys.executable, "-c", DYING]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -265,12 +265,12 @@ def _route_into(env: Env, name: str) -> Reader:
     return process
 
 
-@scenario
+@scenario(deadline=300)
 def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
     """Its last file is closed, and its queue is stopped; the senders, who live
     elsewhere, go on all the time."""
     env.load("stall_ms=60000")
-    for _ in range(3):
+    for _ in range(2):
         reader = _route_into(env, "dying")
         with flood(senders=2, flows=4) as senders:
             look = "from tests.kernel.scenarios._traffic import read_queue as look"
