@@ -8,6 +8,7 @@ NetlinkError, whose code is an errno.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -24,6 +25,7 @@ FAMILY = "sluice"
 DEVICE_GET, DEVICE_SET, QUEUE_GET, QUEUE_EVENT = 1, 2, 3, 4
 EVENTS = "events"  # the multicast group
 DUMP_TRIES = 20
+NLM_F_DUMP_INTR = 0x10  # include/uapi/linux/netlink.h
 Interrupted = getattr(exceptions, "NetlinkDumpInterrupted", ())  # since 0.6
 Told = TypeVar("Told")
 
@@ -183,10 +185,12 @@ def uninterrupted(dump: Callable[[], Told]) -> Told:
     """What a dump tells; asked again if devices came or went meanwhile, for then
     one may be missing."""
     for _ in range(DUMP_TRIES):
-        try:
-            return dump()
-        except Interrupted:
-            time.sleep(0.02)
+        with contextlib.suppress(Interrupted):
+            told = dump()
+            # before 0.6 pyroute2 left that to us
+            if not any(one["header"]["flags"] & NLM_F_DUMP_INTR for one in told):
+                return told
+        time.sleep(0.02)
     return dump()
 
 

@@ -274,15 +274,19 @@ def test_name_that_is_no_text_is_kept() -> None:
 
 def test_interrupted_dump_is_asked_for_again(monkeypatch) -> None:
     monkeypatch.setattr(netlink.time, "sleep", lambda _: None)
-    answers = [exceptions.NetlinkDumpInterrupted()] * 3 + [["tap0"]]
+    told, flagged = (
+        [{"name": "tap0", "header": {"flags": flags}}]
+        for flags in (0, netlink.NLM_F_DUMP_INTR)
+    )
+    answers = [exceptions.NetlinkDumpInterrupted(), flagged] * 2 + [told]
 
-    def dump() -> list[str]:
+    def dump() -> list[dict]:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    assert netlink.uninterrupted(dump) == ["tap0"] and not answers
+    assert netlink.uninterrupted(dump) == told and not answers
     answers += [exceptions.NetlinkDumpInterrupted()] * (netlink.DUMP_TRIES + 1)
     with pytest.raises(exceptions.NetlinkDumpInterrupted):
         netlink.uninterrupted(dump)
