@@ -236,9 +236,23 @@ class TcpLane:
         time.sleep(choose.uniform(*PAUSES))
         self.reader.resume()
 
+    def moving(self) -> str:
+        """What tells a client that waits from a queue that does."""
+        time.sleep(5)
+        counts = [read_counters(end) for end in (NEAR, FAR)]
+        queues = [_read_queues(str(end.netns)) for end in (NEAR, FAR)]
+        sockets = self.env.run(*NEAR.command("ss", "-tino"))
+        return f"{counts} {queues} {sockets}"
+
     def end(self) -> Tally:
-        received = tcp.parse_iperf3(self.client.communicate(timeout=120)[0])
-        assert received.mbit > 0
+        try:
+            output, _ = self.client.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            first, second = self.moving(), self.moving()
+            raise AssertionError(
+                f"TCP: the client does not end; {first}, 5 s later {second}"
+            ) from None
+        assert tcp.parse_iperf3(output).mbit > 0
         pinged = self.ping.end()
         now = self.env.wait_for(lambda: _drained(NEAR), "TCP: all is read", seconds=60)
         self.tally.count(now, _read_queues(str(NEAR.netns)), pinged)
