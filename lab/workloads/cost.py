@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the hook costs while the ring never fills, in instructions.
+"""What the hook costs, in instructions: while the ring never fills, and when it is
+full because the reader is dead.
 
 Measured where the VM counts them: one instruction takes one nanosecond of its
 time, on its only CPU. Runs differ by less than 1 in 1000, so that a few
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from lab.workloads import dead_reader
 from lab.workloads.crowd import crowd
 from lab.workloads.env import GuestEnv
 from lab.workloads.never_full import BURST, time_bursts
@@ -27,10 +29,13 @@ ROWS = [
     Row(name="cost_qdisc", title="pktgen through the qdisc", unit=UNIT),
     Row(name="cost_direct", title="pktgen, direct", unit=UNIT),
     Row(name="cost_crowd_direct", title=f"the same beside {CROWD} taps", unit=UNIT),
+    *(replace(row, name=f"cost_{row.name}", demo=False) for row in dead_reader.ROWS),
 ]
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    if row.name == "cost_dead_reader":
+        return dead_reader.run(row, variant, seconds, env)
     path = row.name.rpartition("_")[2]
     others = crowd(CROWD) if "crowd" in row.name else contextlib.nullcontext()
     with others:

@@ -187,7 +187,7 @@ def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
     assert read + now.qdisc_drops + now.lost_at_ring == sent, (read, now, sent)
 
 
-@scenario(deadline=180)
+@scenario(deadline=400, often=False)
 def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
     """Another takes the function we hook: packets vanish, no queue is stranded."""
     if not _patch.ALL.exists():
