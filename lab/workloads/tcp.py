@@ -94,9 +94,12 @@ def parse_iperf3(text: str) -> Received:
 
 @contextlib.contextmanager
 def server() -> Iterator[None]:
-    """An iperf3 server behind FAR that listens."""
+    """An iperf3 server behind FAR that listens.
+
+    It reports no intervals: nobody reads them, and a full pipe would stop it.
+    """
     process = subprocess.Popen(
-        FAR.command("iperf3", "--server", "--forceflush"),
+        FAR.command("iperf3", "--server", "--forceflush", "--interval", "0"),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
