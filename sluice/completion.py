@@ -25,4 +25,4 @@ def completion(context: click.Context, shell: str, as_json: bool) -> None:
     if as_json:
         output.say_json({"shell": shell, "script": script})
     else:
-        output.say([script.rstrip("\n")])
+        output.say(script.rstrip("\n").split("\n"))

@@ -143,7 +143,10 @@ def test_interrupt_is_quiet(machine: Machine, capsys, monkeypatch) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(capsys, shell: str) -> None:
     assert main(["completion", shell]) == 0
-    assert "_SLUICE_COMPLETE" in capsys.readouterr().out
+    script = capsys.readouterr().out
+    assert "_SLUICE_COMPLETE" in script and script.count("\n") > 10
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
 def _command(*arguments: str, **more: object) -> subprocess.Popen:
