@@ -258,39 +258,48 @@ static u32 read_dumped(const struct netlink_callback *cb)
 }
 
 /*
- * args[0]: devices done; args[1]: queues done of the next. If a device came or
- * went since the dump began one may be missed: then the flag NLM_F_DUMP_INTR
- * says so.
+ * args[0]: the device last told of; args[1]: its queues done; args[2]: how often
+ * that device was gone. Devices are listed in the order of their coming, so
+ * whatever else comes or goes nobody is missed. Once that one is gone the dump
+ * begins again, and the flag NLM_F_DUMP_INTR says so.
  */
 static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 {
 	struct net *net = sock_net(skb->sk);
 	u32 only = read_dumped(cb);
+	bool begun, told = false;
 	struct sluice_device *d;
 	struct net_device *dev;
-	unsigned int last, id;
-	long at = 0;
+	unsigned int last;
 
 	rtnl_lock();
-	cb->seq = net->dev_base_seq;
+	begun = cb->args[0];
+	if (begun && !__dev_get_by_index(net, cb->args[0])) {
+		begun = false;
+		cb->args[2]++;
+	}
+	cb->seq = 1 + cb->args[2];
 	for_each_netdev(net, dev) {
-		d = sluice_device_find(dev);
-		if (!d || (only && only != dev->ifindex) || at++ < cb->args[0])
+		if (begun && dev->ifindex != cb->args[0])
 			continue;
+		if (!begun)
+			cb->args[1] = 0;
+		begun = false;
+		d = sluice_device_find(dev);
+		if (!d || (only && only != dev->ifindex))
+			continue;
+		told = true;
+		cb->args[0] = dev->ifindex;
 		last = cmd == SLUICE_CMD_QUEUE_GET ? dev->real_num_tx_queues : 1;
-		for (id = cb->args[1]; id < last; id++) {
+		for (; cb->args[1] < last; cb->args[1]++)
 			if (fill_message(skb, NETLINK_CB(cb->skb).portid,
-					 cb->nlh->nlmsg_seq, cb, cmd, d, id)) {
-				cb->args[1] = id;
+					 cb->nlh->nlmsg_seq, cb, cmd, d,
+					 cb->args[1]))
 				goto full;
-			}
-		}
-		cb->args[0]++;
-		cb->args[1] = 0;
 	}
 full:
 	rtnl_unlock();
-	if (only && !at) {
+	if (only && !told) {
 		NL_SET_ERR_MSG(cb->extack, NO_DEVICE);
 		return -ENODEV;
 	}

@@ -182,8 +182,8 @@ def parse_event(message: genlmsg) -> Event:
 
 
 def uninterrupted(dump: Callable[[], Told]) -> Told:
-    """What a dump tells; asked again if devices came or went meanwhile, for then
-    one may be missing."""
+    """What a dump tells; asked again if it was disturbed by devices that came or
+    went, and may miss one or tell of one twice."""
     for _ in range(DUMP_TRIES):
         with contextlib.suppress(Interrupted):
             told = dump()
