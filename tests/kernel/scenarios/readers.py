@@ -6,7 +6,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
+import os
 import socket
+import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +18,10 @@ from typing import Iterator
 
 from lab.scenarios import Env, scenario
 from lab.workloads import tcp
-from lab.workloads.devices import FAR, HERE, NEAR, THERE, Reader, attach
+from lab.workloads.devices import FAR, HERE, NEAR, THERE, Device, Reader, attach
 from lab.workloads.devices import netns, read_counters, silence_first_netns
 from lab.workloads.devices import reader as open_reader
+from sluice import system
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._tap import Tap, tap
 from tests.kernel.scenarios._traffic import (
@@ -35,6 +39,7 @@ from tests.kernel.scenarios._traffic import (
 IO_URING_SETUP = 425  # on every architecture
 UDP_SEGMENT = 103  # linux/udp.h
 SEGMENTS = 40  # of a large UDP packet
+SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C  # linux/sockios.h, linux/ethtool.h
 
 
 def _assert_lossless(env: Env, *options: str) -> None:
@@ -158,10 +163,22 @@ def _tunnel(env: Env, *options: str) -> Iterator[Reader]:
             yield reader
 
 
+def _forgo_gro(device: Device) -> None:
+    """Where GRO merges packets, their socket's memory is given back twice on 5.10:
+    the stock kernel says "refcount_t: underflow" too, with gro_flush_timeout set."""
+    off = ctypes.create_string_buffer(struct.pack("=II", ETHTOOL_SGRO, 0))
+    asked = struct.pack("16sP", device.name.encode(), ctypes.addressof(off))
+    with system.netns(device.netns or ""), socket.socket() as control:
+        fcntl.ioctl(control, SIOCETHTOOL, asked.ljust(40, b"\0"))
+
+
 def _assert_tcp_is_lossless(env: Env, *options: str) -> Reader:
     """Several streams through the tunnel; the reader, with what it counted."""
     env.load("stall_ms=60000")
     reader = env.enter(_tunnel(env, *options))
+    if "--napi" in options and os.uname().release.startswith("5.10."):
+        for device in (HERE, FAR):
+            _forgo_gro(device)
     with tcp.server():
         env.run(
             *("iperf3", "--client", FAR.address, "--time", "3"),
