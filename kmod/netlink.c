@@ -226,11 +226,17 @@ static void set_u32(u32 *value, const struct nlattr *attr)
 		WRITE_ONCE(*value, nla_get_u32(attr));
 }
 
+/* The check of GENL_UNS_ADMIN_PERM, which refuses without a word. */
 static int device_set(struct sk_buff *skb, struct genl_info *info)
 {
+	struct net *net = genl_info_net(info);
 	struct nlattr **attrs = info->attrs;
 	struct sluice_device *d;
 
+	if (!netlink_ns_capable(skb, net->user_ns, CAP_NET_ADMIN)) {
+		GENL_SET_ERR_MSG(info, "CAP_NET_ADMIN is missing");
+		return -EPERM;
+	}
 	rtnl_lock();
 	d = find_requested(info);
 	if (!IS_ERR(d)) {
@@ -328,7 +334,6 @@ static const struct genl_ops ops[] = {
 		.cmd = SLUICE_CMD_DEVICE_SET,
 		.policy = set_policy,
 		.maxattr = ARRAY_SIZE(set_policy) - 1,
-		.flags = GENL_UNS_ADMIN_PERM,
 		.doit = device_set,
 	},
 	{
