@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
 
-from lab import vm
 from lab.errors import FINE, NO
 from lab.matrix import Kernel
 from lab.setup import say
-from lab.testing import KERNEL, boot, scenario_root
+from lab.testing import boot, single
 
 SCENARIO = "abuse.random_sequences_leave_a_device_that_flows"
 BOOT_SECONDS = 120.0
@@ -44,19 +41,9 @@ def format_outcome(message: str, played: dict) -> str:
 
 def abuse(kernel: Kernel, seed: int, sequences: int) -> int:
     """Play so many sequences in one boot; 0 if none failed."""
-    root = scenario_root(kernel)
-    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb)
-        asked = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}
-        job = {
-            "kind": "tests",
-            "suite": KERNEL.name,
-            "names": [SCENARIO],
-            "patience": kernel.patience,
-            "environment": {name: str(value) for name, value in asked.items()},
-            **KERNEL.stage(root, machine.output),
-        }
-        say(f"kernel {root.release}: {sequences} sequences from seed {seed}")
+    asked = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}
+    with single(kernel, SCENARIO, asked) as (machine, job):
+        say(f"kernel {machine.root.release}: {sequences} sequences from seed {seed}")
         deadline = (BOOT_SECONDS + SEQUENCE_SECONDS * sequences) * kernel.patience
         outcomes, trouble = boot(machine, job, deadline, say)
         path = machine.output / "abuse.json"

@@ -71,16 +71,26 @@ def read_module(path: Path) -> bytes:
     )
 
 
+def module_files(modules: Path, wanted: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    """These modules of a kernel and their needs, named in the order to insert them.
+
+    modules: the kernel's folder below /lib/modules.
+    """
+    order = parse_load_order((modules / "modules.dep").read_text(), wanted)
+    return [
+        (
+            f"modules/{index:02d}-{Path(path).name.split('.')[0]}.ko",
+            read_module(modules / path),
+        )
+        for index, path in enumerate(order)
+    ]
+
+
 def _contents(root: Root, disk: bool) -> list[tuple[str, bytes]]:
     busybox = root.path / "bin/busybox"
     files = [("init", INIT.read_bytes()), ("bin/busybox", busybox.read_bytes())]
-    dependencies = (root.modules / "modules.dep").read_text()
     wanted = MODULES + (DISK_MODULES if disk else ())
-    order = parse_load_order(dependencies, wanted)
-    for index, path in enumerate(order):
-        name = f"modules/{index:02d}-{Path(path).name.split('.')[0]}.ko"
-        files.append((name, read_module(root.modules / path)))
-    return files
+    return files + module_files(root.modules, wanted)
 
 
 def ensure_initramfs(root: Root, disk: bool = False) -> Path:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from lab.errors import FINE, NO, LabError
 from lab.matrix import Kernel
 from lab.results import HostLoad, read_provenance
 from lab.setup import say
-from lab.testing import KERNEL, parse_outcomes, scenario_root
+from lab.testing import parse_outcomes, single
 
 SCENARIO = "soak.mixed_traffic_loses_nothing_at_the_ring"
 EXTRA_SECONDS = 600.0  # to boot, to begin and to end
@@ -65,20 +64,12 @@ def format_memory(memory: list[dict]) -> str:
 
 def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
     """Play it in one boot; 0 if nothing was lost and nothing is amiss."""
-    root = scenario_root(kernel)
-    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        machine = vm.Machine(root, Path(name))
-        job = {
-            "kind": "tests",
-            "patience": kernel.patience,
-            "suite": KERNEL.name,
-            "names": [SCENARIO],
-            "environment": {"SLUICE_SOAK_SECONDS": str(60 * minutes)},
-            **KERNEL.stage(root, machine.output),
-        }
-        say(f"kernel {root.release}: mixed traffic for {minutes:g} minutes")
+    asked = {"SLUICE_SOAK_SECONDS": 60 * minutes}
+    with single(kernel, SCENARIO, asked) as (machine, job):
+        say(f"kernel {machine.root.release}: mixed traffic for {minutes:g} minutes")
         load = HostLoad()
-        result = vm.run_job(machine, job, 60 * minutes + EXTRA_SECONDS, say)
+        deadline = 60 * minutes + EXTRA_SECONDS * kernel.patience
+        result = vm.run_job(machine, job, deadline, say)
         played = json.loads((machine.output / "result.json").read_text())
         answer = machine.output / "soak.json"
         if not answer.exists():

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -190,6 +191,20 @@ def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
     """The root the scenarios of this kernel are played in."""
     applications = suite is KERNEL and kernel.applications
     return ensure_root(kernel, PACKAGES if applications else suite.extra)
+
+
+@contextlib.contextmanager
+def single(
+    kernel: Kernel, scenario: str, environment: dict[str, object]
+) -> Iterator[tuple[vm.Machine, dict]]:
+    """A machine, and the job for this scenario: its environment says what to do."""
+    root = scenario_root(kernel)
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb)
+        job = {"kind": "tests", "suite": KERNEL.name, "names": [scenario]}
+        job["patience"] = kernel.patience
+        job["environment"] = {name: str(value) for name, value in environment.items()}
+        yield machine, job | KERNEL.stage(root, machine.output)
 
 
 def play(

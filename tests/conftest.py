@@ -7,6 +7,7 @@ A module of tests that asks for what was played names its suite as SUITE.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import pytest
 
@@ -37,14 +38,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def play_once(pytestconfig: pytest.Config):
-    """Plays the scenarios of a suite on a kernel when first asked about it."""
+def show(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Shows a line of progress at once."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-    every = pytestconfig.getoption("--every")
 
     def show(line: str) -> None:
         with capture.global_and_fixture_disabled():
             print(f"    {line}", flush=True)
+
+    return show
+
+
+@pytest.fixture(scope="session")
+def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
+    """Plays the scenarios of a suite on a kernel when first asked about it."""
+    every = pytestconfig.getoption("--every")
 
     @functools.lru_cache(maxsize=None)
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
@@ -68,3 +76,21 @@ def played(request: pytest.FixtureRequest, play_once):
         return result
 
     return of
+
+
+@pytest.fixture
+def assert_module_passes(pytestconfig: pytest.Config, show: Callable[[str], None]):
+    """For scenarios that need a root of their own: make test-all only."""
+    if not pytestconfig.getoption("--every"):
+        pytest.skip("needs a root of its own; make test-all has it")
+
+    def assert_passes(
+        kernel: Kernel, module: str, suite: Suite, extra: tuple[str, ...]
+    ) -> None:
+        names = [name for name in read_scenarios() if name.startswith(f"{module}.")]
+        played = play(kernel, names, show, suite, extra)
+        assert played.trouble == []
+        outcomes = {name: one.outcome for name, one in played.outcomes.items()}
+        assert outcomes == dict.fromkeys(names, "passed"), played.outcomes
+
+    return assert_passes

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
-from lab.initramfs import format_archive, parse_load_order, read_module
+from lab.initramfs import format_archive, module_files
 from lab.workloads import latency
 from lab.workloads.devices import Device, attach, netns, read_counters, run_tool
 from lab.workloads.devices import wait_drained
@@ -82,11 +82,7 @@ def ensure_guest_initramfs() -> Path:
     if made.exists():
         return made
     modules = Path("/lib/modules") / os.uname().release
-    files = [("init", INIT.encode())]
-    order = parse_load_order((modules / "modules.dep").read_text(), MODULES)
-    for index, path in enumerate(order):
-        name = f"modules/{index:02d}-{Path(path).name.split('.')[0]}.ko"
-        files.append((name, read_module(modules / path)))
+    files = [("init", INIT.encode()), *module_files(modules, MODULES)]
     for path in (Path("/bin/busybox"), *_iperf3_files()):
         files.append((f"bin/{path.name}", path.read_bytes()))
     unfinished = made.with_suffix(".new")

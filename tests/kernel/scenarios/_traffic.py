@@ -8,13 +8,16 @@ import itertools
 import socket
 import threading
 import time
-from typing import Any, Iterator, List
+from typing import Any, Callable, Iterator, List, TypeVar
 
 from lab.scenarios import Env
 from lab.workloads.devices import HERE, THERE, Counters, Reader, read_counters
+from lab.workloads.devices import Device as Link
 from lab.workloads.devices import sink as open_sink
+from sluice import system
 from sluice.netlink import Client, Device, Queue
 
+Told = TypeVar("Told")
 DISCARD_PORT = 9
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 
@@ -35,19 +38,26 @@ def ifindex() -> int:
     return socket.if_nametoindex(HERE.name)
 
 
-def read_device() -> Device:
-    with Client() as client:
-        return client.device(ifindex())
+def _ask(of: Link, question: Callable[[Client, int], Told]) -> Told:
+    """The module's answer about a device, in the device's namespace."""
+    with system.netns(of.netns or ""), Client() as client:
+        return question(client, socket.if_nametoindex(of.name))
 
 
-def read_queue() -> Queue:
-    with Client() as client:
-        return client.queues(ifindex())[0]
+def read_device(of: Link = HERE) -> Device:
+    return _ask(of, lambda client, index: client.device(index))
 
 
-def set_device(**attrs: int) -> None:
-    with Client() as client:
-        client.set_device(ifindex(), **attrs)
+def read_queues(of: Link = HERE) -> List[Queue]:
+    return _ask(of, lambda client, index: client.queues(index))
+
+
+def read_queue(of: Link = HERE) -> Queue:
+    return read_queues(of)[0]
+
+
+def set_device(of: Link = HERE, **attrs: int) -> None:
+    _ask(of, lambda client, index: client.set_device(index, **attrs))
 
 
 def counters() -> Counters:

@@ -35,6 +35,7 @@ from sluice import system
 from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _patch
 from tests.kernel.scenarios._bpf import choosing
+from tests.kernel.scenarios._memory import read_kb
 from tests.kernel.scenarios._tap import (
     IFF_MULTI_QUEUE,
     IFF_NO_PI,
@@ -550,13 +551,6 @@ class Abuser:
         self.load()
 
 
-def _read_unreclaimable_kb() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("SUnreclaim:"):
-            return int(line.split()[1])
-    raise AssertionError("/proc/meminfo: no SUnreclaim")
-
-
 @scenario(deadline=24 * 3600)
 def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     seed = int(os.environ.get("SLUICE_ABUSE_SEED", "1"))
@@ -583,7 +577,7 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
         abuser.timed("check")
         if (number - seed) % STOCK_EVERY == 0:
             abuser.timed("check_stock")
-        memory_kb.append(_read_unreclaimable_kb())
+        memory_kb.append(read_kb("SUnreclaim"))
     grown_kb = memory_kb[-1] - memory_kb[len(memory_kb) // 3]
     write_json(RESULT, {**facts, "sequences": sequences, "grown_kb": grown_kb})
     assert grown_kb < LEAK_KB or LEAKS.exists(), f"slabs grew by {grown_kb} kB"

@@ -6,9 +6,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
-from typing import Any, Callable, Iterator
+from typing import Iterator
 
 from lab.scenarios import Env, scenario
 from lab.workloads import applications, qemu
@@ -16,9 +15,8 @@ from lab.workloads.devices import FAR, HERE, IFF_BACKPRESSURE, NEAR, Counters
 from lab.workloads.devices import Device, read_counters, read_has_backpressure
 from lab.workloads.program import read_backpressure
 from lab.workloads.tcp import server
-from sluice import system
-from sluice.netlink import Client
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, IFF_TUN, Tap
+from tests.kernel.scenarios._traffic import read_device, read_queue, set_device
 
 STREAMS = 8
 # Shorter than the programs' own 500: the streams fill it all the time.
@@ -50,19 +48,14 @@ class Traffic:
         self._env, self.device = env, device
         self._client = env.enter(endless_tcp(device, far))
 
-    def ask(self, question: Callable[[Client, int], Any]) -> Any:
-        """The module's answer about the device, in its namespace."""
-        with system.netns(str(self.device.netns)), Client() as client:
-            return question(client, socket.if_nametoindex(self.device.name))
-
     def state(self) -> str:
-        return self.ask(lambda client, index: client.device(index).state)
+        return read_device(self.device).state
 
     def stops(self) -> int:
-        return self.ask(lambda client, index: client.queues(index)[0].stops)
+        return read_queue(self.device).stops
 
     def switch(self, on: bool) -> None:
-        self.ask(lambda client, index: client.set_device(index, on=int(on)))
+        set_device(self.device, on=int(on))
 
     def wait_for_an_overflow(self) -> None:
         self._env.wait_for(
@@ -109,19 +102,19 @@ def _is_served_and_let_go(env: Env, traffic: Traffic) -> None:
 
 
 def _tunnel_is_served_and_let_go(env: Env, application: str) -> None:
-    _needs(env, applications.APPLICATIONS[application].PROGRAM)
+    needs_program(env, applications.APPLICATIONS[application].PROGRAM)
     env.enter(applications.tunnel(application, 0, None, f"stock-{RING}", env))
     env.enter(server())
     _is_served_and_let_go(env, Traffic(env, NEAR, FAR))
 
 
 def _guest_is_served_and_let_go(env: Env, kind: str) -> None:
-    _needs(env, qemu.PROGRAM)
+    needs_program(env, qemu.PROGRAM)
     tap, _ = env.enter(qemu.virtual_machine(kind, ring=RING))
     _is_served_and_let_go(env, Traffic(env, tap, qemu.INSIDE))
 
 
-def _needs(env: Env, program: str) -> None:
+def needs_program(env: Env, program: str) -> None:
     if shutil.which(program) is None:
         env.skip(f"{program}: not in this root; see Kernel.applications")
 

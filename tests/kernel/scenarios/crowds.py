@@ -11,6 +11,7 @@ from pathlib import Path
 from lab.scenarios import Env, scenario
 from lab.workloads.crowd import crowd
 from sluice.netlink import Client
+from tests.kernel.scenarios._memory import read_kb
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
 from tests.kernel.scenarios._traffic import (
     assert_flows,
@@ -26,20 +27,11 @@ DEVICE_BYTES = 1024  # what sluice may take for an idle device
 QUEUE_BYTES = 512  # and for each queue it could have
 
 
-def _read_unreclaimable() -> int:
-    """Bytes of kernel memory in slabs and large allocations."""
-    Path("/proc/sys/vm/stat_refresh").write_text("1")  # or it lags by megabytes
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("SUnreclaim:"):
-            return 1024 * int(line.split()[1])
-    raise AssertionError("/proc/meminfo: no SUnreclaim")
-
-
 def _load_and_weigh(env: Env) -> int:
     """Loads the module; the memory that took."""
-    before = _read_unreclaimable()
+    before = read_kb("SUnreclaim")
     env.load("stall_ms=60000")
-    return _read_unreclaimable() - before
+    return 1024 * (read_kb("SUnreclaim") - before)
 
 
 def _enter_and_weigh(env: Env, size: int, flags: int = 0) -> int:

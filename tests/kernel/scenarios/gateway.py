@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-import socket
 import subprocess
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Dict, Iterator
 
 from lab.scenarios import Env, scenario
 from lab.workloads import openvpn
@@ -17,8 +15,6 @@ from lab.workloads.devices import FAR, NEAR, attach, read_counters
 from lab.workloads.path import FAR_END, NEAR_END, path
 from lab.workloads.program import READY_SECONDS, Program, has_device, program, succeeds
 from lab.workloads.tcp import server
-from sluice import system
-from sluice.netlink import Client, Device, Queue
 from tests.kernel.scenarios._command import (
     SECONDS,
     SLUICE,
@@ -26,7 +22,8 @@ from tests.kernel.scenarios._command import (
     sluice,
     start_udev,
 )
-from tests.kernel.scenarios.applications import endless_tcp
+from tests.kernel.scenarios._traffic import read_device, read_queue
+from tests.kernel.scenarios.applications import endless_tcp, needs_program
 
 LINK_MBIT = 10  # slower than OpenVPN: the command has a processor left
 RING = 100  # shorter than OpenVPN's 500: streams fill it all the time
@@ -35,22 +32,7 @@ STALL_MS = 700  # unlike any default
 
 def _needs_openvpn(env: Env) -> None:
     needs_click(env)
-    if shutil.which(openvpn.PROGRAM) is None:
-        env.skip(f"{openvpn.PROGRAM}: not in this root; see Kernel.applications")
-
-
-def _ask(question: Callable[[Client, int], Any]) -> Any:
-    """The module's answer about the gateway's device, in its namespace."""
-    with system.netns(str(NEAR.netns)), Client() as client:
-        return question(client, socket.if_nametoindex(NEAR.name))
-
-
-def near_device() -> Device:
-    return _ask(lambda client, index: client.device(index))
-
-
-def near_queue() -> Queue:
-    return _ask(lambda client, index: client.queues(index)[0])
+    needs_program(env, openvpn.PROGRAM)
 
 
 def _start_server(env: Env) -> None:
@@ -78,7 +60,7 @@ def _vpn(env: Env) -> Iterator[Program]:
 
 def _wait_for_stall_ms(env: Env) -> None:
     env.wait_for(
-        lambda: near_device().stall_ms == STALL_MS, "udev applied it", seconds=60
+        lambda: read_device(NEAR).stall_ms == STALL_MS, "udev applied it", seconds=60
     )
 
 
@@ -93,17 +75,17 @@ def restarts_of_vpn_and_module_keep_what_is_remembered(env: Env) -> None:
     for _ in range(2):
         with _vpn(env):
             _wait_for_stall_ms(env)
-            assert near_device().state == "served"
+            assert read_device(NEAR).state == "served"
     sluice("off", "near*", beside=NEAR)
     with _vpn(env):
-        env.wait_for(lambda: not near_device().on, "udev applied it", seconds=60)
+        env.wait_for(lambda: not read_device(NEAR).on, "udev applied it", seconds=60)
         # As when it is loaded at boot, or in place of another version.
         env.run("rmmod", "sluice")
         env.load()
-        assert near_device().on, "the module remembers: proves nothing"
+        assert read_device(NEAR).on, "the module remembers: proves nothing"
         said = sluice("apply", beside=NEAR)
         assert said == f"{NEAR.name}: off\n", said
-        assert not near_device().on
+        assert not read_device(NEAR).on
 
 
 @scenario(deadline=SECONDS)
@@ -114,7 +96,7 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
     env.enter(_vpn(env))
     env.enter(server())
     env.enter(endless_tcp(NEAR, FAR))
-    env.wait_for(lambda: near_queue().stops > 2, "stops", seconds=30)
+    env.wait_for(lambda: read_queue(NEAR).stops > 2, "stops", seconds=30)
     lost = read_counters(NEAR).lost_at_ring
     (found,) = json.loads(sluice("--json", beside=NEAR))["devices"]
     assert (found["name"], found["state"], found["on"]) == (NEAR.name, "served", True)
@@ -126,12 +108,12 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
     assert read_counters(NEAR).lost_at_ring == lost, "on, and packets were lost"
     said = sluice("off", "--now", NEAR.name, beside=NEAR)
     assert said == f"{NEAR.name}: off\n", said
-    stops = near_queue().stops
+    stops = read_queue(NEAR).stops
     packets = read_counters(NEAR).read
     env.wait_for(lambda: read_counters(NEAR).read > packets + RING, "it reads on")
-    assert near_queue().stops == stops, "stopped while off"
+    assert read_queue(NEAR).stops == stops, "stopped while off"
     sluice("on", "--now", NEAR.name, beside=NEAR)
-    env.wait_for(lambda: near_queue().stops > stops, "stops again", seconds=30)
+    env.wait_for(lambda: read_queue(NEAR).stops > stops, "stops again", seconds=30)
 
 
 def _watch() -> list[Dict[str, Any]]:
@@ -151,7 +133,7 @@ def vpn_that_ends_under_load_is_no_trouble(env: Env) -> None:
     _start_server(env)
     command = NEAR.command(*SLUICE, "watch", "--json", "--interval", "0.1")
     with _vpn(env) as vpn, server(), endless_tcp(NEAR, FAR):
-        env.wait_for(lambda: near_queue().stops, "a stop", seconds=30)
+        env.wait_for(lambda: read_queue(NEAR).stops, "a stop", seconds=30)
         watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         env.defer(watching.kill)
         assert json.loads(watching.stdout.readline())["queues"]

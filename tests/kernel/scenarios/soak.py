@@ -24,8 +24,9 @@ from lab.workloads.devices import HERE, THERE, Counters, Device, Reader, attach
 from lab.workloads.devices import FAR, NEAR, forwarder, netns, read_counters
 from lab.workloads.devices import reader as open_reader
 from lab.workloads.latency import Latency, parse_ping
-from sluice import system
-from sluice.netlink import Client, Queue
+from sluice.netlink import Queue
+from tests.kernel.scenarios._memory import read_kb
+from tests.kernel.scenarios._traffic import read_queues, set_device
 
 SECONDS = 15.0  # unless SLUICE_SOAK_SECONDS says otherwise
 SEED = 1
@@ -116,11 +117,6 @@ while True:
 """
 
 
-def _read_queues(netns_name: str) -> List[Queue]:
-    with system.netns(netns_name), Client() as client:
-        return client.queues()
-
-
 class Ping:
     """One every half a second, until end()."""
 
@@ -150,9 +146,7 @@ class Lane:
         self.open_reader()
         attach(plan.device, THERE, plan.qdisc, ring=500)
         if plan.dies:
-            with system.netns(plan.name), Client() as client:
-                (one,) = client.devices()
-                client.set_device(one.ifindex, stall_ms=STALL_MS_DYING)
+            set_device(plan.device, stall_ms=STALL_MS_DYING)
         self.senders = []
         for _ in range(plan.senders):
             command = plan.device.command(sys.executable, "-c", SEND)
@@ -200,7 +194,7 @@ class Lane:
         now = self.env.wait_for(
             lambda: _drained(device), f"{self.plan.name}: all is read", seconds=60
         )
-        self.tally.count(now, _read_queues(self.plan.name), pinged)
+        self.tally.count(now, read_queues(device), pinged)
         return self.tally
 
 
@@ -240,7 +234,7 @@ class TcpLane:
         """What tells a client that waits from a queue that does."""
         time.sleep(5)
         counts = [read_counters(end) for end in (NEAR, FAR)]
-        queues = [_read_queues(str(end.netns)) for end in (NEAR, FAR)]
+        queues = [read_queues(end) for end in (NEAR, FAR)]
         sockets = self.env.run(*NEAR.command("ss", "-tino"))
         return f"{counts} {queues} {sockets}"
 
@@ -255,16 +249,13 @@ class TcpLane:
         assert tcp.parse_iperf3(output).mbit > 0
         pinged = self.ping.end()
         now = self.env.wait_for(lambda: _drained(NEAR), "TCP: all is read", seconds=60)
-        self.tally.count(now, _read_queues(str(NEAR.netns)), pinged)
+        self.tally.count(now, read_queues(NEAR), pinged)
         return self.tally
 
 
 def read_memory() -> Dict[str, int]:
-    """In kB: what slabs hold for good, and what is left."""
-    wanted = {"SUnreclaim": "slab_kb", "MemAvailable": "available_kb"}
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    found = dict(line.split(":") for line in lines)
-    return {ours: int(found[name].split()[0]) for name, ours in wanted.items()}
+    """What slabs hold for good, and what is left."""
+    return {"slab_kb": read_kb("SUnreclaim"), "available_kb": read_kb("MemAvailable")}
 
 
 def _make_trouble(lanes: List[Any], seconds: float) -> List[Dict[str, float]]:
