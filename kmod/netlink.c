@@ -288,14 +288,15 @@ static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 	for_each_netdev(net, dev) {
 		if (begun && dev->ifindex != cb->args[0])
 			continue;
-		if (!begun)
-			cb->args[1] = 0;
 		begun = false;
 		d = sluice_device_find(dev);
 		if (!d || (only && only != dev->ifindex))
 			continue;
 		told = true;
-		cb->args[0] = dev->ifindex;
+		if (dev->ifindex != cb->args[0]) {
+			cb->args[0] = dev->ifindex;
+			cb->args[1] = 0;
+		}
 		last = cmd == SLUICE_CMD_QUEUE_GET ? dev->real_num_tx_queues : 1;
 		for (; cb->args[1] < last; cb->args[1]++)
 			if (fill_message(skb, NETLINK_CB(cb->skb).portid,

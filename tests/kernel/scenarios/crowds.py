@@ -20,6 +20,7 @@ from tests.kernel.scenarios._traffic import (
     send_over_flows,
     sink,
 )
+from tests.kernel.scenarios._veth import veth_pair
 
 QUEUES = 256  # the most a device has
 FLOWS = 8192
@@ -159,9 +160,11 @@ def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
 
 @scenario(deadline=180)
 def dump_misses_no_device_while_others_vanish(env: Env) -> str:
-    """What vanishes is in front of them: each takes the place of the one before."""
+    """What vanishes is in front of them: each takes the place of the one before.
+    Behind them are devices of another kind."""
     env.load()
     with crowd(60, name="early"), crowd(300, name="staying"):
+        veth_pair(env)
         child = os.fork()
         if not child:
             for number in range(60):
@@ -176,4 +179,5 @@ def dump_misses_no_device_while_others_vanish(env: Env) -> str:
                 missing = {f"staying{n}" for n in range(300)} - names
                 assert not missing, missing
                 looks += 1
+            assert len(client.queues()) == 300
     return f"{looks} looks while devices vanished"
