@@ -117,6 +117,13 @@ SEEDED = (
         "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
         "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
     ),
+    # Wrong where the limit is half of a small ring: a later look has no need.
+    Seeded(
+        "stalled_looks_no_more",
+        "queue.c",
+        "look_next(q, look, producer, 0, size);\n",
+        ";\n",
+    ),
     Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", 40, True),
     Seeded(
         "file_not_released",

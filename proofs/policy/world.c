@@ -7,7 +7,8 @@
  *   - a packet is lost at a ring that ought to lose none (see strict below);
  *   - a stop that is not ours is woken, or ours outlasts the stall time;
  *   - a queue is still stopped after its readers caught up, or after unload;
- *   - packets, or stops and wakes, do not add up.
+ *   - packets, or stops and wakes, do not add up;
+ *   - a drop is counted at an empty ring, or not counted at a full one.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -255,14 +256,21 @@ static void hook_sees(unsigned int id, struct ftrace_regs *regs)
 	struct sluice_device *served = device();
 	struct ftrace_ops *ops = load(hook);
 	struct tun_file *file = load(slots[id]);
-	bool empty = policy_senders == 1 && file && __ptr_ring_empty(&file->ring);
+	bool alone = policy_senders == 1 && served && file;
+	bool empty = alone && __ptr_ring_empty(&file->ring);
+	bool full = alone && !plan.operates && !plan.leaves &&
+		    __ptr_ring_full(&file->ring);
 	u64 drops = served ? load(served->queue[id].drops.counter) : 0;
 
 	if (ops)
 		ops->func(0, 0, ops, regs);
-	if (empty && served && file == load(slots[id]) &&
+	if (empty && file == load(slots[id]) &&
 	    load(served->queue[id].drops.counter) != drops)
 		fail("queue %u: a drop is counted at an empty ring", id);
+	if (full && !load(over) && __ptr_ring_full(&file->ring) &&
+	    load(served->queue[id].drops.counter) == drops)
+		fail("queue %u: a drop at a full ring of %d is not counted", id,
+		     file->ring.size);
 }
 
 /* One packet of a sender, from the core's test of the stopped bit. */
