@@ -19,6 +19,7 @@ from sluice.netlink import Client, Device, Queue
 
 Told = TypeVar("Told")
 DISCARD_PORT = 9
+BURST = 200  # packets, of a sender that rests
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 
 
@@ -81,8 +82,9 @@ def send_over_flows(packets: int, flows: int = 64) -> int:
 class Flood:
     """Blocking senders in threads of their own until end()."""
 
-    def __init__(self, senders: int, flows: int) -> None:
+    def __init__(self, senders: int, flows: int, rest: float) -> None:
         self._flows = flows
+        self._rest = rest
         self._ended = threading.Event()
         self._sent = [0] * senders
         self._threads = [
@@ -104,6 +106,8 @@ class Flood:
                 with contextlib.suppress(OSError):
                     out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
                     self._sent[index] += 1
+                if self._rest and self._sent[index] % BURST == 0:
+                    time.sleep(self._rest)
 
     @property
     def sent(self) -> int:
@@ -123,9 +127,9 @@ class Flood:
 
 
 @contextlib.contextmanager
-def flood(senders: int = 2, flows: int = 1) -> Iterator[Flood]:
-    """flows: of each sender, in turn."""
-    running = Flood(senders, flows)
+def flood(senders: int = 2, flows: int = 1, rest: float = 0.0) -> Iterator[Flood]:
+    """flows: of each sender, in turn; rest: seconds after each BURST packets."""
+    running = Flood(senders, flows, rest)
     try:
         yield running
     finally:

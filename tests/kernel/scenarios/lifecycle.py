@@ -189,12 +189,16 @@ def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
 
 @scenario(deadline=400, often=False)
 def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
-    """Another takes the function we hook: packets vanish, no queue is stranded."""
+    """Another takes the function we hook: packets vanish, no queue is stranded.
+
+    6.12 finishes no live patch while senders keep a CPU from ever being idle, with
+    sluice or without.
+    """
     if not _patch.ALL.exists():
         env.skip("this kernel has no live patching")
     env.load("stall_ms=60000")
     sink(env, ring=100)
-    with flood(senders=2) as senders:
+    with flood(senders=2, rest=0.02) as senders:
         wait_for_stops(env)
         with _patch.patched(env):
             before = counters().read
