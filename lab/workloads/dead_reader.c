@@ -15,6 +15,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -59,6 +60,20 @@ static struct sockaddr_in parse_address(const char *address, const char *port)
 	return peer;
 }
 
+/*
+ * The sender and the living peer have a CPU each: whether the scheduler puts
+ * them on one decides more about the rate than what is measured.
+ */
+static void pin_to(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu % sysconf(_SC_NPROCESSORS_ONLN), &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		fail(1, "CPU", strerror(errno));
+}
+
 static int open_socket(void)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -82,6 +97,7 @@ static void send_in_turn(struct counts *counts, struct sockaddr_in dead,
 			 struct sockaddr_in living, double seconds)
 {
 	double stop = now() + seconds;
+	pin_to(1);
 	int fd = open_socket();
 
 	while (now() < stop) {
@@ -137,6 +153,7 @@ int main(int argc, char **argv)
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (counts == MAP_FAILED)
 		fail(1, "mmap", strerror(errno));
+	pin_to(2);
 	fd = open_living_peer(living);
 	child = fork();
 	if (child < 0)
