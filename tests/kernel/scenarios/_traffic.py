@@ -138,8 +138,7 @@ def flood(senders: int = 2, flows: int = 1, rest: float = 0.0) -> Iterator[Flood
 
 def read_stops() -> List[int]:
     """How often each queue was stopped."""
-    with Client() as client:
-        return [queue.stops for queue in client.queues(ifindex())]
+    return [queue.stops for queue in read_queues()]
 
 
 def wait_for_stops(env: Env, more_than: int = 0) -> None:

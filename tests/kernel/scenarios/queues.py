@@ -3,31 +3,24 @@
 
 from __future__ import annotations
 
-from typing import List
-
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE
-from sluice.netlink import Client, Queue
+from sluice.netlink import Client
 from tests.kernel.scenarios._tap import IFF_TUN, Tap, tap
 from tests.kernel.scenarios._traffic import (
     counters,
-    ifindex,
     read_device,
+    read_queues,
     send,
     send_over_flows,
 )
 
 
-def _queues() -> List[Queue]:
-    with Client() as client:
-        return client.queues(ifindex())
-
-
 def _stop_all(env: Env, device: Tap) -> int:
     """Fills every ring; what was sent."""
     sent = 0
-    while any(q.state != "stopped" for q in _queues()):
-        assert sent < 20_000, _queues()
+    while any(q.state != "stopped" for q in read_queues()):
+        assert sent < 20_000, read_queues()
         sent += send_over_flows(200)
     return sent
 
@@ -39,7 +32,7 @@ def _drain(env: Env, device: Tap) -> None:
         return device.read_all() == 0 and counters().held == 0
 
     env.wait_for(empty, "qdisc and rings empty")
-    assert all(q.state == "open" for q in _queues()), _queues()
+    assert all(q.state == "open" for q in read_queues()), read_queues()
 
 
 def _assert_all_flow(env: Env, device: Tap) -> None:
@@ -61,8 +54,8 @@ def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
     sent = _stop_all(env, device)
     device.read(1)
-    env.wait_for(lambda: _queues()[1].wakes_timer, "queue 1 wakes")
-    states = [q.state for q in _queues()]
+    env.wait_for(lambda: read_queues()[1].wakes_timer, "queue 1 wakes")
+    states = [q.state for q in read_queues()]
     assert states[0] == states[2] == "stopped", states
     _drain(env, device)
     now = counters()
@@ -81,7 +74,7 @@ def detached_queue_leaves_no_stopped_queue(env: Env) -> None:
     _stop_all(env, device)
     device.set_attached(0, True)
     _assert_all_flow(env, device)
-    assert len(_queues()) == 3
+    assert len(read_queues()) == 3
 
 
 @scenario
@@ -110,12 +103,12 @@ def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
         _stop_all(env, device)
         device.close_queue(0)
         env.wait_for(
-            lambda: _queues()[0].state == "unread", "no stopped queue is left"
+            lambda: read_queues()[0].state == "unread", "no stopped queue is left"
         )
         send(50)  # nobody is there: stock drops them before the ring
         device.open_queue()
         _assert_all_flow(env, device)
-    queue = _queues()[0]
+    queue = read_queues()[0]
     assert queue.stops >= 5, queue
 
 
