@@ -193,6 +193,13 @@ def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
     return ensure_root(kernel, PACKAGES if applications else suite.extra)
 
 
+def _job(machine: vm.Machine, kernel: Kernel, suite: Suite, names: list[str]) -> dict:
+    """What the machine is told to play; its output folder gets what that needs."""
+    job = {"kind": "tests", "suite": suite.name, "names": names}
+    job["patience"] = kernel.patience
+    return job | suite.stage(machine.root, machine.output)
+
+
 @contextlib.contextmanager
 def single(
     kernel: Kernel, scenario: str, environment: dict[str, object]
@@ -201,10 +208,8 @@ def single(
     root = scenario_root(kernel)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb)
-        job = {"kind": "tests", "suite": KERNEL.name, "names": [scenario]}
-        job["patience"] = kernel.patience
-        job["environment"] = {name: str(value) for name, value in environment.items()}
-        yield machine, job | KERNEL.stage(root, machine.output)
+        asked = {name: str(value) for name, value in environment.items()}
+        yield machine, {**_job(machine, kernel, KERNEL, [scenario]), "environment": asked}
 
 
 def play(
@@ -227,8 +232,7 @@ def play(
             break
         with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
             machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb, disk=disk)
-            job = {"kind": "tests", "suite": suite.name, "names": left}
-            job |= {"patience": kernel.patience, **suite.stage(root, Path(name))}
+            job = _job(machine, kernel, suite, left)
             deadline = (BOOT_SECONDS + suite.seconds * len(left)) * kernel.patience
             settled, trouble = boot(machine, job, deadline, progress)
         played.outcomes |= {one.name: one for one in settled}
