@@ -117,7 +117,7 @@ SEEDED = (
         "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
         "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
     ),
-    # Wrong where the limit is half of a small ring: a later look has no need.
+    # Where the limit is half of a small ring, drops are then not counted.
     Seeded(
         "stalled_looks_no_more",
         "queue.c",

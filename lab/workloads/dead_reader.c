@@ -97,9 +97,9 @@ static void send_in_turn(struct counts *counts, struct sockaddr_in dead,
 			 struct sockaddr_in living, double seconds)
 {
 	double stop = now() + seconds;
-	pin_to(1);
 	int fd = open_socket();
 
+	pin_to(1);
 	while (now() < stop) {
 		send_to(fd, &dead, &counts->dead);
 		send_to(fd, &living, &counts->living);
