@@ -219,15 +219,15 @@ import os, sys, time
 from lab.workloads.devices import HERE, THERE, attach
 from sluice.netlink import Client
 from tests.kernel.scenarios._tap import IFF_TAP, Tap
-from tests.kernel.scenarios._traffic import Flood, read_queue
+from tests.kernel.scenarios._traffic import flood, read_queue
 tap = Tap(IFF_TAP)
 tap.open_queue()
 attach(HERE, THERE, ring=100)
-Flood(2, 4)
-while read_queue().state != "stopped":
-    time.sleep(0.01)
-print("stopped", flush=True)
-time.sleep(3600)
+with flood(senders=2, flows=4):
+    while read_queue().state != "stopped":
+        time.sleep(0.01)
+    print("stopped", flush=True)
+    time.sleep(3600)
 """
 
 
