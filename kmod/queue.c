@@ -61,11 +61,13 @@
 
 /*
  * A review comes no sooner than a softirq can do something useful, and no
- * later than an unannounced change (a new qdisc, a vanished reader) may keep
- * a queue stopped.
+ * later than a reader that suddenly is faster may be without work. The latter
+ * is learned (q->patience_ns), as each review costs an idle CPU its sleep. An
+ * unannounced change (a new qdisc, a vanished reader) waits for it, too.
  */
 #define REVIEW_MIN_NS		(20 * NSEC_PER_USEC)
-#define REVIEW_MAX_NS		(2 * NSEC_PER_MSEC)
+#define PATIENCE_MIN_NS		(2 * NSEC_PER_MSEC)
+#define PATIENCE_MAX_NS		(20 * NSEC_PER_MSEC)
 #define READER_NS_AT_FIRST	NSEC_PER_MSEC
 
 /* Packets are counted in fractions, so that few of them can fade, too. */
@@ -220,8 +222,9 @@ static void __queue_arm(struct sluice_queue *q, u64 ns)
 static void __queue_arm_after(struct sluice_queue *q, int packets)
 {
 	s64 ns = (u64)q->reader_ns * packets - q->late_ns;
+	u64 most = min_t(u64, q->patience_ns, stall_ns(q));
 
-	__queue_arm(q, clamp_t(s64, ns, REVIEW_MIN_NS, REVIEW_MAX_NS));
+	__queue_arm(q, clamp_t(s64, ns, REVIEW_MIN_NS, most));
 }
 
 static void __queue_learn_lateness(struct sluice_queue *q)
@@ -231,7 +234,7 @@ static void __queue_learn_lateness(struct sluice_queue *q)
 
 	lockdep_assert_held(&q->lock);
 	q->late_ns = (7LL * q->late_ns +
-		      clamp_t(s64, late, 0, REVIEW_MAX_NS)) / 8;
+		      clamp_t(s64, late, 0, PATIENCE_MIN_NS)) / 8;
 }
 
 /* proofs/litmus: stop_against_wake, expiry_against_stop, one_owner */
@@ -312,6 +315,24 @@ static u64 __queue_learn(struct sluice_queue *q, int packets, u64 now, bool dry)
 }
 
 /*
+ * A review saw progress, and @excess packets above those the queue wakes at. A
+ * ring that ran dry shows that it came late; one that needs more time than a
+ * review may take, that it came early.
+ */
+static void __queue_learn_patience(struct sluice_queue *q, bool dry, int excess)
+{
+	u32 ns = q->patience_ns;
+
+	lockdep_assert_held(&q->lock);
+
+	if (dry)
+		ns /= 2;
+	else if (excess > 0 && (u64)q->reader_ns * excess > ns)
+		ns += ns / 32;
+	q->patience_ns = clamp_t(u32, ns, PATIENCE_MIN_NS, PATIENCE_MAX_NS);
+}
+
+/*
  * How long the ring shall last: the target, and longer for a while if that left
  * the reader without work for @idle nanoseconds.
  */
@@ -341,6 +362,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	int used, fill, head, limit, excess;
 	u64 now = ktime_get_ns();
 	u64 idle = 0;
+	bool moved;
 
 	lockdep_assert_held(&q->lock);
 
@@ -353,13 +375,16 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	head = READ_ONCE(ring->consumer_head);
 	used = ring_used_in_irq(ring, q->size);
 	fill = ring_fill(ring, q->size, used);
-	if (head != q->head) {
+	moved = head != q->head;
+	if (moved) {
 		idle = __queue_learn(q, slots_between(q->head, head, q->size),
 				     now, !fill);
 		q->head = head;
 	}
 	limit = limit_for(q, ring, q->size);
 	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
+	if (moved)
+		__queue_learn_patience(q, !fill, excess);
 
 	if (excess <= 0) {
 		__queue_set_depth_ns(q, idle);
@@ -612,6 +637,7 @@ void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 	q->reader_ns = READER_NS_AT_FIRST;
 	q->read = PACE_SCALE;
 	q->read_ns = READER_NS_AT_FIRST;
+	q->patience_ns = PATIENCE_MIN_NS;
 	raw_spin_lock_init(&q->lock);
 	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_REL_PINNED_HARD);

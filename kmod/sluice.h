@@ -63,6 +63,7 @@ enum sluice_wake_cause {
  * @depth_ns: how long the reader shall have work in the ring
  * @depth: that in packets, for senders
  * @late_ns: how late @timer was of late, nanoseconds
+ * @patience_ns: how late a review may come, nanoseconds
  * @told_stop: the first stop was told; this and the following: events.c, RTNL
  * @told_stalls: how many stalls were told
  * @told_at: when the last of them was
@@ -84,6 +85,7 @@ struct sluice_queue {
 	int depth;
 	u32 reader_ns;
 	u32 late_ns;
+	u32 patience_ns;
 	u64 stopped_at;
 	u64 alive_at;
 	u64 read_ns;
