@@ -13,7 +13,7 @@
 # make abuse    random sequences of all that is done to a tap in use, by a seed
 # make soak     mixed traffic for half an hour, through readers that pause and die
 # make shell    a shell in a VM with the newest kernel of the lab
-# make debug    the scenarios on kernels that watch memory and locks
+# make debug    the scenarios on kernels that watch memory, locks and races
 # make unit, make kernel, make check    parts of make test
 # make packaging    the packages in a VM: installed, failing, purged
 # make clean    empty the lab's cache

@@ -56,6 +56,7 @@ _NEWEST = r"7\.3\.[0-9]+\+deb13-amd64"
 _BASE = ("linux-base/trixie-backports",)
 _BUILTIN = ("builtin",)
 _DEBUG = ("builtin", "debug")
+_RACES = ("builtin", "kcsan")
 
 # A suite keeps many versions of its own kernel: its metapackage, named
 # without a version, chooses the newest. Backports keep one of each series.
@@ -66,6 +67,7 @@ KERNELS = (
     Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=_BUILTIN),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
     Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
+    Kernel("6.12-kcsan", "trixie", _UPDATES, "6.12", configs=_RACES, debug=True),
     Kernel("7.3-debug", "trixie", _BACKPORTS, "7.3", configs=_DEBUG, debug=True),
     Kernel("7.3", "trixie", _BACKPORTS, _NEWEST, _BASE, applications=True),
 )

@@ -7,11 +7,12 @@ import re
 from typing import List
 
 TROUBLE = re.compile(
-    r"\bBUG: |\bOops\b|\bWARNING: |Kernel panic|general protection fault"
+    r"\bBUG: (?!KCSAN: )|\bOops\b|\bWARNING: |Kernel panic|general protection fault"
     r"|possible (recursive|circular) lock|inconsistent lock state"
     r"|suspicious RCU usage|INFO: task .* blocked|rcu.*detected stall"
     r"|unregister_netdevice: waiting|refcount_t:|KASAN:|UBSAN:"
     r"|ODEBUG: |non-static key|unreferenced object|lockdep has stopped"
+    r"|KCSAN: .*\[s(luice|plat)\]"  # of the races, those with our code in them
 )
 
 

@@ -88,6 +88,7 @@ def assert_module_passes(pytestconfig: pytest.Config, show: Callable[[str], None
         kernel: Kernel, module: str, suite: Suite, extra: tuple[str, ...]
     ) -> None:
         names = [name for name in read_scenarios() if name.startswith(f"{module}.")]
+        assert names, f"{module}: holds no scenario"
         played = play(kernel, names, show, suite, extra)
         assert played.trouble == []
         outcomes = {name: one.outcome for name, one in played.outcomes.items()}

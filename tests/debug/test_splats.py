@@ -6,17 +6,22 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from lab import build, testing
 from lab.chroot import Root
 from lab.matrix import DEBUG
 
 SPLAT = Path(__file__).with_name("splat")
-# The scenario, and the trouble it ends with.
+# By configuration: the scenario, and the trouble it ends with.
 NOTICED = {
-    "locks_in_either_order": "possible circular locking dependency",
-    "sleep_in_the_wrong_context": "BUG: sleeping function called",
-    "armed_timer_is_freed": "ODEBUG: free active",
-    "freed_memory_is_read": "BUG: KASAN: slab-use-after-free",
+    "debug": {
+        "locks_in_either_order": "possible circular locking dependency",
+        "sleep_in_the_wrong_context": "BUG: sleeping function called",
+        "armed_timer_is_freed": "ODEBUG: free active",
+        "freed_memory_is_read": "BUG: KASAN: slab-use-after-free",
+    },
+    "kcsan": {"count_on_two_cpus_without_lock": "KCSAN: data-race"},
 }
 
 
@@ -37,12 +42,14 @@ SUITE = testing.Suite(
 
 def test_splat_fails_its_scenario(kernel, played) -> None:
     outcomes = played(kernel).outcomes
-    for name, noticed in NOTICED.items():
+    for name, noticed in NOTICED[kernel.configs[-1]].items():
         one = outcomes[f"splats.{name}"]
         assert one.outcome == "failed" and noticed in one.message, one
 
 
 def test_leak_and_blind_lockdep_fail_the_run(kernel, played) -> None:
+    if kernel.configs[-1] != "debug":
+        pytest.skip(f"kernel {kernel.name}: has neither kmemleak nor lockdep")
     trouble = played(kernel).trouble
     assert any("unreferenced object" in line for line in trouble), trouble
     assert any("lockdep has stopped watching" in line for line in trouble), trouble

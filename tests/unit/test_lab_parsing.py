@@ -78,6 +78,12 @@ def test_what_debug_kernels_say_is_trouble(line) -> None:
     assert parse_trouble(line) == [line]
 
 
+def test_only_races_with_our_code_are_trouble() -> None:
+    race = "BUG: KCSAN: data-race in {} / tun_net_xmit"
+    assert parse_trouble(race.format("sluice_queue_look [sluice]")) != []
+    assert parse_trouble(race.format("tun_do_read")) == []
+
+
 def test_cpu_model_and_number() -> None:
     assert parse_cpu("model name\t: X\nfoo: 1\nmodel name\t: X\n") == ("X", 2)
 

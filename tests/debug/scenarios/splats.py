@@ -4,10 +4,17 @@ lockdep stops watching after its first complaint, and after KASAN's."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lab.scenarios import Env, scenario
 
+DEBUG = Path("/sys/kernel/debug")
 
-def _splat(env: Env, does: str) -> None:
+
+def _splat(env: Env, does: str, watcher: str = "kmemleak") -> None:
+    """watcher: tells the kernels of debug.config from those of kcsan.config."""
+    if not (DEBUG / watcher).exists():
+        env.skip(f"this kernel has no {watcher}")
     assert env.module is not None
     env.run("insmod", str(env.module.with_name("splat.ko")), f"does={does}")
     env.run("rmmod", "splat")
@@ -37,3 +44,8 @@ def freed_memory_is_read(env: Env) -> None:
 def memory_is_forgotten(env: Env) -> None:
     """The kernel is asked about it at the end of the run, and says it then."""
     _splat(env, "leak")
+
+
+@scenario
+def count_on_two_cpus_without_lock(env: Env) -> None:
+    _splat(env, "race", watcher="kcsan")

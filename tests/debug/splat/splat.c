@@ -8,17 +8,21 @@
  *   does=timer     frees a timer that is armed
  *   does=memory    reads what it freed
  *   does=leak      forgets what it allocated
+ *   does=race      counts on two CPUs without a lock
  */
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/timer.h>
 
 #define BYTES 128
+#define RACE_SECONDS 10
 
 static char *does = "";
 module_param(does, charp, 0444);
-MODULE_PARM_DESC(does, "locks, context, timer, memory or leak");
+MODULE_PARM_DESC(does, "locks, context, timer, memory, leak or race");
 
 static DEFINE_MUTEX(one);
 static DEFINE_MUTEX(other);
@@ -81,6 +85,33 @@ static int forget_memory(void)
 	return 0;
 }
 
+static unsigned long counted;
+
+static int count(void *unused)
+{
+	unsigned long end = jiffies + RACE_SECONDS * HZ;
+
+	while (time_before(jiffies, end)) {
+		counted++;
+		cond_resched();
+	}
+	return 0;
+}
+
+static int count_on_two_cpus(void)
+{
+	struct task_struct *other = kthread_create(count, NULL, "splat");
+
+	if (IS_ERR(other))
+		return PTR_ERR(other);
+	get_task_struct(other);
+	wake_up_process(other);
+	count(NULL);
+	kthread_stop(other);	/* waits: it runs in this module */
+	put_task_struct(other);
+	return 0;
+}
+
 static int __init splat_start(void)
 {
 	if (!strcmp(does, "locks"))
@@ -93,6 +124,8 @@ static int __init splat_start(void)
 		return read_freed_memory();
 	else if (!strcmp(does, "leak"))
 		return forget_memory();
+	else if (!strcmp(does, "race"))
+		return count_on_two_cpus();
 	else
 		return -EINVAL;
 	return 0;
