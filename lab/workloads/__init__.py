@@ -35,7 +35,8 @@ MODULES = {
         *("pktgen", "tcp", "udp_flood", "shaping"),
         *("dead_reader", "never_full", "fill"),
     ),
-    "apps": ("applications", "qemu"),  # needs packages of its own in the root
+    # needs packages of its own in the root
+    "apps": ("applications", "multicast", "qemu"),
     "depth": ("depth",),  # has more variants
     "cost": ("cost",),  # needs a VM that counts instructions
 }

@@ -165,7 +165,7 @@ def _limit_mtu(module: ModuleType, device: str, netns: str) -> None:
         run_tool(["ip", "-n", netns, "link", "set", device, "mtu", str(mtu)])
 
 
-def _wait_settled() -> Counters:
+def wait_settled() -> Counters:
     """Until nothing is held and nothing moves, or a deadline."""
     deadline = time.monotonic() + DRAIN_SECONDS
     before = read_all_counters([NEAR, FAR])
@@ -201,7 +201,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         ring = read_ring(NEAR)
         before = [process.read_cpu_seconds() for process in processes]
         output, pinged = _measure(case, seconds)
-        after = _wait_settled()
+        after = wait_settled()
         overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
     received = parse_iperf3(output)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A fixed amount of data to several IPv6 groups at once: when is all of it there?
+
+The transfer that never ended with the queue of upstream's first attempt stopped.
+Several threads send through an OpenVPN tunnel, each to a group of its own, ask
+what is missing and send that again: what a ring loses costs time. OpenVPN between
+two peers carries every packet there is; the others would have to be told of groups.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from typing import Any, Dict, Iterator, List
+
+from lab.workloads import latency
+from lab.workloads.applications import LINK_MBIT, tunnel, wait_settled
+from lab.workloads.devices import FAR, NEAR, Device, run_tool
+from lab.workloads.env import GuestEnv
+from lab.workloads.openvpn import PACKAGES
+from lab.workloads.program import read_ring, read_version
+from lab.workloads.row import Row, Sample, WorkloadError
+from lab.workloads.tcp import PROMPT
+
+GROUPS, PACKETS = 4, 600  # threads, and packets of 1000 bytes for each
+DEADLINE_SECONDS = 60.0  # of the helper
+GROUPS_NET = "ff15::9200:0/112"
+ADDRESSES = {NEAR.name: "fd91::1", FAR.name: "fd91::2"}
+RTT_MS = {
+    "multicast_20ms": (20, None),
+    "multicast_20ms_10mbit": (20, LINK_MBIT),
+}
+
+
+def _row(name: str) -> Row:
+    rtt_ms, rate_mbit = RTT_MS[name]
+    rate = f" {rate_mbit} Mbit/s" if rate_mbit else ""
+    return Row(
+        name=name,
+        title=f"OpenVPN multicast, {rtt_ms} ms{rate}",
+        unit="packets/s",
+        demo=rate_mbit is not None,
+        floor=0.97,
+        path_ms=rtt_ms,
+        parameters=list(PROMPT),
+    )
+
+
+ROWS = [_row(name) for name in RTT_MS]
+
+
+def _enable_ipv6(device: Device) -> None:
+    switch = f"echo 0 >/proc/sys/net/ipv6/conf/{device.name}/disable_ipv6"
+    run_tool(device.command("sh", "-c", switch))
+    lines = [
+        f"address replace {ADDRESSES[device.name]}/64 dev {device.name} nodad",
+        f"route replace multicast {GROUPS_NET} dev {device.name} table local",
+    ]
+    batch = ["ip", "-6", "-n", str(device.netns), "-batch", "-"]
+    run_tool(batch, "\n".join(lines) + "\n")
+
+
+def _command(env: GuestEnv, what: str, device: Device) -> List[str]:
+    words = (env.helper("multicast"), what, device.name, str(GROUPS), str(PACKETS))
+    return device.command(*words)
+
+
+@contextlib.contextmanager
+def _receiver(env: GuestEnv) -> Iterator[None]:
+    with subprocess.Popen(
+        _command(env, "receive", FAR),
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise WorkloadError("multicast: the receiver did not get ready")
+            yield
+        finally:
+            process.kill()
+
+
+def _send(env: GuestEnv) -> Dict[str, Any]:
+    done = subprocess.run(
+        _command(env, "send", NEAR),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=2 * DEADLINE_SECONDS,
+        universal_newlines=True,
+    )
+    if done.returncode != 0:
+        raise WorkloadError(done.stderr.strip() or "multicast: the sender died")
+    return json.loads(done.stdout)
+
+
+def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    """It lasts as long as it takes, whatever the seconds."""
+    rtt_ms, rate_mbit = RTT_MS[row.name]
+    with tunnel("openvpn", rtt_ms, rate_mbit, variant, env):
+        for device in (NEAR, FAR):
+            _enable_ipv6(device)
+        with _receiver(env), latency.ping(NEAR, FAR) as ping:
+            told = _send(env)
+            pinged = ping.end()
+        after = wait_settled()
+        ring = read_ring(NEAR)
+    return Sample(
+        value=GROUPS * PACKETS / told["seconds"],
+        sent=after.offered,
+        read=after.read,
+        qdisc_drops=after.qdisc_drops,
+        lost_at_ring=after.lost_at_ring,
+        held=after.held,
+        extra={
+            "version": read_version(PACKAGES[0]),
+            "txqueuelen": ring,
+            "seconds_until_all": told["seconds"],
+            "packets_sent": told["sent"],
+            "questions": told["asked"],
+            "pings_sent": pinged.sent,
+            "pings_received": pinged.received,
+        },
+        **pinged.fields(),
+    )
