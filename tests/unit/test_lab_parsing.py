@@ -78,10 +78,26 @@ def test_what_debug_kernels_say_is_trouble(line) -> None:
     assert parse_trouble(line) == [line]
 
 
-def test_only_races_with_our_code_are_trouble() -> None:
-    race = "BUG: KCSAN: data-race in {} / tun_net_xmit"
-    assert parse_trouble(race.format("sluice_queue_look [sluice]")) != []
-    assert parse_trouble(race.format("tun_do_read")) == []
+RACE = """BUG: KCSAN: data-race in pktgen_thread_worker / sluice_queue_look [sluice]
+
+{} to 0xffff888001234568 of 8 bytes by task 93 on cpu 1:
+ sluice_queue_look+0x1e8/0x4f0 [sluice]
+ transmit_entered+0x52/0x70 [sluice]
+
+read to 0xffff888001234568 of 8 bytes by task 94 on cpu 2:
+ pktgen_thread_worker+0x1052/0x2890 [pktgen]
+"""
+
+
+@pytest.mark.parametrize("access", ["read", "write", "read-write"])
+def test_race_of_our_plain_access_is_trouble(access) -> None:
+    (race,) = parse_trouble(RACE.format(access))
+    assert race.startswith("BUG: KCSAN: data-race in pktgen")
+
+
+def test_race_of_our_marked_access_is_the_other_sides() -> None:
+    assert parse_trouble(RACE.format("read-write (marked)")) == []
+    assert parse_trouble(RACE.replace("sluice", "tun").format("write")) == []
 
 
 def test_cpu_model_and_number() -> None:
