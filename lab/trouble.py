@@ -7,12 +7,12 @@ import re
 from typing import List
 
 TROUBLE = re.compile(
-    r"\bBUG: (?!KCSAN: )|\bOops\b|\bWARNING: |Kernel panic|general protection fault"
+    r"\bBUG: (?!KCSAN: data-race)|\bOops\b|\bWARNING: |Kernel panic"
+    r"|general protection fault"
     r"|possible (recursive|circular) lock|inconsistent lock state"
     r"|suspicious RCU usage|INFO: task .* blocked|rcu.*detected stall"
     r"|unregister_netdevice: waiting|refcount_t:|KASAN:|UBSAN:"
     r"|ODEBUG: |non-static key|unreferenced object|lockdep has stopped"
-    r"|KCSAN: assert"
 )
 # One side of a data race; a marked one would say so before its address.
 PLAIN = re.compile(r"\b(read|write|read-write) to 0x")
@@ -27,7 +27,7 @@ def _parse_races(lines: List[str]) -> List[str]:
     """
     races, title = [], ""
     for line, frame in zip(lines, lines[1:]):
-        if "BUG: KCSAN: " in line:
+        if "BUG: KCSAN: data-race" in line:
             title = line
         elif title and PLAIN.search(line) and OURS.search(frame):
             races.append(title)
