@@ -27,14 +27,15 @@ GROUPS, PACKETS = 4, 600  # threads, and packets of 1000 bytes for each
 DEADLINE_SECONDS = 60.0  # of the helper
 GROUPS_NET = "ff15::9200:0/112"
 ADDRESSES = {NEAR.name: "fd91::1", FAR.name: "fd91::2"}
-RTT_MS = {
+# Row: the round-trip time, ms, and the rate of the ends' links, Mbit/s.
+PATHS = {
     "multicast_20ms": (20, None),
     "multicast_20ms_10mbit": (20, LINK_MBIT),
 }
 
 
 def _row(name: str) -> Row:
-    rtt_ms, rate_mbit = RTT_MS[name]
+    rtt_ms, rate_mbit = PATHS[name]
     rate = f" {rate_mbit} Mbit/s" if rate_mbit else ""
     return Row(
         name=name,
@@ -47,7 +48,7 @@ def _row(name: str) -> Row:
     )
 
 
-ROWS = [_row(name) for name in RTT_MS]
+ROWS = [_row(name) for name in PATHS]
 
 
 def _enable_ipv6(device: Device) -> None:
@@ -97,7 +98,7 @@ def _send(env: GuestEnv) -> Dict[str, Any]:
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """It lasts as long as it takes, whatever the seconds."""
-    rtt_ms, rate_mbit = RTT_MS[row.name]
+    rtt_ms, rate_mbit = PATHS[row.name]
     with tunnel("openvpn", rtt_ms, rate_mbit, variant, env):
         for device in (NEAR, FAR):
             _enable_ipv6(device)
