@@ -215,9 +215,8 @@ def root_of_a_user_namespace_sets_its_own_devices_only(env: Env) -> None:
 
 # In a network namespace of its own: a tap, its senders, and nobody who reads.
 DYING = """
-import os, sys, time
+import time
 from lab.workloads.devices import HERE, THERE, attach
-from sluice.netlink import Client
 from tests.kernel.scenarios._tap import IFF_TAP, Tap
 from tests.kernel.scenarios._traffic import flood, read_queue
 tap = Tap(IFF_TAP)
