@@ -4,23 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import resource
-import struct
 from typing import Iterator, List
 
 from lab.workloads.devices import run_tool, silence_first_netns
-
-TUNSETIFF = 0x400454CA
-IFF_TAP_NO_PI = 0x1002
-
-
-def _open(name: str, flags: int) -> int:
-    fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-    request = struct.pack("16sH22x", name.encode(), IFF_TAP_NO_PI | flags)
-    fcntl.ioctl(fd, TUNSETIFF, request)
-    return fd
+from lab.workloads.tun import IFF_NO_PI, IFF_TAP, open_queue
 
 
 @contextlib.contextmanager
@@ -38,7 +27,7 @@ def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[None]:
     files: List[int] = []
     try:
         for one in names:
-            files.append(_open(one, flags))
+            files.append(open_queue(IFF_TAP | IFF_NO_PI | flags, one))
         lines = (f"link set dev {one} group {group}\n" for one in names)
         run_tool(["ip", "-batch", "-"], stdin="".join(lines))
         yield

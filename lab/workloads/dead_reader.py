@@ -55,9 +55,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         value=counts["living"],
         sent=counts["dead"],
         read=read,
-        qdisc_drops=after.qdisc_drops,
-        lost_at_ring=after.lost_at_ring,
-        held=after.held,
+        **after.unread(),
         extra={
             "hung": counts["hung"],
             "living_received": counts["received"],

@@ -8,11 +8,9 @@ IPv6 is off, so that nothing but the workload sends.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
-import struct
 import subprocess
 import time
 from dataclasses import dataclass, fields
@@ -20,8 +18,6 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from lab.workloads.row import WorkloadError
 
-TUNGETFEATURES = 0x800454CF
-IFF_BACKPRESSURE = 0x0080
 DRAIN_SECONDS = 5.0
 
 
@@ -69,6 +65,11 @@ class Counters:
         """Given to the qdisc."""
         return self.passed_by_qdisc + self.qdisc_drops + self.held
 
+    def unread(self) -> Dict[str, int]:
+        """Where else a packet may be, or have ended: these fields of a Sample."""
+        names = ("qdisc_drops", "lost_at_ring", "held")
+        return {name: getattr(self, name) for name in names}
+
 
 def parse_link(text: str) -> Dict[str, int]:
     """tx_packets and tx_dropped from `ip -j -s link show dev NAME`."""
@@ -100,13 +101,6 @@ def run_tool(argv: Sequence[str], stdin: str = "") -> str:
         said = done.stderr.strip() or "no message"
         raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {said}")
     return done.stdout
-
-
-def read_has_backpressure() -> bool:
-    """Whether this kernel's tun knows IFF_BACKPRESSURE."""
-    with open("/dev/net/tun", "rb", buffering=0) as tun:
-        answer = fcntl.ioctl(tun, TUNGETFEATURES, struct.pack("I", 0))
-    return bool(struct.unpack("I", answer)[0] & IFF_BACKPRESSURE)
 
 
 def read_counters(device: Device) -> Counters:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, Optional, Sequence
 
-from lab.workloads.devices import read_has_backpressure, run_tool
+from lab.workloads.devices import run_tool
 from lab.workloads.row import VARIANTS, Skipped, WorkloadError, parse_variant
+from lab.workloads.tun import read_has_backpressure
 
 
 @dataclass(frozen=True)

@@ -139,8 +139,6 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         value=sum(fill for _, fill in points) / len(points),
         sent=attempts - pktgen.count_refused(results, 0, after),
         read=read,
-        qdisc_drops=after.qdisc_drops,
-        lost_at_ring=after.lost_at_ring,
-        held=after.held,
+        **after.unread(),
         extra={"trace": format_trace(points, events)},
     )

@@ -111,9 +111,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         value=GROUPS * PACKETS / told["seconds"],
         sent=after.offered,
         read=after.read,
-        qdisc_drops=after.qdisc_drops,
-        lost_at_ring=after.lost_at_ring,
-        held=after.held,
+        **after.unread(),
         extra={
             "version": read_version(PACKAGES[0]),
             "txqueuelen": ring,

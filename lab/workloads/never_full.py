@@ -111,9 +111,7 @@ def time_bursts(
         value=BURST / min(spent),
         sent=len(spent) * BURST,
         read=read,
-        qdisc_drops=after.qdisc_drops,
-        lost_at_ring=after.lost_at_ring,
-        held=after.held,
+        **after.unread(),
         extra={"packets_in_a_burst": BURST, "seconds": spent},
     )
 

@@ -265,9 +265,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         value=read / max(result.seconds for result in results),
         sent=attempts + pinged.sent - refused,
         read=read,
-        qdisc_drops=after.qdisc_drops,
-        lost_at_ring=after.lost_at_ring,
-        held=after.held,
+        **after.unread(),
         extra={
             "senders": [result.packets for result in results],
             "errors": sum(result.errors for result in results),

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from typing import Callable, Iterator, Optional, Sequence
 
-from lab.workloads.devices import IFF_BACKPRESSURE, Device, run_tool
+from lab.workloads.devices import Device, run_tool
 from lab.workloads.row import WorkloadError
+from lab.workloads.tun import IFF_BACKPRESSURE
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0

@@ -4,22 +4,25 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import struct
 import sys
 from pathlib import Path
 from typing import Iterator, List, Optional
 
-from lab.workloads.devices import FAR, IFF_BACKPRESSURE, NEAR, Device, run_tool
+from lab.workloads.devices import FAR, NEAR, Device, run_tool
 from lab.workloads.path import FAR_END, NEAR_END
 from lab.workloads.program import Program, folder, program
+from lab.workloads.tun import (
+    IFF_BACKPRESSURE,
+    IFF_NO_PI,
+    IFF_TUN,
+    IFF_VNET_HDR,
+    open_queue,
+)
 
 PROGRAM = "wireguard-go"
 PACKAGES = ("wireguard-go", "wireguard-tools")
 PORT = 51820
-TUNSETIFF = 0x400454CA
-IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 
 
 def ensure_key(name: str) -> Path:
@@ -66,9 +69,8 @@ def processes(preload: Optional[str]) -> Iterator[List[Program]]:
 def main() -> None:
     """wireguard-go's own arguments; the device has IFF_BACKPRESSURE set."""
     argv = sys.argv[1:]
-    tun = os.open("/dev/net/tun", os.O_RDWR)
     flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR | IFF_BACKPRESSURE
-    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", argv[-1].encode(), flags))
+    tun = open_queue(flags, argv[-1], options=0)
     os.set_inheritable(tun, True)
     os.environ["WG_TUN_FD"] = str(tun)
     os.execvp(argv[0], argv)

@@ -11,18 +11,13 @@ from dataclasses import replace
 from typing import Iterator, List
 
 from lab.workloads.devices import HERE, THERE, attach, silence_first_netns
+from lab.workloads.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
 
-TUNSETIFF = 0x400454CA
 TUNSETPERSIST = 0x400454CB
 TUNSETQUEUE = 0x400454D9
 TUNSETSTEERINGEBPF = 0x800454E0
-IFF_TUN, IFF_TAP, IFF_NO_PI = 0x0001, 0x0002, 0x1000
 IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
 PACKET_MAX = 65536
-
-
-def request(flags: int, name: str = HERE.name) -> bytes:
-    return struct.pack("16sH22x", os.fsencode(name), flags)
 
 
 class Tap:
@@ -36,13 +31,7 @@ class Tap:
 
     def open_queue(self) -> int:
         """One more queue, or the device itself; its place in self.queues."""
-        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        try:
-            fcntl.ioctl(fd, TUNSETIFF, request(self.flags, self.name))
-        except OSError:
-            os.close(fd)
-            raise
-        self.queues.append(fd)
+        self.queues.append(open_queue(self.flags, self.name))
         return len(self.queues) - 1
 
     def close_queue(self, place: int) -> None:

@@ -11,11 +11,11 @@ from typing import Iterator
 
 from lab.scenarios import Env, scenario
 from lab.workloads import applications, qemu
-from lab.workloads.devices import FAR, HERE, IFF_BACKPRESSURE, NEAR, Counters
-from lab.workloads.devices import Device, read_counters, read_has_backpressure
+from lab.workloads.devices import FAR, HERE, NEAR, Counters, Device, read_counters
 from lab.workloads.program import read_backpressure
 from lab.workloads.tcp import server
-from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, IFF_TUN, Tap
+from lab.workloads.tun import IFF_BACKPRESSURE, IFF_TUN, read_has_backpressure
+from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap
 from tests.kernel.scenarios._traffic import read_device, read_queue, set_device
 
 STREAMS = 8

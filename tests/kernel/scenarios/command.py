@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import FAR, HERE, NEAR, forwarder
+from lab.workloads.tun import IFF_TAP
 from sluice.netlink import Client
 from tests.kernel.scenarios._command import (
     CONFIG,
@@ -25,7 +26,7 @@ from tests.kernel.scenarios._command import (
     sluice,
     start_udev,
 )
-from tests.kernel.scenarios._tap import IFF_TAP, Tap, tap
+from tests.kernel.scenarios._tap import Tap, tap
 from tests.kernel.scenarios._traffic import (
     counters,
     read_device,

@@ -176,7 +176,8 @@ def ask(ifindex):
     return 0
 
 if sys.argv[1] == "own":
-    from tests.kernel.scenarios._tap import IFF_TAP, Tap
+    from lab.workloads.tun import IFF_TAP
+    from tests.kernel.scenarios._tap import Tap
     tap = Tap(IFF_TAP)
     tap.open_queue()
 with Client() as client:
@@ -217,7 +218,8 @@ def root_of_a_user_namespace_sets_its_own_devices_only(env: Env) -> None:
 DYING = """
 import time
 from lab.workloads.devices import HERE, THERE, attach
-from tests.kernel.scenarios._tap import IFF_TAP, Tap
+from lab.workloads.tun import IFF_TAP
+from tests.kernel.scenarios._tap import Tap
 from tests.kernel.scenarios._traffic import flood, read_queue
 tap = Tap(IFF_TAP)
 tap.open_queue()

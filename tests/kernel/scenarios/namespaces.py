@@ -15,7 +15,8 @@ ADMIN = """
 import sys
 from pyroute2.netlink.exceptions import NetlinkError
 from sluice.netlink import Client
-from tests.kernel.scenarios._tap import IFF_TAP, Tap
+from lab.workloads.tun import IFF_TAP
+from tests.kernel.scenarios._tap import Tap
 if len(sys.argv) > 1:
     tap = Tap(IFF_TAP)
     tap.open_queue()

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE
+from lab.workloads.tun import IFF_TUN
 from sluice.netlink import Client
-from tests.kernel.scenarios._tap import IFF_TUN, Tap, tap
+from tests.kernel.scenarios._tap import Tap, tap
 from tests.kernel.scenarios._traffic import (
     counters,
     read_device,

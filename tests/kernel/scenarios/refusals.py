@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, read_has_backpressure
+from lab.workloads.devices import HERE
 from lab.workloads.devices import sink as open_sink
+from lab.workloads.tun import read_has_backpressure
 from pyroute2.netlink.exceptions import NetlinkError
 from sluice import netlink
 from sluice.netlink import Client, Device

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The driver's own interface: a queue of a tun or tap is a file, opened and set."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+TUNSETIFF, TUNGETFEATURES = 0x400454CA, 0x800454CF
+IFF_TUN, IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0001, 0x0002, 0x1000, 0x4000
+IFF_BACKPRESSURE = 0x0080  # since 7.3
+
+
+def request(flags: int, name: str) -> bytes:
+    """A struct ifreq with flags."""
+    return struct.pack("16sH22x", os.fsencode(name), flags)
+
+
+def open_queue(flags: int, name: str, options: int = os.O_NONBLOCK) -> int:
+    """One more queue of a device, or the device itself; OSError if refused."""
+    fd = os.open("/dev/net/tun", os.O_RDWR | options)
+    try:
+        fcntl.ioctl(fd, TUNSETIFF, request(flags, name))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_has_backpressure() -> bool:
+    """Whether this kernel's tun knows IFF_BACKPRESSURE."""
+    with open("/dev/net/tun", "rb", buffering=0) as tun:
+        answer = fcntl.ioctl(tun, TUNGETFEATURES, struct.pack("I", 0))
+    return bool(struct.unpack("I", answer)[0] & IFF_BACKPRESSURE)
