@@ -22,7 +22,7 @@ from lab.workloads.env import GuestEnv
 from lab.workloads.program import Program, folder, has_device, program
 from lab.workloads.program import read_backpressure, read_version
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
-from lab.workloads.tcp import PROMPT, parse_iperf3, run_client
+from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client
 
 PROGRAM = "qemu-system-x86_64"
 PACKAGES = ("qemu-system-x86",)
@@ -62,7 +62,7 @@ ROWS = [
         floor=0.97,
         latency_share=1 / 3,
         setup_seconds=BOOT_SECONDS,
-        parameters=list(PROMPT),
+        targets=[TARGET_US],  # beside the whole ring: a guest rests now and then
     )
     for kind, title in TITLES.items()
     for load, (told, _) in LOADS.items()
@@ -161,9 +161,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         value=received.mbit,
         sent=counts.offered,
         read=counts.read,
-        qdisc_drops=counts.qdisc_drops,
-        lost_at_ring=counts.lost_at_ring,
-        held=counts.held,
+        **counts.unread(),
         segmented=True,  # the guest's device takes large packets
         extra={
             "version": read_version(PACKAGES[0]),

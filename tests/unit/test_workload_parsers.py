@@ -141,6 +141,13 @@ def test_iperf3_gives_the_receivers_rate() -> None:
     assert got == tcp.Received(mbit=149.4, retransmits=64, jain=0.8)
 
 
+def test_old_iperf3_tells_of_udp_what_was_missed() -> None:
+    told = {"bits_per_second": 80e6, "bytes": 4000, "packets": 8, "lost_packets": 2}
+    end = {"sum": told, "streams": [{"udp": {"bytes": 4000}}]}
+    got = tcp.parse_iperf3(json.dumps({"end": end}))
+    assert got == tcp.Received(mbit=60, retransmits=0, jain=1)
+
+
 def test_jains_index_is_1_when_all_get_the_same() -> None:
     assert tcp.jain([5, 5, 5]) == 1
     assert tcp.jain([8, 0, 0, 0]) == 0.25
