@@ -75,6 +75,13 @@ def command_build(options: argparse.Namespace) -> int:
     return 0
 
 
+def _written(name: str | None) -> Path | None:
+    """The file a result is to be kept in, if one is named."""
+    if name is not None:
+        measure.ensure_writable(Path(name))
+    return Path(name) if name is not None else None
+
+
 def _measure(
     options: argparse.Namespace, known: list[Row], **how: object
 ) -> tuple[Run, Path]:
@@ -82,10 +89,9 @@ def _measure(
     rows = measure.choose_rows(options.rows, known)
     kernel = kernel_named(options.kernel)
     plan = measure.Plan(kernel, rows, options.rounds, options.seconds, **how)
-    if options.json:
-        measure.ensure_writable(Path(options.json))
+    path = _written(options.json)
     run = measure.measure(plan)
-    path = measure.save(run, Path(options.json) if options.json else None)
+    path = measure.save(run, path)
     measure.show(run)
     print(f"saved in {path}")
     return run, path
@@ -152,13 +158,13 @@ def command_verify(options: argparse.Namespace) -> int:
 
 
 def command_abuse(options: argparse.Namespace) -> int:
-    return abuse.abuse(kernel_named(options.kernel), options.seed, options.sequences)
+    path = _written(options.json)
+    kernel = kernel_named(options.kernel)
+    return abuse.abuse(kernel, options.seed, options.sequences, path)
 
 
 def command_soak(options: argparse.Namespace) -> int:
-    path = Path(options.json) if options.json else None
-    if path:
-        measure.ensure_writable(path)
+    path = _written(options.json)
     return soak.soak(kernel_named(options.kernel), options.minutes, path)
 
 
@@ -244,6 +250,7 @@ def _add_rest(commands) -> None:
     rough.add_argument("--kernel", default=NEWEST)
     rough.add_argument("--seed", type=positive(int), default=1, metavar="N")
     rough.add_argument("--sequences", type=positive(int), default=300, metavar="N")
+    rough.add_argument("--json", metavar="FILE", help="add the boot to those in there")
     rough.set_defaults(run=command_abuse)
     long = commands.add_parser("soak", help="mixed traffic for a long time")
     long.add_argument("--kernel", default=NEWEST)

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from pathlib import Path
 
-from lab.errors import FINE, NO
+from lab.errors import FINE, NO, UsageError
 from lab.matrix import Kernel
+from lab.results import HostLoad, read_provenance
 from lab.setup import say
 from lab.testing import boot, single
 
@@ -39,16 +42,44 @@ def format_outcome(message: str, played: dict) -> str:
     return said + f"abuse: none failed; slabs grew by {played.get('grown_kb')} kB"
 
 
-def abuse(kernel: Kernel, seed: int, sequences: int) -> int:
-    """Play so many sequences in one boot; 0 if none failed."""
+def read_boots(path: Path) -> list[dict]:
+    """What earlier boots added to this file; none if there is no file yet."""
+    try:
+        boots = json.loads(path.read_text() or "[]") if path.exists() else []
+        if all({"played", "message"} <= boot.keys() for boot in boots):
+            return boots
+    except (OSError, ValueError, AttributeError):
+        pass
+    raise UsageError(f"{path}: not what lab abuse writes; name another file")
+
+
+def format_sum(boots: list[dict]) -> str:
+    """All boots of a file, which is what a claim about many sequences rests on."""
+    sequences = sum(boot["played"].get("sequences", 0) for boot in boots)
+    failed = sum(bool(boot["message"]) for boot in boots)
+    return f"abuse: {sequences} sequences in all {len(boots)} boots, {failed} failed"
+
+
+def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
+    """Play so many sequences in one boot; 0 if none failed.
+
+    path: of a file that the boot is added to, with where and what it was.
+    """
+    boots = read_boots(path) if path else []
     asked = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}
     with single(kernel, SCENARIO, asked) as (machine, job):
         say(f"kernel {machine.root.release}: {sequences} sequences from seed {seed}")
+        load = HostLoad()
         deadline = (BOOT_SECONDS + SEQUENCE_SECONDS * sequences) * kernel.patience
         outcomes, trouble = boot(machine, job, deadline, say)
-        path = machine.output / "abuse.json"
-        played = json.loads(path.read_text()) if path.exists() else {}
+        answer = machine.output / "abuse.json"
+        played = json.loads(answer.read_text()) if answer.exists() else {}
+        provenance = asdict(read_provenance(machine, load)) if path else None
     failed = [o.message for o in outcomes if o.outcome != "passed"]
     message = "; ".join([*failed, *trouble])
     print(format_outcome(message, played))
+    if path:
+        boots.append({"provenance": provenance, "played": played, "message": message})
+        path.write_text(json.dumps(boots, separators=(",", ":")) + "\n")
+        print(format_sum(boots))
     return NO if message else FINE

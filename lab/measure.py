@@ -89,7 +89,7 @@ def measure(plan: Plan) -> Run:
         if not path.exists():
             raise LabError(f"kernel {root.kernel}: nothing measured: {result.reason}")
         measured = json.loads(path.read_text())
-        provenance = read_provenance(machine, result, measured["boot_id"], load)
+        provenance = read_provenance(machine, load)
         return run_of(provenance, measured, result.trouble)
 
 

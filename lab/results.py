@@ -16,7 +16,7 @@ from typing import Any
 
 from lab.cache import cache_dir
 from lab.errors import LabError, UsageError
-from lab.vm import REPOSITORY, Machine, VmResult, accelerator
+from lab.vm import REPOSITORY, Machine, accelerator
 from lab.workloads.row import Row
 
 
@@ -252,13 +252,11 @@ def portable(argument: str, machine: Machine) -> str:
     return argument
 
 
-def read_provenance(
-    machine: Machine, result: VmResult, boot_id: str, load: HostLoad
-) -> Provenance:
+def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
+    """Of the machine's last boot; its guest has written a result."""
     model, cpus = parse_cpu(Path("/proc/cpuinfo").read_text())
-    qemu = subprocess.run(
-        [result.command[0], "--version"], capture_output=True, text=True
-    )
+    command = json.loads((machine.output / "qemu.json").read_text())
+    qemu = subprocess.run([command[0], "--version"], capture_output=True, text=True)
     return Provenance(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         kernel=machine.root.kernel,
@@ -269,10 +267,10 @@ def read_provenance(
         host_cpus=cpus,
         accelerator=accelerator(machine.counted),
         qemu_version=qemu.stdout.splitlines()[0] if qemu.stdout else "unknown",
-        qemu_command=[portable(part, machine) for part in result.command],
+        qemu_command=[portable(part, machine) for part in command],
         vcpus=machine.vcpus,
         memory_mb=machine.memory_mb,
-        boot_id=boot_id,
+        boot_id=json.loads((machine.output / "result.json").read_text())["boot_id"],
         command_line=["python3", "-m", "lab", *sys.argv[1:]],
         other_load_percent=load.read_others_percent(),
     )

@@ -75,7 +75,7 @@ def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
         if not answer.exists():
             raise LabError(f"soak: told nothing: {result.reason}; see above")
         facts = json.loads(answer.read_text())
-        provenance = read_provenance(machine, result, played["boot_id"], load)
+        provenance = read_provenance(machine, load)
     (outcome,) = parse_outcomes(played, None)
     path = path or cache_dir() / "results" / f"soak-{kernel.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

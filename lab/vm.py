@@ -63,7 +63,6 @@ class VmResult:
     reason: str
     trouble: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    command: list[str] = field(default_factory=list)
 
     @property
     def fine(self) -> bool:
@@ -246,9 +245,7 @@ def run_job(
         how = f"it was stopped after {deadline:.0f} s"
     finally:
         _end(process)
-    result = _result(machine, how, time.monotonic() - started)
-    result.command = command
-    return result
+    return _result(machine, how, time.monotonic() - started)
 
 
 def run_shell(machine: Machine) -> int:

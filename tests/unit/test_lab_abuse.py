@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
-from lab.abuse import SCENARIO, format_outcome, format_seconds
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.abuse import SCENARIO, format_outcome, format_seconds, format_sum, read_boots
+from lab.errors import UsageError
 from lab.testing import read_scenarios
 
 
@@ -31,3 +37,25 @@ def test_operation_the_kernel_lacks_is_said() -> None:
 def test_failure_names_the_seed_to_repeat() -> None:
     assert format_outcome("lost", {"seed": 17}).endswith("seed 17: lost")
     assert format_outcome("VM lost", {}).endswith("seed None: VM lost")
+
+
+def test_boots_of_a_file_add_up(tmp_path: Path) -> None:
+    path = tmp_path / "abuse.json"
+    assert read_boots(path) == []
+    path.touch()
+    assert read_boots(path) == []
+    boots = [
+        {"played": {"sequences": number}, "message": message}
+        for number, message in ((9, ""), (3, "lost"))
+    ]
+    path.write_text(json.dumps(boots))
+    assert read_boots(path) == boots
+    assert format_sum(boots) == "abuse: 12 sequences in all 2 boots, 1 failed"
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"played": {}}]', '{"rows": []}'])
+def test_file_of_something_else_is_not_written_over(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="other.json: not what lab abuse writes"):
+        read_boots(path)
