@@ -49,7 +49,7 @@ class Plan:
     vhost: bool = False
     dies: bool = False  # its reader; the device is persistent
     senders: int = 1
-    options: Tuple[str, ...] = ("--link-us", "100")
+    pace: Tuple[str, int] = ("--link-us", 100)  # of its reader, per packet
 
     @property
     def device(self) -> Device:
@@ -58,13 +58,20 @@ class Plan:
 
 PLANS = (
     Plan("fq_codel", "fq_codel", senders=2),
-    Plan("cake", "cake", options=("--burn-us", "50")),
+    Plan("cake", "cake", pace=("--burn-us", 50)),
     Plan("vhost", "fq", vhost=True),
-    Plan("queues", "mq", queues=3, senders=3, options=("--link-us", "300")),
+    Plan("queues", "mq", queues=3, senders=3, pace=("--link-us", 300)),
     Plan("tun", "pfifo_fast", tun=True),
     Plan("dying", "fq_codel", dies=True),
 )
 TCP = "tcp"
+TCP_PACE = ("--link-us", 300)
+
+
+def _options(env: Env, pace: Tuple[str, int]) -> Tuple[str, str]:
+    """A kernel that takes its time has slower senders: its readers are, too."""
+    name, microseconds = pace
+    return name, str(microseconds * env.patience)
 
 
 @dataclass
@@ -157,9 +164,10 @@ class Lane:
     def open_reader(self) -> None:
         plan = self.plan
         devices = [plan.device] * plan.queues
+        options = _options(self.env, plan.pace)
         self.reader: Reader = self.env.enter(
             open_reader(
-                *(self.env.helper("reader"), "sink", devices, "sluice", plan.options),
+                *(self.env.helper("reader"), "sink", devices, "sluice", options),
                 vhost=plan.vhost,
             )
         )
@@ -211,8 +219,8 @@ class TcpLane:
 
     def __init__(self, env: Env, seconds: float) -> None:
         self.tally = Tally(TCP, "fq_codel", "process")
-        pace = ("--link-us", "300")
-        self.reader = env.enter(forwarder(env.helper("reader"), "sluice", pace))
+        options = _options(env, TCP_PACE)
+        self.reader = env.enter(forwarder(env.helper("reader"), "sluice", options))
         env.enter(tcp.server())
         self.ping = Ping(env, NEAR, FAR)
         self.env = env
