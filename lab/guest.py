@@ -68,6 +68,7 @@ def run_job(job: dict) -> tuple[int, str]:
 
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
+    (OUT / "begun").touch()
     try:
         status, reason = run_job(job)
     except BaseException as error:

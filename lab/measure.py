@@ -79,13 +79,7 @@ def measure(plan: Plan) -> Run:
         say(f"kernel {root.release}: booting under {vm.accelerator(plan.counted)}")
         load = HostLoad()
         path = output / "result.json"
-        try:
-            result = vm.run_job(machine, job, plan.deadline, say)
-        except vm.VmLost as error:
-            if path.exists():
-                raise
-            say(f"{error}; nothing was measured yet: booting again")
-            result = vm.run_job(machine, job, plan.deadline, say)
+        result = vm.run_job(machine, job, plan.deadline, say)
         if not path.exists():
             raise LabError(f"kernel {root.kernel}: nothing measured: {result.reason}")
         measured = json.loads(path.read_text())

@@ -32,6 +32,7 @@ from lab.trouble import parse_trouble
 REPOSITORY = Path(__file__).resolve().parent.parent
 VCPUS = 4
 INTERRUPTS_NICE = -15
+BOOT_SECONDS = 600.0  # a boot takes 10 to 60 s, emulated, on a busy host
 
 CMDLINE = (
     "quiet loglevel=5 panic=-1 oops=panic net.ifnames=0 "
@@ -43,6 +44,10 @@ CMDLINE = (
 
 class VmLost(LabError):
     """The VM ended, or ran out of time, without a verdict."""
+
+
+class VmNotBooted(VmLost):
+    """It was lost before it began its job, so nothing of ours ran in it."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,13 @@ def _end(process: subprocess.Popen) -> None:
         process.wait()
 
 
+def _beside(work: Callable[..., None], *arguments: object) -> threading.Thread:
+    """Work that ends with the VM, whose end is awaited elsewhere."""
+    thread = threading.Thread(target=work, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
 def _follow(process: subprocess.Popen, progress: Callable[[str], None]) -> None:
     for line in process.stdout:
         progress(line.decode(errors="replace").rstrip("\r\n"))
@@ -198,6 +210,23 @@ def _keep_console(machine: Machine, console: str) -> Path:
     return kept
 
 
+def _has_begun(machine: Machine) -> bool:
+    """Whether the guest is up and has read its job; see lab/guest.py."""
+    return (machine.output / "begun").exists()
+
+
+def _wait(process: subprocess.Popen, machine: Machine, deadline: float) -> str:
+    """Wait for the VM's end, seconds at most; how it ended."""
+    started = time.monotonic()
+    for limit in (min(BOOT_SECONDS, deadline), deadline):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=limit - (time.monotonic() - started))
+            return f"it ended with QEMU's status {process.returncode}"
+        if not _has_begun(machine):
+            break
+    return f"it was stopped after {limit:.0f} s"
+
+
 def _result(machine: Machine, how: str, seconds: float) -> VmResult:
     """The guest's verdict and the console's; VmLost without a verdict."""
     console = _read_text(machine.output / "console.log")
@@ -206,8 +235,10 @@ def _result(machine: Machine, how: str, seconds: float) -> VmResult:
     if not verdict:
         qemu = _read_text(machine.output / "qemu.log").strip().splitlines()
         last = [line.strip() for line in console.splitlines() if line.strip()]
-        told = "; ".join(trouble[:3] or last[-3:] or qemu[-3:] or ["nothing"])
-        raise VmLost(
+        told = "; ".join(trouble[:3] or last[-3:] or ["nothing"])
+        told += "".join(f"; QEMU said: {line}" for line in qemu[-1:])
+        lost = VmLost if _has_begun(machine) else VmNotBooted
+        raise lost(
             f"kernel {machine.root.kernel}: VM lost, {how} without a verdict; "
             f"its console said: {told}; see {_keep_console(machine, console)}"
         )
@@ -215,15 +246,11 @@ def _result(machine: Machine, how: str, seconds: float) -> VmResult:
     return VmResult(facts["status"], facts["reason"], trouble, seconds)
 
 
-def run_job(
-    machine: Machine,
-    job: dict,
-    deadline: float,
-    progress: Callable[[str], None] = print,
+def _boot(
+    machine: Machine, job: dict, deadline: float, progress: Callable[[str], None]
 ) -> VmResult:
-    """Boot, do the job, power off; deadline in seconds for all of it."""
     machine.output.mkdir(parents=True, exist_ok=True)
-    for stale in ("verdict.json", "result.json", "console.log"):
+    for stale in ("begun", "verdict.json", "result.json", "console.log"):
         (machine.output / stale).unlink(missing_ok=True)
     (machine.output / "job.json").write_text(json.dumps(job, indent=1))
     initramfs = ensure_initramfs(machine.root, machine.disk is not None)
@@ -232,20 +259,32 @@ def run_job(
     (machine.output / "qemu.json").write_text(json.dumps(command))
     started = time.monotonic()
     process = _start(command, machine.output / "qemu.log", piped=True)
-    how = "it ended"
+    reader = _beside(_follow, process, progress)
+    _beside(_prefer_timers, process, machine.vcpus)
     try:
-        reader = threading.Thread(
-            target=_follow, args=(process, progress), daemon=True
-        )
-        reader.start()
-        _prefer_timers(process, machine.vcpus)
-        process.wait(timeout=deadline)
-        reader.join(timeout=5)
-    except subprocess.TimeoutExpired:
-        how = f"it was stopped after {deadline:.0f} s"
+        how = _wait(process, machine, deadline)
     finally:
         _end(process)
+    reader.join(timeout=5)
     return _result(machine, how, time.monotonic() - started)
+
+
+def run_job(
+    machine: Machine,
+    job: dict,
+    deadline: float,
+    progress: Callable[[str], None] = print,
+) -> VmResult:
+    """Boot, do the job, power off; deadline in seconds for all of it.
+
+    An emulator that dies on the way up is tried once more, and says so: the job,
+    and with it whatever is to be tested, had not begun.
+    """
+    try:
+        return _boot(machine, job, deadline, progress)
+    except VmNotBooted as error:
+        progress(f"lab: {error}; its job had not begun: booting once more")
+    return _boot(machine, job, deadline, progress)
 
 
 def run_shell(machine: Machine) -> int:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import testing
+from lab import testing, vm
 from lab.arch import ARM64, HOST
 from lab.emulator import format_starter
 from lab.roots import Root
-from lab.vm import Machine, VmLost, VmResult, _result, qemu_command
+from lab.vm import Machine, VmLost, VmNotBooted, VmResult, _result, qemu_command
 
 
 @pytest.fixture
@@ -34,6 +34,45 @@ def test_no_verdict_is_lost_and_quotes_the_console(machine) -> None:
     (machine.output / "console.log").write_text("x\nKernel panic - not syncing\n")
     with pytest.raises(VmLost, match="VM lost, it ended.*Kernel panic"):
         _result(machine, "it ended", 1.0)
+
+
+def emulate(machine: Machine, monkeypatch, *scripts: str) -> None:
+    """The next boots run these instead of QEMU, in /out."""
+    left = list(scripts)
+    monkeypatch.setattr(vm, "ensure_initramfs", lambda *_: Path("/i"))
+    monkeypatch.setattr(vm, "ensure_qemu", lambda _: Path("/q"))
+    monkeypatch.setattr(
+        vm,
+        "qemu_command",
+        lambda *_, **__: ["sh", "-c", f"cd {machine.output}; {left.pop(0)}; #"],
+    )
+
+
+FINE = """touch begun; echo '{"status": 0, "reason": ""}' >verdict.json"""
+
+
+def test_vm_that_dies_on_the_way_up_is_booted_once_more(machine, monkeypatch) -> None:
+    told: list[str] = []
+    emulate(machine, monkeypatch, "echo no memory >&2; kill -SEGV $$", FINE)
+    assert vm.run_job(machine, {}, 60, told.append).fine
+    assert "QEMU's status -11" in told[0] and "no memory" in told[0]
+
+
+def test_vm_that_never_comes_up_is_lost(machine, monkeypatch) -> None:
+    told: list[str] = []
+    emulate(machine, monkeypatch, "sleep 60", "exit 3")
+    monkeypatch.setattr(vm, "BOOT_SECONDS", 0.1)
+    with pytest.raises(VmNotBooted, match="QEMU's status 3"):
+        vm.run_job(machine, {}, 60, told.append)
+    assert "it was stopped after 0 s" in told[0]
+
+
+def test_job_that_began_is_not_begun_again(machine, monkeypatch) -> None:
+    told: list[str] = []
+    emulate(machine, monkeypatch, "touch begun; exit 1")
+    with pytest.raises(VmLost, match="QEMU's status 1"):
+        vm.run_job(machine, {}, 60, told.append)
+    assert told == []
 
 
 def test_trouble_spoils_a_fine_verdict(machine) -> None:
