@@ -39,7 +39,7 @@ def format_outcome(message: str, played: dict) -> str:
         said += f"abuse: {name}: not offered by this kernel; a debug kernel does\n"
     if message:
         return said + f"abuse: seed {played.get('seed')}: {message}"
-    return said + f"abuse: none failed; slabs grew by {played.get('grown_kb')} kB"
+    return said + f"abuse: none failed; memory taken grew by {played.get('grown_kb')} kB"
 
 
 def read_boots(path: Path) -> list[dict]:

@@ -21,7 +21,7 @@ def test_operations_done_and_refused_are_counted() -> None:
     played = {"sequences": 3, "done": {"mtu": 7}, "refused": {"mtu": 1, "steer": 2}}
     said = format_outcome("", {**played, "grown_kb": 12})
     assert "3 sequences: mtu 7 (1 refused), steer 0 (2 refused)" in said
-    assert said.endswith("none failed; slabs grew by 12 kB")
+    assert said.endswith("none failed; memory taken grew by 12 kB")
 
 
 def test_slowest_operations_are_told() -> None:

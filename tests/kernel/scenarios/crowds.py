@@ -11,7 +11,7 @@ from pathlib import Path
 from lab.scenarios import Env, scenario
 from lab.workloads.crowd import crowd
 from sluice.netlink import Client
-from tests.kernel.scenarios._memory import read_kb
+from tests.kernel.scenarios._memory import allowed, read_kb
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
 from tests.kernel.scenarios._traffic import (
     assert_flows,
@@ -45,7 +45,7 @@ def _enter_and_weigh(env: Env, size: int, flags: int = 0) -> int:
 
 def _serves_a_crowd(env: Env, size: int) -> str:
     taken = _enter_and_weigh(env, size)
-    assert taken / size < DEVICE_BYTES, f"{taken} bytes for {size} devices"
+    assert taken / size < allowed(DEVICE_BYTES), f"{taken} bytes for {size} devices"
     sink(env, ring=100)
     started = time.monotonic()
     with Client() as client:
