@@ -13,6 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
+# Of a process that was killed: it may hold hundreds of devices' files.
+ENDING_SECONDS = 60.0
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -53,7 +56,7 @@ def _read_until(pipe: int, deadline: float) -> Optional[bytes]:
         data += chunk
 
 
-def _end(child: int, seconds: float = 10) -> int:
+def _end(child: int, seconds: float = ENDING_SECONDS) -> int:
     """Ends the child and all it started; its wait status."""
     deadline = time.monotonic() + seconds
     while True:
