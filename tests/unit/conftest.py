@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.unit import _machine
+
+
+@pytest.fixture(autouse=True)
+def heard_interrupt() -> None:
+    """A runner in the background has left SIGINT ignored, and so would we."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
