@@ -56,9 +56,9 @@ def _read_until(pipe: int, deadline: float) -> Optional[bytes]:
         data += chunk
 
 
-def _end(child: int, seconds: float = ENDING_SECONDS) -> int:
+def _end(child: int) -> int:
     """Ends the child and all it started; its wait status."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + ENDING_SECONDS
     while True:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)

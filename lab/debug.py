@@ -15,6 +15,11 @@ LEAK_AGE_SECONDS = 6.0  # younger memory is not looked at
 LOCKS = "/proc/lockdep_stats"
 
 
+def finds_leaks() -> bool:
+    """Whether this kernel has kmemleak."""
+    return os.path.exists(LEAKS)
+
+
 def parse_is_watching(lockdep_stats: str) -> bool:
     """Whether lockdep goes on: after its first complaint, and others', it ends."""
     for line in lockdep_stats.splitlines():
@@ -40,7 +45,7 @@ def read_leaks() -> str:
 
 def forget_leaks() -> None:
     """What was leaked until now is not reported any more."""
-    if os.path.exists(LEAKS):
+    if finds_leaks():
         read_leaks()
         _command("clear")
 
@@ -55,7 +60,7 @@ def _tell(text: str) -> None:
 
 def ask_kernel() -> None:
     """Whether memory was leaked, and whether locks were watched to the end."""
-    if os.path.exists(LEAKS):
+    if finds_leaks():
         _tell(read_leaks())
     if os.path.exists(LOCKS):
         with open(LOCKS) as stats:

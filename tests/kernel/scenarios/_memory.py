@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from lab.debug import LEAKS
+from lab.debug import finds_leaks
 
 
 def read_kb(name: str) -> int:
@@ -20,4 +19,4 @@ def read_kb(name: str) -> int:
 
 def allowed(size: int) -> int:
     """Bytes; locks, timers and the space around them are larger where all is watched."""
-    return 2 * size if os.path.exists(LEAKS) else size
+    return 2 * size if finds_leaks() else size

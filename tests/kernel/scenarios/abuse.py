@@ -27,7 +27,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from lab.bench import unload
-from lab.debug import LEAKS
+from lab.debug import finds_leaks
 from lab.guest import write_json
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE, THERE, Counters, Reader, netns
@@ -604,7 +604,7 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     grown_kb = min(now - then for now, then in zip(last, first))
     write_json(RESULT, {**facts, "sequences": sequences, "grown_kb": grown_kb})
     kept = f"{grown_kb} kB are not given back"
-    assert grown_kb < LEAK_KB or os.path.exists(LEAKS), kept
+    assert grown_kb < LEAK_KB or finds_leaks(), kept
     never = [name for name in abuser.refused if not abuser.done[name]]
     assert sequences < ENOUGH or not never, f"always refused: {never}"
     bites = abuser.done["starve"] < 20 or abuser.refused["starve"]
