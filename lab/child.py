@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
-# Of a process that was killed: it may hold hundreds of devices' files.
-ENDING_SECONDS = 60.0
+# Of a process that was killed: it may hold hundreds of devices' files, and a kernel
+# that watches itself takes its time to close each.
+ENDING_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
