@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Dict, Tuple
 
 from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, THERE, Reader, attach
+from lab.workloads.devices import HERE, THERE, Device, Reader, attach
 from lab.workloads.devices import reader as open_reader
 from sluice import netlink
 from sluice.netlink import Client
@@ -34,6 +34,7 @@ from tests.kernel.scenarios._traffic import (
     flood,
     ifindex,
     read_device,
+    read_queue,
     sink,
 )
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
@@ -246,12 +247,12 @@ def namespace_and_all_in_it_are_killed(env: Env) -> None:
     env.run("rmmod", "sluice")
 
 
-def _route_into(env: Env, name: str) -> Reader:
+def _route_into(env: Env, here: Device) -> Reader:
     """What is sent to THERE in the first namespace is forwarded into another,
-    and there to HERE, whose reader does not read."""
+    and there to here, whose reader does not read."""
+    name = here.netns
     env.run("ip", "netns", "add", name)
     veth_pair(env)
-    here = replace(HERE, netns=name)
     process = env.enter(
         open_reader(env.helper("reader"), "sink", [here], "sluice", paused=True)
     )
@@ -271,16 +272,14 @@ def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
     """Its last file is closed, and its queue is stopped; the senders, who live
     elsewhere, go on all the time."""
     env.load("stall_ms=60000")
+    here = replace(HERE, netns="dying")
     for _ in range(2):
-        reader = _route_into(env, "dying")
+        reader = _route_into(env, here)
         with flood(senders=2, flows=4) as senders:
-            look = "from tests.kernel.scenarios._traffic import read_queue as look"
-            look += "; print(look().state)"
-            command = ("ip", "netns", "exec", "dying", sys.executable, "-c", look)
             env.wait_for(
-                lambda: env.run(*command).strip() == "stopped", "the stop", 60
+                lambda: read_queue(here).state == "stopped", "the stop", 60
             )
-            env.run("ip", "netns", "del", "dying")
+            env.run("ip", "netns", "del", here.netns)
             reader.kill()
             env.wait_for(
                 lambda: not os.path.exists(f"/sys/class/net/{SOURCE}"),
