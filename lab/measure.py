@@ -125,6 +125,8 @@ def bench_status(run: Run) -> int:
 def demo_status(run: Run) -> int:
     """0 only when sluice lost nothing and the table is complete."""
     fine = run.complete and not run.trouble and lost_nothing(run)
+    if not all(finding.reached for finding in all_findings(run)):
+        print("few and short samples; make bench takes more and longer ones")
     print(
         "sluice lost nothing, and the table is complete"
         if fine

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from lab import bench, report, results, workloads
-from lab.errors import LabError
+from lab import bench, measure, report, results, workloads
+from lab.errors import FINE, NO, LabError
 from lab.published import PUBLISHED
 from lab.report import WIDTH, format_number, format_table
 from lab.results import Measurement, Provenance, Run, combine, parse_run
@@ -193,6 +193,25 @@ def test_missing_variant_is_short_and_not_complete() -> None:
 def test_nothing_planned_is_not_complete() -> None:
     assert not Run(PROVENANCE, [], [], 0).complete
     assert not report.lost_nothing(Run(PROVENANCE, [], [], 0))
+
+
+def test_demo_ends_well_with_a_figure_short_and_says_why_it_may_be(capsys) -> None:
+    run = run_with(stock=[100.0], upstream=[100.0], sluice=[50.0])
+    assert measure.demo_status(run) == FINE
+    assert "make bench takes more" in capsys.readouterr().out
+    run = run_with(stock=[100.0], upstream=[100.0], sluice=[100.0])
+    assert measure.demo_status(run) == FINE
+    assert "make bench" not in capsys.readouterr().out
+
+
+def test_demo_ends_badly_with_a_loss_or_a_gap(capsys) -> None:
+    run = run_with(stock=[100.0], upstream=[100.0], sluice=[100.0])
+    lost = dataclasses.replace(run.measurements[2], sample=sample(100.0, lost=1))
+    with_loss = dataclasses.replace(run, measurements=[*run.measurements[:2], lost])
+    with_gap = dataclasses.replace(run, planned=4)
+    for bad in (with_loss, with_gap):
+        assert measure.demo_status(bad) == NO
+        assert "not shown" in capsys.readouterr().out
 
 
 def test_table_fits_the_terminal() -> None:
