@@ -57,6 +57,16 @@ def read_queue(of: Link = HERE) -> Queue:
     return read_queues(of)[0]
 
 
+def wait_until_open(env: Env, of: Link = HERE) -> List[Queue]:
+    """All was read; what came last may have stopped a queue, until its timer says so."""
+
+    def opened() -> List[Queue]:
+        queues = read_queues(of)
+        return queues if all(queue.state == "open" for queue in queues) else []
+
+    return env.wait_for(opened, f"open: {read_queues(of)}")
+
+
 def set_device(of: Link = HERE, **attrs: int) -> None:
     _ask(of, lambda client, index: client.set_device(index, **attrs))
 

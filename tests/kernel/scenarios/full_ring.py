@@ -15,6 +15,7 @@ from tests.kernel.scenarios._traffic import (
     set_qdisc,
     sink,
     wait_for_stops,
+    wait_until_open,
     wait_until_read,
 )
 
@@ -34,8 +35,8 @@ def full_ring_stops_queue(env: Env) -> None:
     assert now.held == 23 - queue.limit, now
     reader.resume()
     assert wait_until_read(env, 23).read == 23
-    queue = read_queue()
-    assert queue.state == "open" and queue.fill <= queue.low, queue
+    (queue,) = wait_until_open(env)
+    assert queue.fill <= queue.low, queue
 
 
 @scenario

@@ -14,6 +14,7 @@ from tests.kernel.scenarios._traffic import (
     read_queues,
     send,
     send_over_flows,
+    wait_until_open,
 )
 
 
@@ -33,7 +34,7 @@ def _drain(env: Env, device: Tap) -> None:
         return device.read_all() == 0 and counters().held == 0
 
     env.wait_for(empty, "qdisc and rings empty")
-    assert all(q.state == "open" for q in read_queues()), read_queues()
+    wait_until_open(env)
 
 
 def _assert_all_flow(env: Env, device: Tap) -> None:
