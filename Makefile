@@ -8,7 +8,7 @@
 # make bench    every row of the table, and the figures it must reach
 # make apps     the VPN programs people run, with sluice and without
 # make depth    what a shallower ring gives in latency, and costs in throughput
-# make cost     instructions per packet with and without the hook, exactly
+# make cost     instructions per packet with and without the hook, and on one CPU
 # make verify   why no queue stays stopped: every proof and its verdict
 # make abuse    random sequences of all that is done to a tap in use, by a seed
 # make soak     mixed traffic for half an hour, through readers that pause and die

@@ -279,8 +279,8 @@ def parser() -> argparse.ArgumentParser:
     _add_measuring(commands, "apps", apps, 8.0, command_apps)
     depth = "what a shallower ring gives, and what it costs"
     _add_measuring(commands, "depth", depth, 3.0, command_depth)
-    price = "instructions per packet while the ring never fills"
-    _add_measuring(commands, "cost", price, 1.0, command_cost, rounds=1)
+    price = "instructions per packet, and one CPU that all share"
+    _add_measuring(commands, "cost", price, 3.0, command_cost, rounds=1)
     _add_shell(commands)
     _add_build(commands)
     _add_rest(commands)

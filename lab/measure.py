@@ -27,6 +27,8 @@ from lab.setup import say
 from lab.workloads.row import Row
 
 BOOT_SECONDS = 60.0
+# A VM that counts instructions, on a busy host.
+COUNTED_SLOWER = 10
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Plan:
             len(row.variants) * (row.setup_seconds + self.seconds + 30)
             for row in self.rows
         )
-        return BOOT_SECONDS + self.rounds * round_seconds
+        slower = COUNTED_SLOWER if self.counted else 1
+        return (BOOT_SECONDS + self.rounds * round_seconds) * slower
 
 
 def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:

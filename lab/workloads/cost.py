@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the hook costs, in instructions: while the ring never fills, and when it is
-full because the reader is dead.
+"""What the hook costs, in instructions: while the ring never fills, when it is full
+because the reader is dead, and where senders and reader share the CPU.
 
 Measured where the VM counts them: one instruction takes one nanosecond of its
 time, on its only CPU. Runs differ by less than 1 in 1000, so that a few
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from lab.workloads import dead_reader
+from lab.workloads import dead_reader, tcp, udp_flood
 from lab.workloads.crowd import crowd
 from lab.workloads.env import GuestEnv
 from lab.workloads.never_full import BURST, time_bursts
@@ -25,6 +25,15 @@ UNIT = "packets per million instructions"
 # it takes its waits off its busy time twice.
 LEAST_INSTRUCTIONS = 1000
 
+# Rows of others, on one CPU that senders, reader and receiver share: the host's
+# scheduler has no say in them.
+BORROWED = {
+    f"cost_{row.name}": (module, row)
+    for module in (dead_reader, tcp, udp_flood)
+    for row in module.ROWS
+    if row.name in ("dead_reader", "tcp_8_fast", "tcp_1_slow", "udp_flood")
+}
+
 # A socket's packet has some 5000 instructions behind it, pktgen's own 2000: the
 # hook's part is the larger, the shorter the path.
 ROWS = [
@@ -32,13 +41,14 @@ ROWS = [
     Row(name="cost_qdisc", title="pktgen through the qdisc", unit=UNIT),
     Row(name="cost_direct", title="pktgen, direct", unit=UNIT),
     Row(name="cost_crowd_direct", title=f"the same beside {CROWD} taps", unit=UNIT),
-    *(replace(row, name=f"cost_{row.name}", demo=False) for row in dead_reader.ROWS),
+    *(replace(row, name=name, demo=False) for name, (_, row) in BORROWED.items()),
 ]
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    if row.name == "cost_dead_reader":
-        return dead_reader.run(row, variant, seconds, env)
+    if row.name in BORROWED:
+        module, own = BORROWED[row.name]
+        return module.run(own, variant, seconds, env)
     path = row.name.rpartition("_")[2]
     others = crowd(CROWD) if "crowd" in row.name else contextlib.nullcontext()
     with others:
