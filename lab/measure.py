@@ -77,6 +77,7 @@ def measure(plan: Plan) -> Run:
             "rows": [row.name for row in plan.rows],
             "rounds": plan.rounds,
             "seconds": plan.seconds,
+            "counted": plan.counted,
             **staged,
         }
         say(f"kernel {root.release}: booting under {vm.accelerator(plan.counted)}")

@@ -95,7 +95,7 @@ def accelerator(counted: bool = False) -> str:
 def _acceleration(machine: Machine, kvm: bool) -> list[str]:
     cpu = machine.root.arch.cpu
     if machine.counted:
-        counting = ["-icount", "shift=0,sleep=on"]
+        counting = ["-icount", "shift=0,sleep=off"]
         return ["-accel", "tcg,thread=single", "-cpu", cpu, *counting]
     if kvm and machine.root.arch is HOST:
         return ["-accel", "kvm", "-cpu", "host"]

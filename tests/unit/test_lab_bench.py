@@ -108,7 +108,7 @@ def test_bench_measures_skips_and_reports(monkeypatch, fake_workload) -> None:
     monkeypatch.setattr(bench, "background_ping", contextlib.nullcontext)
     monkeypatch.setattr(bench, "unload", lambda: None)
     said, written = [], []
-    job = {"rows": ["fake"], "rounds": 2, "seconds": 0.1}
+    job = {"rows": ["fake"], "rounds": 2, "seconds": 0.1, "counted": False}
     job |= {"module": None, "helpers": "/nonexistent"}
     status, _ = bench.run_bench(job, written.append, said.append)
     assert status == 0 and len(said) == 6
