@@ -3,8 +3,8 @@
 because the reader is dead, and where senders and reader share the CPU.
 
 Measured where the VM counts them: one instruction takes one nanosecond of its
-time, on its only CPU. Medians differ by less than 1 in 1000 between runs, so that a
-few instructions more or fewer are seen.
+time, on its only CPU. The same round of two boots differs by less than 1 in 1000, so
+that a few instructions more or fewer are seen.
 """
 
 from __future__ import annotations
