@@ -66,6 +66,7 @@ PLANS = (
 )
 TCP = "tcp"
 TCP_PACE = ("--link-us", 300)
+ACKS = 100  # far more than answers to a ping can be under way
 
 
 def _options(env: Env, pace: Tuple[str, int]) -> Tuple[str, str]:
@@ -241,7 +242,9 @@ class TcpLane:
         pinged = self.ping.end()
         before = read_counters(FAR).read
         self.env.wait_for(
-            lambda: read_counters(FAR).read > before, "TCP: one more ACK", seconds=60
+            lambda: read_counters(FAR).read > before + ACKS,
+            "TCP: still flows",
+            seconds=60,
         )
         self.client.kill()
         self.client.wait()
