@@ -64,7 +64,10 @@ def wait_until_open(env: Env, of: Link = HERE) -> List[Queue]:
         queues = read_queues(of)
         return queues if all(queue.state == "open" for queue in queues) else []
 
-    return env.wait_for(opened, f"open: {read_queues(of)}")
+    try:
+        return env.wait_for(opened, "every queue open")
+    except AssertionError as late:
+        raise AssertionError(f"{late}: {read_queues(of)}") from None
 
 
 def set_device(of: Link = HERE, **attrs: int) -> None:

@@ -43,12 +43,12 @@ from lab.workloads.tun import (
     request,
 )
 from sluice import system
-from sluice.netlink import Client, Queue
+from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _patch
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._memory import read_kb
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap
-from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, send
+from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, send, wait_until_open
 
 SEQUENCES = 100  # unless SLUICE_ABUSE_SEQUENCES says otherwise
 OPERATIONS = 25  # of a sequence
@@ -529,19 +529,9 @@ class Abuser:
         now = self.link.counters() - before
         assert now.lost_at_ring == 0 and now.read + now.qdisc_drops == sent, now
         assert now.read == self.tap.read_count - already, (now, self.tap.read_count)
-        # The last of them may have stopped it: its timer may take its time.
-        queue = self.env.wait_for(self.if_open, f"{self.queue()} opens", seconds=10)
+        (queue,) = wait_until_open(self.env)
         assert queue.stops == queue.wakes_timer + queue.wakes_other, queue
         assert queue.stops, "300 packets did not fill a ring of 100: proves nothing"
-
-    def queue(self) -> Queue:
-        with Client() as client:
-            (queue,) = client.queues(self.link.index)
-        return queue
-
-    def if_open(self) -> Optional[Queue]:
-        queue = self.queue()
-        return queue if queue.state == "open" else None
 
     def wait_until_empty(self) -> None:
         def empty() -> bool:
