@@ -52,6 +52,10 @@ WITH_RINGS = ("openvpn_udp_20ms_10mbit",)
 # Slower than the applications on any machine: the link makes them wait, and
 # their rings fill. Without it the slower of their two ends is what is measured.
 LINK_MBIT = 10
+# Of both tunnels' devices, where not the application's: longer, and so much shorter
+# than the path as 500 packets are at the rates of a machine that is not emulated.
+OTHER_RINGS = (25, 1000)
+WITH_OTHER_RINGS = ("openvpn_tcp_1", "openvpn_tcp_8")
 # make apps without --rows.
 USUAL = (
     "openvpn_tcp_8_20ms_10mbit",
@@ -72,25 +76,29 @@ class Case:
     load: str
     rtt_ms: int
     rate_mbit: Optional[int] = None
+    ring: Optional[int] = None  # of every variant; None: the application's
 
     @property
     def name(self) -> str:
         rate = f"_{self.rate_mbit}mbit" if self.rate_mbit is not None else ""
-        return f"{self.application}_{self.load}_{self.rtt_ms}ms{rate}"
+        ring = f"_ring{self.ring}" if self.ring is not None else ""
+        return f"{self.application}_{self.load}_{self.rtt_ms}ms{rate}{ring}"
 
     @property
     def title(self) -> str:
         name = TITLES.get(self.application, self.application)
         rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit is not None else ""
-        return f"{name} {LOADS[self.load]}, {self.rtt_ms} ms{rate}"
+        ring = f", ring of {self.ring}" if self.ring is not None else ""
+        return f"{name} {LOADS[self.load]}, {self.rtt_ms} ms{rate}{ring}"
 
 
 def parse_case(name: str) -> Case:
-    found = re.fullmatch(r"([a-z-]+)_(tcp_\d+|udp)_(\d+)ms(?:_(\d+)mbit)?", name)
+    pattern = r"([a-z-]+)_(tcp_\d+|udp)_(\d+)ms(?:_(\d+)mbit)?(?:_ring(\d+))?"
+    found = re.fullmatch(pattern, name)
     if found is None:
-        raise WorkloadError(f"row {name}: not APPLICATION_LOAD_RTTms[_RATEmbit]")
-    rate = int(found[4]) if found[4] else None
-    return Case(found[1], found[2], int(found[3]), rate)
+        raise WorkloadError(f"row {name}: not APPLICATION_LOAD_RTTms[_RATEmbit][_ringN]")
+    rate, ring = (int(number) if number else None for number in found.groups()[3:])
+    return Case(found[1], found[2], int(found[3]), rate, ring)
 
 
 def _row(case: Case) -> Row:
@@ -113,6 +121,11 @@ ROWS = [
     for load in LOADS
     for rtt_ms in RTTS_MS
     for rate_mbit in (None, LINK_MBIT)
+] + [
+    _row(Case(*name.split("_", 1), rtt_ms, LINK_MBIT, ring))
+    for name in WITH_OTHER_RINGS
+    for rtt_ms in RTTS_MS
+    for ring in OTHER_RINGS
 ]
 
 
@@ -137,19 +150,18 @@ def _wait_answered(processes: List[Program]) -> None:
 
 
 @contextlib.contextmanager
-def tunnel(
-    application: str, rtt_ms: int, rate_mbit: Optional[int], variant: str, env: GuestEnv
-) -> Iterator[List[Program]]:
+def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[List[Program]]:
     """The application's processes at NEAR and FAR, connected."""
     wanted = parse_variant(variant)
     upstream = wanted.base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
-    module = APPLICATIONS[application]
+    module = APPLICATIONS[case.application]
+    ring = case.ring if wanted.ring is None else wanted.ring
     near, far = replace(NEAR, mac=""), replace(FAR, mac="")
-    with path(rtt_ms, rate_mbit), module.processes(preload) as processes:
+    with path(case.rtt_ms, case.rate_mbit), module.processes(preload) as processes:
         _wait_connected(processes)
         for device, peer in ((near, far), (far, near)):
-            attach(device, peer, ring=wanted.ring)
+            attach(device, peer, ring=ring)
             _limit_mtu(module, device.name, str(device.netns))
             if read_backpressure(device) != upstream:
                 raise WorkloadError(
@@ -195,9 +207,7 @@ def _measure(case: Case, seconds: float) -> Tuple[str, latency.Latency]:
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     case = parse_case(row.name)
     module = APPLICATIONS[case.application]
-    with tunnel(
-        case.application, case.rtt_ms, case.rate_mbit, variant, env
-    ) as processes:
+    with tunnel(case, variant, env) as processes:
         ring = read_ring(NEAR)
         before = [process.read_cpu_seconds() for process in processes]
         output, pinged = _measure(case, seconds)

@@ -15,7 +15,7 @@ import subprocess
 from typing import Any, Dict, Iterator, List
 
 from lab.workloads import latency
-from lab.workloads.applications import LINK_MBIT, tunnel, wait_settled
+from lab.workloads.applications import LINK_MBIT, Case, tunnel, wait_settled
 from lab.workloads.devices import FAR, NEAR, Device, run_tool
 from lab.workloads.env import GuestEnv
 from lab.workloads.openvpn import PACKAGES
@@ -99,7 +99,7 @@ def _send(env: GuestEnv) -> Dict[str, Any]:
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """It lasts as long as it takes, whatever the seconds."""
     rtt_ms, rate_mbit = PATHS[row.name]
-    with tunnel("openvpn", rtt_ms, rate_mbit, variant, env):
+    with tunnel(Case("openvpn", "multicast", rtt_ms, rate_mbit), variant, env):
         for device in (NEAR, FAR):
             _enable_ipv6(device)
         with _receiver(env), latency.ping(NEAR, FAR) as ping:

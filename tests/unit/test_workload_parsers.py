@@ -201,6 +201,8 @@ def test_case_of_a_row_is_in_its_name() -> None:
         assert applications.parse_case(row.name).name == row.name
     case = applications.parse_case("wireguard-go_tcp_8_120ms")
     assert (case.application, case.load, case.rtt_ms) == ("wireguard-go", "tcp_8", 120)
+    case = applications.parse_case("openvpn_tcp_1_120ms_10mbit_ring25")
+    assert (case.rate_mbit, case.ring) == (10, 25)
     with pytest.raises(WorkloadError, match="nonsense"):
         applications.parse_case("nonsense")
 
