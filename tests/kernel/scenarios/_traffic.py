@@ -8,7 +8,7 @@ import itertools
 import socket
 import threading
 import time
-from typing import Any, Callable, Iterator, List, TypeVar
+from typing import Any, Callable, Iterator, List, Tuple, TypeVar
 
 from lab.scenarios import Env
 from lab.workloads.devices import HERE, THERE, Counters, Reader, read_counters
@@ -21,6 +21,14 @@ Told = TypeVar("Told")
 DISCARD_PORT = 9
 BURST = 200  # packets, of a sender that rests
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
+
+
+def paced(env: Env, option: str, microseconds: int) -> Tuple[str, str]:
+    """A reader's options: so long for each packet.
+
+    A kernel that takes its time has slower senders: its readers are, too.
+    """
+    return option, str(microseconds * env.patience)
 
 
 def sink(env: Env, ring: int = 1000, **how: Any) -> Reader:

@@ -12,6 +12,7 @@ from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,
     flood,
+    paced,
     read_device,
     read_queue,
     send,
@@ -173,7 +174,7 @@ def vanished_netns_takes_its_device_along(env: Env) -> None:
 @scenario
 def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
     """What is lost at the ring is lost while stock is alone, and counted."""
-    reader = sink(env, ring=100)
+    reader = sink(env, ring=100, options=paced(env, "--link-us", 500))
     with flood(senders=2) as senders:
         for _ in range(3):
             env.load("stall_ms=60000")

@@ -26,7 +26,7 @@ from lab.workloads.devices import reader as open_reader
 from lab.workloads.latency import Latency, parse_ping
 from sluice.netlink import Queue
 from tests.kernel.scenarios._memory import read_kb
-from tests.kernel.scenarios._traffic import read_queues, set_device
+from tests.kernel.scenarios._traffic import paced, read_queues, set_device
 
 SECONDS = 15.0  # unless SLUICE_SOAK_SECONDS says otherwise
 SEED = 1
@@ -67,12 +67,6 @@ PLANS = (
 TCP = "tcp"
 TCP_PACE = ("--link-us", 300)
 ACKS = 100  # far more than answers to a ping can be under way
-
-
-def _options(env: Env, pace: Tuple[str, int]) -> Tuple[str, str]:
-    """A kernel that takes its time has slower senders: its readers are, too."""
-    name, microseconds = pace
-    return name, str(microseconds * env.patience)
 
 
 @dataclass
@@ -165,7 +159,7 @@ class Lane:
     def open_reader(self) -> None:
         plan = self.plan
         devices = [plan.device] * plan.queues
-        options = _options(self.env, plan.pace)
+        options = paced(self.env, *plan.pace)
         self.reader: Reader = self.env.enter(
             open_reader(
                 *(self.env.helper("reader"), "sink", devices, "sluice", options),
@@ -220,7 +214,7 @@ class TcpLane:
 
     def __init__(self, env: Env) -> None:
         self.tally = Tally(TCP, "fq_codel", "process")
-        options = _options(env, TCP_PACE)
+        options = paced(env, *TCP_PACE)
         self.reader = env.enter(forwarder(env.helper("reader"), "sluice", options))
         env.enter(tcp.server())
         self.ping = Ping(env, NEAR, FAR)
