@@ -69,6 +69,7 @@ KERNELS = (
     Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
     Kernel("6.12-kcsan", "trixie", _UPDATES, "6.12", configs=_RACES, debug=True),
     Kernel("7.3-debug", "trixie", _BACKPORTS, "7.3", configs=_DEBUG, debug=True),
+    Kernel("7.3-kcsan", "trixie", _BACKPORTS, "7.3", configs=_RACES, debug=True),
     Kernel("7.3", "trixie", _BACKPORTS, _NEWEST, _BASE, applications=True),
 )
 PACKAGED = tuple(k for k in KERNELS if not k.configs and k.arch is HOST)
