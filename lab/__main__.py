@@ -276,7 +276,7 @@ def parser() -> argparse.ArgumentParser:
     bench = "every row, and every figure demanded"
     _add_measuring(commands, "bench", bench, 3.0, command_bench)
     apps = "VPN programs of the distribution, unmodified"
-    _add_measuring(commands, "apps", apps, 8.0, command_apps)
+    _add_measuring(commands, "apps", apps, 12.0, command_apps)
     depth = "what a shallower ring gives, and what it costs"
     _add_measuring(commands, "depth", depth, 3.0, command_depth)
     price = "instructions per packet, and one CPU that all share"

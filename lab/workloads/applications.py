@@ -60,6 +60,7 @@ WITH_OTHER_RINGS = ("openvpn_tcp_1", "openvpn_tcp_8")
 USUAL = (
     "openvpn_tcp_8_20ms_10mbit",
     "openvpn_tcp_8_120ms_10mbit",
+    "openvpn_tcp_1_120ms_10mbit_ring25",
     "openvpn_udp_20ms_10mbit",
     "wireguard-go_tcp_8_10ms",
     "wireguard-go_tcp_8_20ms",
