@@ -34,6 +34,8 @@ struct reader {
 	int batch;		/* takes so many at once */
 	u64 pause_ns;		/* sleeps so long */
 	u64 every_ns;		/* so often; not once a second */
+	int socket;		/* sleeps with so many unsent, until half of them are */
+	u64 link_ns;		/* a packet's, of the link that sends them */
 	u64 late_ns;		/* timers come up to so late */
 	unsigned int late_one_in;	/* only so many of them do */
 	double idle_percent;	/* the most it may be without work */
@@ -62,6 +64,8 @@ static const struct reader readers[] = {
 	{ "500 000, sleeps 20 ms in each 30 ms", 2000, .pause_ns = 20000000,
 	  .every_ns = 30000000, .late_ns = 50000, .idle_percent = 5,
 	  .seconds = 20 },
+	{ "10 000, socket of 92, link of 10 Mbit/s", 100000, .socket = 92,
+	  .link_ns = 1160000, .late_ns = 200000, .idle_percent = 3, .seconds = 20 },
 	{ "100 000, then 1000", 10000, .later_ns = 1000000, .late_ns = 50000,
 	  .idle_percent = 3, .seconds = 20 },
 	{ "1000, then 100 000", 1000000, .later_ns = 10000, .late_ns = 50000,
@@ -86,6 +90,7 @@ static void *slot = &ring;
 static u64 entered[SIZE], produced, consumed, lost;
 static u64 waits[WAITS_MAX];
 static size_t wait_count;
+static u64 link_free;		/* when the link has sent all */
 
 void fail(const char *format, ...)
 {
@@ -187,6 +192,16 @@ static u64 pace(u64 end)
 	return reader->other_ns && consumed % 2 ? reader->other_ns : reader->pace_ns;
 }
 
+/* When there is room in the reader's socket. */
+static u64 socket_opens(void)
+{
+	u64 half = reader->socket / 2 * reader->link_ns;
+
+	if (!reader->socket || link_free < now + 2 * half)
+		return now;
+	return link_free - half;
+}
+
 /* The reader takes what it takes at once; how long it is then busy. */
 static u64 take(u64 end, bool counts)
 {
@@ -197,6 +212,7 @@ static u64 take(u64 end, bool counts)
 		if (counts && wait_count < WAITS_MAX)
 			waits[wait_count++] = now - entered[consumed % SIZE];
 		busy += pace(end);
+		link_free = max(link_free, now) + reader->link_ns;
 		consumed++;
 	}
 	return busy;
@@ -217,7 +233,7 @@ static bool counts_at(u64 end)
 	return part && !(reader->later_ns && part < 6);
 }
 
-static bool judge(u64 idle, u64 counted, u64 stops)
+static bool judge(u64 idle, u64 counted, u64 stops, u64 reviews)
 {
 	u64 slowest = max(reader->pace_ns, reader->other_ns);
 	u64 most = 2000UL * target_us, fewest, median, late;
@@ -232,8 +248,8 @@ static bool judge(u64 idle, u64 counted, u64 stops)
 	median = waits[wait_count / 2];
 	late = waits[wait_count * 99 / 100];
 	fine = median <= most && share <= reader->idle_percent && !lost;
-	printf("%-39s %4u us: median %8.3f ms, p99 %8.3f ms, without work %5.2f %%, %6lu stops%s\n",
-	       reader->what, target_us, median / 1e6, late / 1e6, share, stops,
+	printf("%-39s %4u us: median %8.3f ms, p99 %8.3f ms, without work %5.2f %%, %6lu stops, %6lu reviews%s\n",
+	       reader->what, target_us, median / 1e6, late / 1e6, share, stops, reviews,
 	       fine ? "" : ": TOO MUCH");
 	return fine;
 }
@@ -243,12 +259,12 @@ static bool run(void)
 	struct sluice_device *device = zeroed(struct_size(device, queue, 1));
 	u64 end = reader->seconds * NSEC_PER_SEC, reads_at = 0, idle_from = 0;
 	u64 every = reader->every_ns ? reader->every_ns : NSEC_PER_SEC;
-	u64 idle = 0, counted = 0, pauses_at = every;
+	u64 idle = 0, counted = 0, reviews = 0, pauses_at = every;
 	struct sluice_queue *q = &device->queue[0];
 
 	ptr_ring_init(&ring, SIZE, 0);
 	txq.state = 0;
-	now = produced = consumed = lost = wait_count = 0;
+	now = produced = consumed = lost = wait_count = link_free = 0;
 	armed = NULL;
 	device->dev = &dev;
 	device->served = device->verified = true;
@@ -264,8 +280,10 @@ static bool run(void)
 		fill_ring(q);
 		asleep = __ptr_ring_empty(&ring);
 		if (!asleep && idle_from) {
-			reads_at = now + READER_WAKES_NS;
-			idle += counts ? reads_at - idle_from : 0;
+			if (now >= idle_from) {
+				reads_at = now + READER_WAKES_NS;
+				idle += counts ? reads_at - idle_from : 0;
+			}
 			idle_from = 0;
 		}
 		if (asleep && !armed)
@@ -276,9 +294,12 @@ static bool run(void)
 			now = max(now, expires);
 			armed = NULL;
 			timer->function(timer);
+			reviews++;
 		} else {
 			now = max(now, reads_at);
-			reads_at = now + take(end, counts);
+			reads_at = socket_opens();
+			if (reads_at == now)
+				reads_at += take(end, counts);
 			if (reader->pause_ns && now > pauses_at) {
 				reads_at += reader->pause_ns;
 				pauses_at += every;
@@ -291,7 +312,7 @@ static bool run(void)
 			idle_from = reads_at;
 		counted += counts ? now - before : 0;
 	}
-	return judge(idle, counted, q->stops);
+	return judge(idle, counted, q->stops, reviews);
 }
 
 int main(void)
