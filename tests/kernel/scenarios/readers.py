@@ -93,7 +93,7 @@ def several_readers_of_one_device_lose_nothing(env: Env) -> None:
     Three readers together are quicker than the senders, but for a link.
     """
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, queues=3, options=paced(env, "--link-us", 500))
+    reader = sink(env, ring=100, queues=3, options=paced(env, "--link-us", 1500))
     with flood(senders=6, flows=10) as senders:
         wait_for_stops(env, more_than=20)
         sent = senders.end()

@@ -20,7 +20,7 @@ from tests.kernel.scenarios._traffic import (
 @scenario
 def vhost_sockets_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, vhost=True, options=paced(env, "--link-us", 200))
+    reader = sink(env, ring=100, vhost=True, options=paced(env, "--link-us", 1000))
     now = assert_flood_loses_nothing(env, senders=4, stops=20)
 
     def all_handed_on() -> bool:
