@@ -14,6 +14,7 @@ from tests.kernel.scenarios._traffic import (
     counters,
     flood,
     gone,
+    paced,
     read_queue,
     set_device,
     set_qdisc,
@@ -115,7 +116,7 @@ def htb_with_fq_codel_loses_nothing(env: Env) -> None:
 @scenario
 def mq_with_fq_codel_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, queues=2)
+    reader = sink(env, ring=100, queues=2, options=paced(env, "--link-us", 1000))
     tc = ("tc", "qdisc", "replace", "dev", HERE.name)
     env.run(*tc, "root", "handle", "1:", "mq")
     for queue in ("1:1", "1:2"):
