@@ -56,7 +56,7 @@ def vhost_paused_guest_stalls_and_resumes(env: Env) -> None:
 
 @scenario
 def vhost_unload_under_traffic_loses_no_queue(env: Env) -> None:
-    sink(env, ring=100 // env.patience, vhost=True)
+    sink(env, ring=100, vhost=True, options=paced(env, "--link-us", 1000))
     with flood(senders=2) as senders:
         for _ in range(3):
             env.load("stall_ms=60000")
