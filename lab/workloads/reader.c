@@ -19,12 +19,12 @@
  *
  * A sink answers ICMP echo requests, so that ping can measure the ring it
  * reads. The devices vanish with the process unless something else made them
- * persistent. SIGUSR1 pauses reading, SIGUSR2 resumes it, SIGTERM or SIGINT
- * ends the process. Each state change is reported as one JSON line with the
- * counts so far: {"state": "reading|paused|ended", "devices": [...]}, so a
- * parent waits for a line and never for a time; the counts are of a queue
- * where a device has several. Exit: 0 fine, 1 no, 2 usage,
- * 3 the kernel lacks IFF_BACKPRESSURE.
+ * persistent. SIGUSR1 pauses reading, SIGUSR2 resumes it, SIGHUP makes the link
+ * half as fast, SIGTERM or SIGINT ends the process. Each state change is
+ * reported as one JSON line with the counts so far:
+ * {"state": "reading|paused|slower|ended", "devices": [...]}, so a parent waits
+ * for a line and never for a time; the counts are of a queue where a device has
+ * several. Exit: 0 fine, 1 no, 2 usage, 3 the kernel lacks IFF_BACKPRESSURE.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -57,6 +57,7 @@
 #define PACKET_BYTES (65536 + 64)	/* with the headers in front of IP */
 #define ETHERNET_HEADER 14
 #define LINK_BURST_NS 1000000
+#define SLOW_LINK_NS 100000	/* where there was none */
 
 struct device {
 	char name[IFNAMSIZ];
@@ -76,7 +77,7 @@ struct device {
 static struct device devices[MAX_DEVICES];
 static int device_count;
 static long burn_ns;
-static long link_ns;
+static atomic_long link_ns;
 static bool by_vhost;
 static const char *way = "read";
 static int extra_flags;
@@ -342,6 +343,11 @@ static void resume_reading(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static void slow_down(void)
+{
+	link_ns = link_ns ? 2 * link_ns : SLOW_LINK_NS;
+}
+
 static void report(const char *state)
 {
 	int i;
@@ -384,6 +390,9 @@ static void serve_signals(const sigset_t *signals)
 		} else if (number == SIGUSR2) {
 			resume_reading();
 			report("reading");
+		} else if (number == SIGHUP) {
+			slow_down();
+			report("slower");
 		} else {
 			pause_reading();
 			report("ended");
@@ -444,6 +453,7 @@ int main(int argc, char **argv)
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
 	sigaddset(&signals, SIGUSR1);
 	sigaddset(&signals, SIGUSR2);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);

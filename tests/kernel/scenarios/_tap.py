@@ -7,8 +7,9 @@ import contextlib
 import fcntl
 import os
 import struct
+import threading
 from dataclasses import replace
-from typing import Iterator, List
+from typing import Callable, Iterator, List
 
 from lab.workloads.devices import HERE, THERE, attach, silence_first_netns
 from lab.workloads.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
@@ -18,6 +19,7 @@ TUNSETQUEUE = 0x400454D9
 TUNSETSTEERINGEBPF = 0x800454E0
 IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
 PACKET_MAX = 65536
+GULP = 30  # packets
 
 
 class Tap:
@@ -28,6 +30,7 @@ class Tap:
         self.name = name
         self.queues: List[int] = []
         self.read_count = 0
+        self.on_packet: Callable[[bytes], None] = lambda packet: None
 
     def open_queue(self) -> int:
         """One more queue, or the device itself; its place in self.queues."""
@@ -53,13 +56,51 @@ class Tap:
         count = 0
         with contextlib.suppress(OSError):  # EAGAIN: empty; EBADFD: detached
             while count < most:
-                os.read(self.queues[place], PACKET_MAX)
+                self.on_packet(os.read(self.queues[place], PACKET_MAX))
                 count += 1
         self.read_count += count
         return count
 
     def read_all(self) -> int:
         return sum(self.read(place) for place in range(len(self.queues)))
+
+
+class Readers:
+    """A thread for each queue that reads it until end(), in gulps with rests."""
+
+    def __init__(self, device: Tap) -> None:
+        self._device = device
+        self._rest = 0.002
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._read, args=(place,), daemon=True)
+            for place in range(len(device.queues))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self, place: int) -> None:
+        while not self._ended.wait(self._rest):
+            self._device.read(place, GULP)
+
+    def slow_down(self) -> None:
+        self._rest *= 2
+
+    def end(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+
+@contextlib.contextmanager
+def reading(device: Tap) -> Iterator[Readers]:
+    """Every queue is read; at the end what is left, too."""
+    readers = Readers(device)
+    try:
+        yield readers
+    finally:
+        readers.end()
+        device.read_all()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import itertools
 import socket
 import threading
 import time
-from typing import Any, Callable, Iterator, List, Tuple, TypeVar
+from typing import Any, Callable, Iterator, List, Optional, Protocol, TypeVar
 
 from lab.scenarios import Env
 from lab.workloads.devices import HERE, THERE, Counters, Reader, read_counters
@@ -20,15 +20,8 @@ from sluice.netlink import Client, Device, Queue
 Told = TypeVar("Told")
 DISCARD_PORT = 9
 BURST = 200  # packets, of a sender that rests
+KEEPS_UP = 0.5  # seconds without a stop
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
-
-
-def paced(env: Env, option: str, microseconds: int) -> Tuple[str, str]:
-    """A reader's options: so long for each packet.
-
-    A kernel that takes its time has slower senders: its readers are, too.
-    """
-    return option, str(microseconds * env.patience)
 
 
 def sink(env: Env, ring: int = 1000, **how: Any) -> Reader:
@@ -100,6 +93,12 @@ def send_over_flows(packets: int, flows: int = 64) -> int:
     return packets
 
 
+class Slowing(Protocol):
+    """A reader, in a process or in a thread."""
+
+    def slow_down(self) -> None: ...
+
+
 class Flood:
     """Blocking senders in threads of their own until end()."""
 
@@ -157,16 +156,31 @@ def flood(senders: int = 2, flows: int = 1, rest: float = 0.0) -> Iterator[Flood
         running.end()
 
 
-def read_stops() -> List[int]:
-    """How often each queue was stopped."""
-    return [queue.stops for queue in read_queues()]
+def read_stops(index: Optional[int] = None) -> int:
+    """How often the queue with this index was stopped; by default all of them."""
+    return sum(queue.stops for queue in read_queues() if index in (None, queue.id))
 
 
-def wait_for_stops(env: Env, more_than: int = 0) -> None:
-    """Until the queues were stopped so often in all."""
-    env.wait_for(
-        lambda: sum(read_stops()) > more_than, "a queue is stopped", seconds=30
-    )
+def wait_for_stops(
+    env: Env, reader: Slowing, more_than: int = 0, index: Optional[int] = None
+) -> None:
+    """Until read_stops() says more.
+
+    The senders of a busy host may be slower than any reader: this one slows down
+    for as long as it keeps up with them.
+    """
+    seen, until = -1, 0.0
+
+    def stopped() -> bool:
+        nonlocal seen, until
+        stops, now = read_stops(index), time.monotonic()
+        if stops == seen and now > until:
+            reader.slow_down()
+        if stops != seen or now > until:
+            seen, until = stops, now + KEEPS_UP
+        return stops > more_than
+
+    env.wait_for(stopped, "a queue is stopped", seconds=30)
 
 
 def gone(now: Counters) -> int:
@@ -184,11 +198,11 @@ def wait_until_read(env: Env, packets: int) -> Counters:
     return env.wait_for(done, f"{packets} packets read")
 
 
-def assert_flood_loses_nothing(env: Env, senders: int, stops: int) -> Counters:
+def assert_flood_loses_nothing(env: Env, reader: Reader, senders: int) -> Counters:
     """Senders that fill the ring again and again: nothing is lost there, and
     each packet is read or was dropped by the qdisc."""
     with flood(senders=senders) as running:
-        wait_for_stops(env, more_than=stops)
+        wait_for_stops(env, reader, more_than=20)
         sent = running.end()
     now = wait_until_read(env, sent)
     assert now.lost_at_ring == 0, now
@@ -198,7 +212,7 @@ def assert_flood_loses_nothing(env: Env, senders: int, stops: int) -> Counters:
 
 def assert_flood_is_read(env: Env, reader: Reader) -> None:
     """The same, and the reader itself counts them."""
-    now = assert_flood_loses_nothing(env, senders=3, stops=20)
+    now = assert_flood_loses_nothing(env, reader, senders=3)
     got = sum(count["read"] for count in reader.pause())
     assert got == now.read, (got, now)
 

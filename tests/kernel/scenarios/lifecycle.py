@@ -12,7 +12,6 @@ from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,
     flood,
-    paced,
     read_device,
     read_queue,
     send,
@@ -174,11 +173,11 @@ def vanished_netns_takes_its_device_along(env: Env) -> None:
 @scenario
 def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
     """What is lost at the ring is lost while stock is alone, and counted."""
-    reader = sink(env, ring=100, options=paced(env, "--link-us", 500))
+    reader = sink(env, ring=100)
     with flood(senders=2) as senders:
         for _ in range(3):
             env.load("stall_ms=60000")
-            wait_for_stops(env, more_than=20)
+            wait_for_stops(env, reader, more_than=20)
             env.run("rmmod", "sluice")
             senders.wait_for_more(env, 500, "traffic goes on")
         sent = senders.end()
@@ -198,9 +197,9 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
     if not _patch.ALL.exists():
         env.skip("this kernel has no live patching")
     env.load("stall_ms=60000")
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
     with flood(senders=2, rest=0.02) as senders:
-        wait_for_stops(env)
+        wait_for_stops(env, reader)
         with _patch.patched(env):
             before = counters().read
             senders.wait_for_more(env, 500, "traffic goes on")
@@ -209,6 +208,6 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
         with _patch.patched(env):
             env.run("rmmod", "sluice")
         env.load("stall_ms=60000")
-        wait_for_stops(env)
+        wait_for_stops(env, reader)
         senders.end()
     assert_flows(env)

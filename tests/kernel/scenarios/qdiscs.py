@@ -8,13 +8,12 @@ import re
 from pathlib import Path
 
 from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE
+from lab.workloads.devices import HERE, Reader
 from tests.kernel.scenarios._traffic import (
     assert_flood_is_read,
     counters,
     flood,
     gone,
-    paced,
     read_queue,
     set_device,
     set_qdisc,
@@ -55,12 +54,12 @@ def _freed_by_the_driver() -> int:
     return sum(int(count) for where, count in found if int(where, 0) in place)
 
 
-def _loses_nothing(env: Env, kind: str) -> None:
+def _loses_nothing(env: Env, reader: Reader, kind: str) -> None:
     """Through the qdisc that is attached now."""
     wait_until_empty(env)
     before, stops = counters(), read_queue().stops
     with flood(senders=3) as senders:
-        wait_for_stops(env, more_than=stops + 5)
+        wait_for_stops(env, reader, more_than=stops + 5)
         sent = senders.end()
     after = wait_until_read(env, gone(before) + sent)
     assert after.lost_at_ring == before.lost_at_ring, (kind, before, after)
@@ -69,9 +68,9 @@ def _loses_nothing(env: Env, kind: str) -> None:
 
 def _attached(env: Env, kind: str) -> None:
     env.load("stall_ms=60000")
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
     set_qdisc(env, kind)
-    _loses_nothing(env, kind)
+    _loses_nothing(env, reader, kind)
 
 
 @scenario
@@ -102,7 +101,7 @@ def pfifo_loses_nothing(env: Env) -> None:
 @scenario
 def htb_with_fq_codel_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
     tc = ("tc", "qdisc", "replace", "dev", HERE.name)
     env.run(*tc, "root", "handle", "1:", "htb", "default", "10")
     env.run(
@@ -110,13 +109,13 @@ def htb_with_fq_codel_loses_nothing(env: Env) -> None:
         *("1:10", "htb", "rate", "10gbit"),
     )
     env.run(*tc, "parent", "1:10", "fq_codel")
-    _loses_nothing(env, "htb")
+    _loses_nothing(env, reader, "htb")
 
 
 @scenario
 def mq_with_fq_codel_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, queues=2, options=paced(env, "--link-us", 1000))
+    reader = sink(env, ring=100, queues=2)
     tc = ("tc", "qdisc", "replace", "dev", HERE.name)
     env.run(*tc, "root", "handle", "1:", "mq")
     for queue in ("1:1", "1:2"):
@@ -128,9 +127,9 @@ def mq_with_fq_codel_loses_nothing(env: Env) -> None:
 def noqueue_between_two_others_is_stock(env: Env) -> None:
     """Only what is sent while noqueue is attached can be lost."""
     env.load("stall_ms=60000")
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
     set_qdisc(env, "fq_codel")
-    _loses_nothing(env, "fq_codel")
+    _loses_nothing(env, reader, "fq_codel")
     set_qdisc(env, "noqueue")
     stops = read_queue().stops
     with flood(senders=3) as senders:
@@ -138,24 +137,24 @@ def noqueue_between_two_others_is_stock(env: Env) -> None:
         senders.end()
     assert read_queue().stops == stops, "a queue without a qdisc was stopped"
     set_qdisc(env, "fq")
-    _loses_nothing(env, "fq")
+    _loses_nothing(env, reader, "fq")
 
 
 @scenario
 def change_under_load_loses_nothing_at_the_ring(env: Env) -> None:
     env.load("stall_ms=60000", "default_on=0")
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
     _count_freed(env)
     with flood(senders=3) as senders:
         env.wait_for(_freed_by_the_driver, "stock drops at the ring", 30)
         set_device(on=1)
-        wait_for_stops(env, more_than=5)
+        wait_for_stops(env, reader, more_than=5)
         before = _freed_by_the_driver()
         for kind in ("fq", "pfifo", "cake", "pfifo_fast", "fq_codel") * 2:
             stops = read_queue().stops
             set_qdisc(env, kind)
-            wait_for_stops(env, more_than=stops + 5)
+            wait_for_stops(env, reader, more_than=stops + 5)
         senders.end()
     wait_until_empty(env)
     assert _freed_by_the_driver() == before, (before, counters(), read_queue())
-    _loses_nothing(env, "fq_codel")
+    _loses_nothing(env, reader, "fq_codel")

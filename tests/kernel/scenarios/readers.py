@@ -10,8 +10,6 @@ import fcntl
 import os
 import socket
 import struct
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Iterator
@@ -23,13 +21,12 @@ from lab.workloads.devices import netns, read_counters, silence_first_netns
 from lab.workloads.devices import reader as open_reader
 from sluice import system
 from tests.kernel.scenarios._bpf import choosing
-from tests.kernel.scenarios._tap import Tap, tap
+from tests.kernel.scenarios._tap import reading, tap
 from tests.kernel.scenarios._traffic import (
     DISCARD_PORT,
     assert_flood_is_read,
     counters,
     flood,
-    paced,
     read_queue,
     read_stops,
     sink,
@@ -88,14 +85,11 @@ def reader_of_a_persistent_device_loses_nothing(env: Env) -> None:
 
 @scenario
 def several_readers_of_one_device_lose_nothing(env: Env) -> None:
-    """Each queue has a reader of its own; so many flows that all get some.
-
-    Three readers together are quicker than the senders, but for a link.
-    """
+    """Each queue has a reader of its own; so many flows that all get some."""
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, queues=3, options=paced(env, "--link-us", 1500))
+    reader = sink(env, ring=100, queues=3)
     with flood(senders=6, flows=10) as senders:
-        wait_for_stops(env, more_than=20)
+        wait_for_stops(env, reader, more_than=20)
         sent = senders.end()
     wait_until_empty(env)
     now = counters()
@@ -104,47 +98,19 @@ def several_readers_of_one_device_lose_nothing(env: Env) -> None:
     assert sum(read) + now.qdisc_drops == sent, (read, now, sent)
 
 
-@contextlib.contextmanager
-def _slow_readers(device: Tap) -> Iterator[None]:
-    """A thread for each queue that reads it until the end, in gulps."""
-    ended = threading.Event()
-
-    def read(place: int) -> None:
-        while not ended.is_set():
-            device.read(place, most=30)
-            time.sleep(0.002)
-
-    threads = [
-        threading.Thread(target=read, args=(place,), daemon=True)
-        for place in range(len(device.queues))
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join(timeout=10)
-
-
 @scenario
 def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
-    with _slow_readers(device), flood(senders=2) as senders:
+    with reading(device) as readers, flood(senders=2) as senders:
         for queue in (0, 2, 1, 2, 0):
             with choosing(queue) as program:
                 device.set_steering(program)
-            before = read_stops()[queue]
-            env.wait_for(
-                lambda: read_stops()[queue] > before + 5, f"queue {queue} is stopped"
-            )
+            wait_for_stops(env, readers, read_stops(queue) + 5, queue)
         device.set_steering(-1)
         senders.wait_for_more(env, 500, "traffic goes on")
         sent = senders.end()
         wait_until_empty(env)
-    device.read_all()
     now = counters()
     assert now.lost_at_ring == 0, now
     assert now.read + now.qdisc_drops == sent, (now, sent)
@@ -241,7 +207,7 @@ def udp_in_large_packets_loses_nothing(env: Env) -> None:
     reader = sink(env, ring=20, paused=True, options=("--vnet",))
     with ThreadPoolExecutor() as pool:
         sending = pool.submit(_send_large, 500)
-        wait_for_stops(env)
+        wait_for_stops(env, reader)
         reader.resume()
         sent = sending.result()
     wait_until_empty(env)

@@ -26,7 +26,7 @@ from lab.workloads.devices import reader as open_reader
 from lab.workloads.latency import Latency, parse_ping
 from sluice.netlink import Queue
 from tests.kernel.scenarios._memory import read_kb
-from tests.kernel.scenarios._traffic import paced, read_queues, set_device
+from tests.kernel.scenarios._traffic import read_queues, set_device
 
 SECONDS = 15.0  # unless SLUICE_SOAK_SECONDS says otherwise
 SEED = 1
@@ -36,6 +36,14 @@ PAUSES = (0.002, 0.3)  # seconds, of a reader that lives
 DEATHS = (0.5, 2.0)  # seconds without a reader
 MEMORY_EVERY = 60.0
 RESULT = Path("/out/soak.json")
+
+
+def paced(env: Env, option: str, microseconds: int) -> Tuple[str, str]:
+    """A reader's options: so long for each packet.
+
+    A kernel that takes its time has slower senders: its readers are, too.
+    """
+    return option, str(microseconds * env.patience)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from tests.kernel.scenarios._traffic import (
     assert_flows,
     assert_lossless_again,
     flood,
-    paced,
     read_queue,
     sink,
     wait_for_stops,
@@ -20,8 +19,8 @@ from tests.kernel.scenarios._traffic import (
 @scenario
 def vhost_sockets_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, vhost=True, options=paced(env, "--link-us", 1000))
-    now = assert_flood_loses_nothing(env, senders=4, stops=20)
+    reader = sink(env, ring=100, vhost=True)
+    now = assert_flood_loses_nothing(env, reader, senders=4)
 
     def all_handed_on() -> bool:
         (count,) = reader.pause()
@@ -56,11 +55,11 @@ def vhost_paused_guest_stalls_and_resumes(env: Env) -> None:
 
 @scenario
 def vhost_unload_under_traffic_loses_no_queue(env: Env) -> None:
-    sink(env, ring=100, vhost=True, options=paced(env, "--link-us", 1000))
+    reader = sink(env, ring=100, vhost=True)
     with flood(senders=2) as senders:
         for _ in range(3):
             env.load("stall_ms=60000")
-            wait_for_stops(env, more_than=20)
+            wait_for_stops(env, reader, more_than=20)
             env.run("rmmod", "sluice")
         senders.end()
     assert_flows(env)

@@ -5,7 +5,6 @@ room that nobody is asked for."""
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 import time
@@ -14,12 +13,12 @@ from typing import Dict, Iterator
 
 from lab.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import redirected
-from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
+from tests.kernel.scenarios._tap import reading, tap
 from tests.kernel.scenarios._traffic import (
     counters,
     flood,
     ifindex,
-    read_stops,
+    wait_for_stops,
     wait_until_empty,
 )
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
@@ -37,30 +36,6 @@ class Seen:
 
     def add(self, packet: bytes) -> None:
         self.counts["xdp" if packet[ETHERTYPE] == EXPERIMENT else "qdisc"] += 1
-
-
-@contextlib.contextmanager
-def _reading(device: Tap) -> Iterator[Seen]:
-    """A thread that reads the only queue until the end, and then the rest."""
-    seen, ended = Seen(), threading.Event()
-
-    def read() -> None:
-        while True:
-            last = ended.is_set()
-            try:
-                seen.add(os.read(device.queues[0], PACKET_MAX))
-            except BlockingIOError:
-                if last:
-                    return
-                time.sleep(0.0005)
-
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        ended.set()
-        thread.join(timeout=20)
 
 
 @contextlib.contextmanager
@@ -96,13 +71,12 @@ def _mix(env: Env, ring: int, burst: int, pause: float) -> tuple[int, Seen]:
         env.enter(redirected(socket.if_nametoindex(ENTRY), ifindex()))
     except OSError as error:
         env.skip(f"this kernel's veth takes no XDP program ({error.strerror})")
-    with _reading(device) as seen:
+    seen = Seen()
+    device.on_packet = seen.add
+    with reading(device) as readers:
         with _redirecting(burst, pause), flood(senders=2) as senders:
-            env.wait_for(
-                lambda: seen.counts["xdp"] > 100 and sum(read_stops()) > 5,
-                "frames of both kinds, and stops",
-                seconds=30,
-            )
+            wait_for_stops(env, readers, more_than=5)
+            env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
             sent = senders.end()
         wait_until_empty(env)
     return sent, seen
