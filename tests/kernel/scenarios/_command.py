@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Iterator
 
 from lab.scenarios import Env
 from lab.workloads.devices import HERE, Device
+from lab.workloads.program import succeeds
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SLUICE = (sys.executable, str(REPOSITORY / "bin/sluice"))
@@ -42,6 +45,17 @@ def sluice(*arguments: str, status: int = 0, beside: Device = HERE) -> str:
     return said
 
 
+@contextlib.contextmanager
+def _udevd(beside: Device) -> Iterator[None]:
+    """It renames devices: none is left for the scenarios that follow."""
+    process = subprocess.Popen(beside.command(UDEV))
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def start_udev(env: Env, beside: Device = HERE) -> None:
     """udev sees the devices of this device's namespace, until the end."""
     if shutil.which(UDEV) is None:
@@ -51,5 +65,5 @@ def start_udev(env: Env, beside: Device = HERE) -> None:
     rule = RULE.read_text().replace("/usr/sbin/sluice", SLUICE[1])
     (rules / RULE.name).write_text(rule)
     env.defer(shutil.rmtree, rules)
-    env.run(*beside.command(UDEV, "--daemon"))
-    env.defer(env.run, "udevadm", "control", "--exit")
+    env.enter(_udevd(beside))
+    env.wait_for(lambda: succeeds(["udevadm", "control", "--ping"]), "udev answers")
