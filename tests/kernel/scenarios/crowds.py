@@ -7,11 +7,12 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Callable
 
 from lab.scenarios import Env, scenario
 from lab.workloads.crowd import crowd
 from sluice.netlink import Client
-from tests.kernel.scenarios._memory import allowed, read_kb
+from tests.kernel.scenarios._memory import allowed
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
 from tests.kernel.scenarios._traffic import (
     assert_flows,
@@ -28,24 +29,39 @@ DEVICE_BYTES = 1024  # what sluice may take for an idle device
 QUEUE_BYTES = 512  # and for each queue it could have
 
 
-def _load_and_weigh(env: Env) -> int:
-    """Loads the module; the memory that took."""
-    before = read_kb("SUnreclaim")
-    env.load("stall_ms=60000")
-    return 1024 * (read_kb("SUnreclaim") - before)
+def _scales(env: Env) -> Callable[[], int]:
+    """From now on what we have the kernel allocate is charged to a group: the bytes
+    of its slabs, to a page on each CPU."""
+    group = Path("/sys/fs/cgroup/crowd")
+    control = group.parent / "cgroup.subtree_control"
+    if "memory" not in (group.parent / "cgroup.controllers").read_text().split():
+        env.skip("this kernel has no memory cgroups")
+    control.write_text("+memory")
+    group.mkdir()
+    env.defer(group.rmdir)
+    me = str(os.getpid())
+    env.defer((group.parent / "cgroup.procs").write_text, me)
+    (group / "cgroup.procs").write_text(me)
+
+    def weigh() -> int:
+        lines = (group / "memory.stat").read_text().splitlines()
+        return int(dict(line.split() for line in lines)["slab_unreclaimable"])
+
+    return weigh
 
 
 def _enter_and_weigh(env: Env, size: int, flags: int = 0) -> int:
     """A crowd that the module serves; the memory it takes for them."""
-    alone = _load_and_weigh(env)
-    env.run("rmmod", "sluice")
     env.enter(crowd(size, flags))
-    return _load_and_weigh(env) - alone
+    weigh = _scales(env)
+    before = weigh()
+    env.load("stall_ms=60000")
+    return weigh() - before
 
 
 def _serves_a_crowd(env: Env, size: int) -> str:
     taken = _enter_and_weigh(env, size)
-    assert taken / size < allowed(DEVICE_BYTES), f"{taken} bytes for {size} devices"
+    assert 0 < taken / size < allowed(DEVICE_BYTES), f"{taken} bytes for {size} devices"
     sink(env, ring=100)
     started = time.monotonic()
     with Client() as client:
@@ -85,30 +101,21 @@ def devices_with_many_possible_queues_take_little(env: Env) -> str:
     size = 100
     taken = _enter_and_weigh(env, size, IFF_MULTI_QUEUE)
     most = 2 * QUEUES * QUEUE_BYTES  # in one piece: of a power of two
-    assert taken / size < most, f"{taken} bytes for {size} devices"
+    assert 0 < taken / size < most, f"{taken} bytes for {size} devices"
     return f"{taken / size / QUEUES:.0f} bytes for each of {QUEUES} queues"
 
 
 @scenario
 def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
     """As the device itself: a user who may make many is limited by his cgroup."""
-    group = Path("/sys/fs/cgroup/crowd")
-    control = group.parent / "cgroup.subtree_control"
-    if "memory" not in (group.parent / "cgroup.controllers").read_text().split():
-        env.skip("this kernel has no memory cgroups")
-    control.write_text("+memory")
-    group.mkdir()
-    env.defer(group.rmdir)
-    mine = group.parent / "cgroup.procs"
-    env.defer(mine.write_text, str(os.getpid()))
+    weigh = _scales(env)
 
     def charged(size: int) -> int:
         """For a device that could have 256 queues."""
-        before = int((group / "memory.current").read_text())
+        before = weigh()
         with crowd(size, IFF_MULTI_QUEUE):
-            return (int((group / "memory.current").read_text()) - before) // size
+            return (weigh() - before) // size
 
-    (group / "cgroup.procs").write_text(str(os.getpid()))
     charged(1)  # warms what is cached
     stock = charged(50)
     env.load()
