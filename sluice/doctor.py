@@ -57,6 +57,7 @@ class Facts:
     signing_key: str = ""
     key_trusted: bool | None = None
     traced: str | None = None  # enabled_functions
+    default_qdisc: str = ""
     wrongs: tuple[str, ...] = ()
     before: tuple[View, ...] = ()
     views: tuple[View, ...] = ()
@@ -282,6 +283,19 @@ def check_setup(view: View) -> Iterator[Finding]:
                       "longer needed against loss", mend)
 
 
+def check_lockless(view: View, facts: Facts) -> Iterator[Finding]:
+    """A defect of 5.10, with sluice and without: docs/kernels.md."""
+    qdisc = facts.default_qdisc if view.qdisc == "mq" else view.qdisc
+    if not facts.release.startswith("5.10.") or view.queue_count < 2:
+        return
+    if qdisc == "pfifo_fast":
+        tc = f"tc -n {view.netns}" if view.netns else "tc"
+        yield Finding(BAD, view.name, "this kernel may panic when one of several "
+                      "queues with pfifo_fast is closed",
+                      "sysctl net.core.default_qdisc=fq_codel; "
+                      f"{tc} qdisc replace dev {view.name} root handle 1: mq")
+
+
 def _against_drops(view: View) -> str:
     """What would end a device's drops, or shows where they come from."""
     if view.upstream or (view.state == "served" and view.qdisc != NOQUEUE):
@@ -319,7 +333,11 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
     before = {(view.netns, view.ifindex): view for view in facts.before}
     for view in facts.views:
         old = before.get((view.netns, view.ifindex))
-        found = [*check_setup(view), *check_counts(view, old, facts.seconds)]
+        found = [
+            *check_setup(view),
+            *check_lockless(view, facts),
+            *check_counts(view, old, facts.seconds),
+        ]
         yield from found or [Finding(GOOD, view.name, view.why)]
     if not facts.views:
         yield Finding(GOOD, "devices", "no tun or tap device")
@@ -386,6 +404,9 @@ def read_facts() -> Facts:
         "ftrace_enabled": system.read_text(system.PROC / "sys/kernel/ftrace_enabled")
         or "1",
         "traced": system.read_enabled_functions(),
+        "default_qdisc": (
+            system.read_text(system.PROC / "sys/net/core/default_qdisc") or ""
+        ).strip(),
         "dkms": system.read_dkms(),
     }
     time.sleep(max(0.0, SAMPLE_SECONDS - (time.monotonic() - started)))
