@@ -244,7 +244,7 @@ class Reader:
         return self._change(signal.SIGUSR2, "reading")
 
     def slow_down(self) -> None:
-        """From now on each packet takes it twice as long, or 100 us."""
+        """From now on each packet takes it twice as long, or 100 us; 10 ms at most."""
         self._change(signal.SIGHUP, "slower")
 
     def end(self) -> List[Dict[str, Any]]:

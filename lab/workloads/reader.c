@@ -58,6 +58,7 @@
 #define ETHERNET_HEADER 14
 #define LINK_BURST_NS 1000000
 #define SLOW_LINK_NS 100000	/* where there was none */
+#define SLOWEST_LINK_NS 10000000	/* no sender is slower */
 
 struct device {
 	char name[IFNAMSIZ];
@@ -345,7 +346,10 @@ static void resume_reading(void)
 
 static void slow_down(void)
 {
-	link_ns = link_ns ? 2 * link_ns : SLOW_LINK_NS;
+	long ns = link_ns ? 2 * link_ns : SLOW_LINK_NS;
+
+	if (ns < SLOWEST_LINK_NS)
+		link_ns = ns;
 }
 
 static void report(const char *state)

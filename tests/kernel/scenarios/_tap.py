@@ -20,6 +20,7 @@ TUNSETSTEERINGEBPF = 0x800454E0
 IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
 PACKET_MAX = 65536
 GULP = 30  # packets
+SLOWEST = 0.2  # seconds between gulps
 
 
 class Tap:
@@ -84,7 +85,7 @@ class Readers:
             self._device.read(place, GULP)
 
     def slow_down(self) -> None:
-        self._rest *= 2
+        self._rest = min(2 * self._rest, SLOWEST)
 
     def end(self) -> None:
         self._ended.set()

@@ -177,7 +177,7 @@ def wait_for_stops(
         if stops == seen and now > until:
             reader.slow_down()
         if stops != seen or now > until:
-            seen, until = stops, now + KEEPS_UP
+            seen, until = stops, now + KEEPS_UP * env.patience
         return stops > more_than
 
     env.wait_for(stopped, "a queue is stopped", seconds=30)
