@@ -255,7 +255,7 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 		sluice_events_due(q->device);
 	q->stopped_at = ktime_get_ns();
 	q->alive_at = q->stopped_at;
-	q->head = READ_ONCE(ring->consumer_head);
+	WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 	__queue_arm_after(q, fill - low_for(q, depth));
 	trace_queue_stop(q, fill, 0);
 }
@@ -379,7 +379,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	if (moved) {
 		idle = __queue_learn(q, slots_between(q->head, head, q->size),
 				     now, !fill);
-		q->head = head;
+		WRITE_ONCE(q->head, head);
 	}
 	limit = limit_for(q, ring, q->size);
 	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
@@ -584,7 +584,7 @@ static enum sluice_queue_state __queue_state(const struct sluice_queue *q,
 		return SLUICE_QUEUE_UNREAD;
 	if (!qdisc_has_queue(q->txq))
 		return SLUICE_QUEUE_NOQUEUE;
-	return q->stalled ? SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
+	return READ_ONCE(q->stalled) ? SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
 }
 
 /**
