@@ -7,7 +7,8 @@
  *   closed   device down, off, or not ours to serve: we touch nothing
  *   open     packets flow; a sender looks at the ring now and then
  *   stopped  we set __QUEUE_STATE_DRV_XOFF; the timer is armed
- *   stalled  the reader is dead; packets flow, the driver drops them
+ *   stalled  the reader is dead, or others take all the room it makes;
+ *            packets flow, the driver drops them
  *
  * Assumes:
  *   - a sender is in the driver with BH off, so each CPU holds at most one
@@ -24,7 +25,9 @@
  *     and so a wake-up cannot be lost;
  *   - we clear the stopped bit only if we set it, and never after the device
  *     was announced to go down;
- *   - a sender waits at most stall_ms for a reader that shows no life.
+ *   - a sender waits at most stall_ms for a reader that shows no life, and for
+ *     one whose room others take (XDP_REDIRECT) until it read a ring of packets,
+ *     or stall_ms if that is longer.
  *
  * Does not guarantee:
  *   - room for what is put into the ring without passing the transmit
@@ -255,6 +258,7 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 		sluice_events_due(q->device);
 	q->stopped_at = ktime_get_ns();
 	q->alive_at = q->stopped_at;
+	q->passed = 0;
 	WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 	__queue_arm_after(q, fill - low_for(q, depth));
 	trace_queue_stop(q, fill, 0);
@@ -352,6 +356,24 @@ static void __queue_set_depth_ns(struct sluice_queue *q, u64 idle)
 }
 
 /*
+ * Stock's tail drop until the reader reads. Where it does, but somebody who asks
+ * nobody takes the room, for as long as the senders waited.
+ */
+static void __queue_stall(struct sluice_queue *q, int fill, u64 now, bool crowded)
+{
+	u64 waited = now - q->stopped_at;
+
+	lockdep_assert_held(&q->lock);
+
+	WRITE_ONCE(q->stalled_until, crowded ? now + waited : now);
+	WRITE_ONCE(q->stalled, true);
+	q->stalls++;
+	sluice_events_due(q->device);
+	trace_queue_stall(q, fill, waited);
+	__queue_wake(q, fill, SLUICE_WAKE_OTHER);
+}
+
+/*
  * A stopped queue is looked at: wake it, call its reader dead, or come back.
  * proofs/litmus: stop_against_wake, reader_without_barrier
  * Context: q->lock, hard irq on the CPU of the sender.
@@ -359,10 +381,10 @@ static void __queue_set_depth_ns(struct sluice_queue *q, u64 idle)
 static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 {
 	struct ptr_ring *ring = queue_ring(q);
-	int used, fill, head, limit, excess;
+	int used, fill, head, limit, excess, packets;
 	u64 now = ktime_get_ns();
+	bool moved, crowded;
 	u64 idle = 0;
-	bool moved;
 
 	lockdep_assert_held(&q->lock);
 
@@ -375,26 +397,25 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	head = READ_ONCE(ring->consumer_head);
 	used = ring_used_in_irq(ring, q->size);
 	fill = ring_fill(ring, q->size, used);
-	moved = head != q->head;
+	packets = slots_between(q->head, head, q->size);
+	moved = packets > 0;
 	if (moved) {
-		idle = __queue_learn(q, slots_between(q->head, head, q->size),
-				     now, !fill);
+		idle = __queue_learn(q, packets, now, !fill);
+		q->passed += packets;
 		WRITE_ONCE(q->head, head);
 	}
 	limit = limit_for(q, ring, q->size);
 	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
+	/* All that was in the ring is gone, and others filled it. */
+	crowded = q->passed >= q->size && now - q->stopped_at >= stall_ns(q);
 	if (moved)
 		__queue_learn_patience(q, !fill, excess);
 
 	if (excess <= 0) {
 		__queue_set_depth_ns(q, idle);
 		__queue_wake(q, fill, cause);
-	} else if (now - q->alive_at >= stall_ns(q)) {
-		WRITE_ONCE(q->stalled, true);
-		q->stalls++;
-		sluice_events_due(q->device);
-		trace_queue_stall(q, fill, now - q->stopped_at);
-		__queue_wake(q, fill, SLUICE_WAKE_OTHER);
+	} else if (crowded || now - q->alive_at >= stall_ns(q)) {
+		__queue_stall(q, fill, now, crowded);
 	} else {
 		__queue_arm_after(q, excess);
 	}
@@ -429,16 +450,17 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 }
 
 /*
- * Nothing was read since the reader was called dead: this packet is stock's
- * to keep or to drop. The ring was not empty then: if it is, the reader read
- * all of it, and its head came round to where it was.
+ * Nothing was read since the reader was called dead, or others have the room for
+ * a while: this packet is stock's to keep or to drop. The ring was not empty then:
+ * if it is, the reader read all of it, and its head came round to where it was.
  */
 static bool stall_lasts(struct sluice_queue *q, struct ptr_ring *ring, int size)
 {
 	int used;
 
 	if (likely(!READ_ONCE(q->stalled)) ||
-	    READ_ONCE(ring->consumer_head) != READ_ONCE(q->head))
+	    (READ_ONCE(ring->consumer_head) != READ_ONCE(q->head) &&
+	     ktime_get_ns() >= READ_ONCE(q->stalled_until)))
 		return false;
 	used = ring_used_exact(ring, size);
 	if (used >= size)

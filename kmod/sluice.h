@@ -52,11 +52,14 @@ enum sluice_wake_cause {
  * @open: the device is up and served
  * @stopped: we stopped @txq. Invariant: @stopped implies @timer is armed, or
  *	     its handler waits for @lock
- * @stalled: the reader is dead, tail drop until its head moves
+ * @stalled: the reader is dead, tail drop until its head moves, and not before
+ *	     @stalled_until
  * @head: the reader's head at the last sign of life
  * @timer: reviews a stopped queue, on the CPU of the sender that stopped it
  * @stopped_at: start of this stop
  * @alive_at: last sign of life of the reader while stopped
+ * @passed: packets it was seen to read in this stop
+ * @stalled_until: others have the room until then
  * @reader_ns: the reader's pace, nanoseconds per packet: @read_ns over @read
  * @read_ns: time the reader was seen to work, older time fades
  * @read: packets it read in that time, in fractions
@@ -88,6 +91,8 @@ struct sluice_queue {
 	u32 patience_ns;
 	u64 stopped_at;
 	u64 alive_at;
+	u64 passed;
+	u64 stalled_until;
 	u64 read_ns;
 	u64 read;
 	u64 depth_ns;

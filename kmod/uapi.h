@@ -38,7 +38,7 @@ enum sluice_queue_state {
 
 enum sluice_event_kind {
 	SLUICE_EVENT_STOP = 0,		/* the first of a queue */
-	SLUICE_EVENT_STALL,		/* its reader showed no life */
+	SLUICE_EVENT_STALL,		/* its reader made no room */
 };
 
 enum sluice_device_attr {

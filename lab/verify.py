@@ -142,6 +142,8 @@ SEEDED_PACE = (
     Seeded("pace_not_learned", "queue.c", "if (moved) {", "if (0) {"),
     Seeded("patience_not_lost", "queue.c", "ns /= 2;", ";"),
     Seeded("whole_ring", "queue.c", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
+    Seeded("crowd_not_seen", "queue.c", "else if (crowded || ", "else if ("),
+    Seeded("crowd_seen_for_ever", "queue.c", "crowded ? now + waited : now", "~0ULL"),
 )
 
 

@@ -70,7 +70,7 @@ def why(device: Device, link: Link, queues: tuple[Queue, ...]) -> str:
         if link.qdisc == NOQUEUE:
             return "noqueue: nothing to stop"
         if any(queue.state == "stalled" for queue in queues):
-            return "stalled: the reader shows no life, a full ring drops"
+            return "stalled: the reader makes no room, a full ring drops"
         if queues and all(queue.state == "unread" for queue in queues):
             return "no reader now"
         return "served"

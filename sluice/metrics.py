@@ -37,7 +37,7 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float]], ...] = (
     ("limit_packets", "gauge", "Fill at which the queue stops.", lambda q: q.limit),
     ("low_packets", "gauge", "Fill at which the queue wakes.", lambda q: q.low),
     ("stops", "counter", "Times the queue was stopped.", lambda q: q.stops),
-    ("stalls", "counter", "Stops whose reader showed no life.", lambda q: q.stalls),
+    ("stalls", "counter", "Stops whose reader made no room.", lambda q: q.stalls),
     (
         "drops",
         "counter",

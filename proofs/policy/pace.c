@@ -12,6 +12,10 @@
  *
  * And with no target, where the ring is as long as it is and only the last two
  * are asked.
+ *
+ * Last, beside somebody who fills whatever room there is and asks nobody: it fails
+ * where the sender waits for longer than it takes to read a ring of packets (or the
+ * stall time), or still loses packets when it has long been alone again.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,6 +29,7 @@
 #define FEWEST		4	/* DEPTH_MIN of queue.c */
 #define WAITS_MAX	(1 << 22)
 #define READER_WAKES_NS	20000	/* a process that slept in read() */
+#define REVIEW_NS	20000000	/* PATIENCE_MAX_NS of queue.c */
 
 struct reader {
 	const char *what;
@@ -254,13 +259,10 @@ static bool judge(u64 idle, u64 counted, u64 stops, u64 reviews)
 	return fine;
 }
 
-static bool run(void)
+/* An empty ring behind a queue that is served. */
+static struct sluice_queue *begin(u32 stall_ms)
 {
 	struct sluice_device *device = zeroed(struct_size(device, queue, 1));
-	u64 end = reader->seconds * NSEC_PER_SEC, reads_at = 0, idle_from = 0;
-	u64 every = reader->every_ns ? reader->every_ns : NSEC_PER_SEC;
-	u64 idle = 0, counted = 0, reviews = 0, pauses_at = every;
-	struct sluice_queue *q = &device->queue[0];
 
 	ptr_ring_init(&ring, SIZE, 0);
 	txq.state = 0;
@@ -268,11 +270,30 @@ static bool run(void)
 	armed = NULL;
 	device->dev = &dev;
 	device->served = device->verified = true;
-	device->stall_ms = sluice_default_stall_ms;
+	device->stall_ms = stall_ms;
 	device->low_percent = sluice_default_low_percent;
 	device->target_us = target_us;
-	sluice_queue_init(q, device, 0);
-	sluice_queue_opened(q);
+	sluice_queue_init(&device->queue[0], device, 0);
+	sluice_queue_opened(&device->queue[0]);
+	return &device->queue[0];
+}
+
+static void timer_fires(void)
+{
+	struct hrtimer *timer = armed;
+
+	now = max(now, expires);
+	armed = NULL;
+	timer->function(timer);
+}
+
+static bool run(void)
+{
+	u64 end = reader->seconds * NSEC_PER_SEC, reads_at = 0, idle_from = 0;
+	u64 every = reader->every_ns ? reader->every_ns : NSEC_PER_SEC;
+	u64 idle = 0, counted = 0, reviews = 0, pauses_at = every;
+	struct sluice_queue *q = begin(sluice_default_stall_ms);
+
 	while (now < end) {
 		bool asleep, counts = counts_at(end);
 		u64 before = now;
@@ -289,11 +310,7 @@ static bool run(void)
 		if (asleep && !armed)
 			fail("%s: a queue is stopped without a timer", reader->what);
 		if (armed && (asleep || expires <= reads_at)) {
-			struct hrtimer *timer = armed;
-
-			now = max(now, expires);
-			armed = NULL;
-			timer->function(timer);
+			timer_fires();
 			reviews++;
 		} else {
 			now = max(now, reads_at);
@@ -315,6 +332,40 @@ static bool run(void)
 	return judge(idle, counted, q->stops, reviews);
 }
 
+static bool run_crowded(u64 pace_ns, u32 stall_ms)
+{
+	static const struct reader prompt;
+	struct sluice_queue *q;
+	u64 stop_ns = max(stall_ms * NSEC_PER_MSEC, SIZE * pace_ns);
+	u64 end = 40 * stop_ns, most = stop_ns + 2 * REVIEW_NS;
+	u64 waits_from = 0, longest = 0, lost_before = 0;
+	bool fine;
+
+	reader = &prompt;
+	target_us = 0;
+	q = begin(stall_ms);
+	for (u64 reads_at = 0; now < end; now = max(now, reads_at)) {
+		while (armed && expires <= reads_at)
+			timer_fires();
+		if (!(txq.state & XOFF)) {
+			longest = max(longest, now - waits_from);
+			waits_from = now;
+			fill_ring(q);
+		}
+		while (now < end / 2 && !ptr_ring_produce(&ring, &ring))
+			;
+		if (now < end * 3 / 4)
+			lost_before = lost;
+		__ptr_ring_consume(&ring);
+		reads_at = now + pace_ns;
+	}
+	fine = longest <= most && lost == lost_before && lost;
+	printf("%lu packets/s in a crowd, stall time %u ms: waited %.3f ms at most, lost %lu in it, %lu alone, %lu stalls%s\n",
+	       NSEC_PER_SEC / pace_ns, stall_ms, longest / 1e6, lost_before,
+	       lost - lost_before, q->stalls, fine ? "" : ": TOO MUCH");
+	return fine;
+}
+
 int main(void)
 {
 	bool fine = true;
@@ -326,5 +377,7 @@ int main(void)
 		target_us = 0;
 		fine &= run();
 	}
+	fine &= run_crowded(10000, 250);
+	fine &= run_crowded(10000000, 250);
 	return !fine;
 }

@@ -142,7 +142,7 @@ def test_every_state_has_words(
 def test_stalled_queue_is_said(machine: Machine, capsys) -> None:
     machine.queues[0] = replace(QUEUE0, state="stalled")
     assert main(["status", "tap0"]) == 0
-    assert "stalled: the reader shows no life" in capsys.readouterr().out
+    assert "stalled: the reader makes no room" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ TUNSETSTEERINGEBPF = 0x800454E0
 IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
 PACKET_MAX = 65536
 GULP = 30  # packets
-SLOWEST = 0.2  # seconds between gulps
+SLOWEST = 0.2  # seconds it rests
 
 
 class Tap:
@@ -71,7 +71,7 @@ class Readers:
 
     def __init__(self, device: Tap) -> None:
         self._device = device
-        self._rest = 0.002
+        self.rest = 0.002  # seconds, between gulps
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._read, args=(place,), daemon=True)
@@ -81,11 +81,11 @@ class Readers:
             thread.start()
 
     def _read(self, place: int) -> None:
-        while not self._ended.wait(self._rest):
+        while not self._ended.wait(self.rest):
             self._device.read(place, GULP)
 
     def slow_down(self) -> None:
-        self._rest = min(2 * self._rest, SLOWEST)
+        self.rest = min(2 * self.rest, SLOWEST)
 
     def end(self) -> None:
         self._ended.set()

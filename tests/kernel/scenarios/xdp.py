@@ -13,11 +13,13 @@ from typing import Dict, Iterator
 
 from lab.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import redirected
-from tests.kernel.scenarios._tap import reading, tap
+from tests.kernel.scenarios._tap import SLOWEST, Tap, reading, tap
 from tests.kernel.scenarios._traffic import (
     counters,
     flood,
     ifindex,
+    read_queue,
+    read_stops,
     wait_for_stops,
     wait_until_empty,
 )
@@ -61,10 +63,7 @@ def _redirecting(burst: int, pause: float) -> Iterator[None]:
         thread.join(timeout=10)
 
 
-def _mix(env: Env, ring: int, burst: int, pause: float) -> tuple[int, Seen]:
-    """Both kinds of traffic, until the queue was stopped a few times: what the
-    sockets sent, and what was read."""
-    env.load("stall_ms=60000")
+def _redirected_tap(env: Env, ring: int) -> tuple[Tap, Seen]:
     device = env.enter(tap(ring=ring))
     veth_pair(env)
     try:
@@ -73,27 +72,46 @@ def _mix(env: Env, ring: int, burst: int, pause: float) -> tuple[int, Seen]:
         env.skip(f"this kernel's veth takes no XDP program ({error.strerror})")
     seen = Seen()
     device.on_packet = seen.add
-    with reading(device) as readers:
-        with _redirecting(burst, pause), flood(senders=2) as senders:
-            wait_for_stops(env, readers, more_than=5)
-            env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
-            sent = senders.end()
-        wait_until_empty(env)
-    return sent, seen
+    return device, seen
 
 
 @scenario
 def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
     """Few frames fit into the room kept for senders past the check."""
-    sent, seen = _mix(env, ring=500, burst=2, pause=0.01)
+    env.load("stall_ms=60000")
+    device, seen = _redirected_tap(env, ring=500)
+    with reading(device) as readers:
+        with _redirecting(burst=2, pause=0.01), flood(senders=2) as senders:
+            wait_for_stops(env, readers, more_than=5)
+            env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
+            sent = senders.end()
+        wait_until_empty(env)
     now = counters()
     assert seen.counts["qdisc"] + now.qdisc_drops == sent, (seen, now, sent)
 
 
-@scenario
-def xdp_flood_is_counted_and_leaves_no_stopped_queue(env: Env) -> None:
-    """What no room was kept for shows in tx_dropped, whosoever it was."""
-    sent, seen = _mix(env, ring=100, burst=200, pause=0)
+@scenario(deadline=120)
+def xdp_flood_is_counted_and_freezes_no_sender(env: Env) -> None:
+    """Its frames take all the room there is, for as long as it lasts: the sockets get
+    what stock gives them, what is lost shows in tx_dropped, whosoever it was; and
+    they lose nothing once they are alone."""
+    env.load("stall_ms=2000")
+    device, seen = _redirected_tap(env, ring=100)
+    with reading(device) as readers:
+        readers.rest = SLOWEST
+        with flood(senders=2) as senders:
+            with _redirecting(burst=200, pause=0):
+                env.wait_for(
+                    lambda: read_queue().stalls > 1, "stalls in a crowd", seconds=30
+                )
+                senders.wait_for_more(env, 1500, "what the sockets send")
+                env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
+            wait_for_stops(env, readers, more_than=read_stops() + 2)
+            lost = counters().lost_at_ring
+            wait_for_stops(env, readers, more_than=read_stops() + 5)
+            assert counters().lost_at_ring == lost
+            sent = senders.end()
+        wait_until_empty(env)
     now = counters()
     lost = sent - seen.counts["qdisc"] - now.qdisc_drops
     assert 0 <= lost <= now.lost_at_ring, (lost, now)
