@@ -14,7 +14,7 @@
 # make soak     mixed traffic for half an hour, through readers that pause and die
 # make shell    a shell in a VM with the newest kernel of the lab
 # make debug    the scenarios on kernels that watch memory, locks and races
-# make unit, make kernel, make check    parts of make test
+# make unit, make kernel, make command, make check    parts of make test
 # make packaging    the packages in a VM: installed, failing, purged
 # make clean    empty the lab's cache
 #
@@ -42,6 +42,9 @@ kernel: python
 debug: python
 	@$(AS_ROOT) $(LAB) test debug $(ARGS)
 
+command: python
+	@$(AS_ROOT) $(LAB) test command $(ARGS)
+
 packaging: python
 	@$(AS_ROOT) $(LAB) test packaging $(ARGS)
 
@@ -66,4 +69,4 @@ python:
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
 .PHONY: all demo bench apps depth cost abuse soak shell deb install uninstall verify
-.PHONY: test test-all kernel debug packaging unit check clean python
+.PHONY: test test-all kernel command debug packaging unit check clean python

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab import build, packages, verify, vm
@@ -56,6 +56,8 @@ KERNEL = Suite(
     kernels=tuple(kernel.name for kernel in KERNELS if not kernel.debug),
     often=tuple(kernel.name for kernel in PACKAGED if kernel.often),
 )
+# The program is the same on every kernel, and slow to start in an emulated one.
+COMMAND = replace(KERNEL, name="command", often=("7.3",))
 # Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
 PACKAGING = Suite(
     name="packaging",
@@ -189,8 +191,8 @@ def boot(
 
 def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
     """The root the scenarios of this kernel are played in."""
-    applications = suite is KERNEL and kernel.applications
-    return ensure_root(kernel, PACKAGES if applications else suite.extra)
+    applications = PACKAGES if kernel.applications else ()
+    return ensure_root(kernel, suite.extra or applications)
 
 
 def _job(machine: vm.Machine, kernel: Kernel, suite: Suite, names: list[str]) -> dict:
@@ -241,15 +243,22 @@ def play(
 
 
 FOLDERS = {
-    "all": ["unit", "kernel", "packaging"],
+    "all": ["unit", "kernel", "command", "packaging"],
     "unit": ["unit"],
     "kernel": ["kernel"],
+    "command": ["command"],
     "packaging": ["packaging"],
     "debug": ["debug"],  # the kernel's, on kernels that watch themselves
-    "long": ["unit", "kernel", "packaging", "debug"],  # all, on every kernel
+    "long": ["unit", "kernel", "command", "packaging", "debug"],  # all, on every kernel
 }
 # The kernels whose roots these need.
-BOOTED = {"all": PACKAGED, "kernel": PACKAGED, "debug": DEBUG, "long": KERNELS}
+BOOTED = {
+    "all": PACKAGED,
+    "kernel": PACKAGED,
+    "command": COMMAND.chosen(every=False),
+    "debug": DEBUG,
+    "long": KERNELS,
+}
 
 
 def test(what: str, arguments: list[str]) -> int:

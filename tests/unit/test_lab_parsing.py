@@ -12,6 +12,7 @@ from lab.matrix import KERNELS, kernel_named
 from lab.results import parse_cpu
 from lab.roots import parse_mirror, recipe, root_key
 from lab.testing import (
+    COMMAND,
     KERNEL,
     PACKAGING,
     Outcome,
@@ -119,7 +120,9 @@ def test_scenario_played_seldom_is_left_out_where_asked() -> None:
     assert parse_scenarios("a", source, every=False) == ["a.two"]
 
 
-@pytest.mark.parametrize("suite", [KERNEL, PACKAGING], ids=lambda suite: suite.name)
+@pytest.mark.parametrize(
+    "suite", [KERNEL, COMMAND, PACKAGING], ids=lambda suite: suite.name
+)
 def test_make_test_plays_a_part_of_each_suite(suite) -> None:
     assert read_scenarios(suite, every=False)
     assert set(read_scenarios(suite, every=False)) <= set(read_scenarios(suite))

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The operator's command, in the guest."""
+
+from __future__ import annotations
+
+from lab import testing
+from tests._outcomes import assert_no_trouble, assert_passed
+
+SUITE = testing.COMMAND
+
+
+def test_scenario(kernel, name, played) -> None:
+    assert_passed(played(kernel), name)
+
+
+def test_console_is_free_of_trouble(kernel, played) -> None:
+    assert_no_trouble(played(kernel))
