@@ -103,8 +103,8 @@ def _is_served_and_let_go(env: Env, traffic: Traffic) -> None:
 
 def _tunnel_is_served_and_let_go(env: Env, application: str) -> None:
     needs_program(env, applications.APPLICATIONS[application].PROGRAM)
-    case = applications.Case(application, "tcp_8", rtt_ms=0)
-    env.enter(applications.tunnel(case, f"stock-{RING}", env))
+    case = applications.Case(application, "tcp_8", rtt_ms=0, ring=RING)
+    env.enter(applications.tunnel(case, "stock", env))
     env.enter(server())
     _is_served_and_let_go(env, Traffic(env, NEAR, FAR))
 
