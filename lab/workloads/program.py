@@ -17,6 +17,7 @@ from lab.workloads.tun import IFF_BACKPRESSURE
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0
+ENDING_SECONDS = 1.0  # from the end of its device to its own
 
 
 def folder(name: str) -> Path:
@@ -64,8 +65,11 @@ class Program:
                 env=environment,
             )
 
-    def check(self) -> None:
-        if self._process.poll() is None:
+    def check(self, seconds: float = 0.0) -> None:
+        """Fails if it ended, or does so soon."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        if self._process.returncode is None:
             return
         said = self._log.read_text(errors="replace").strip().splitlines()
         last = said[-1] if said else "nothing"
@@ -107,6 +111,9 @@ def program(
     process = Program(end, argv, preload, stdin)
     try:
         yield process
+    except WorkloadError:
+        process.check(ENDING_SECONDS)  # if it ended, that is why
+        raise
     finally:
         process.end()
 

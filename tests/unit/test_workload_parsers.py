@@ -11,6 +11,7 @@ import pytest
 from lab.workloads import VARIANTS, all_rows, applications, rows_of
 from lab.workloads import dead_reader, devices, latency, pktgen, tasks, tcp
 from lab.workloads.path import delay_arguments, link_arguments
+from lab.workloads import program as programs
 from lab.workloads.program import parse_cpu_seconds, parse_udp_overflows
 from lab.workloads.row import Sample, WorkloadError
 
@@ -242,3 +243,19 @@ def test_switches_and_softirq_are_summed_from_proc() -> None:
     assert tasks.parse_switches(status) == 12
     stat = "cpu  1 2 3 4 5 6 700 8\ncpu0 1 2 3 4 5 6 70 8 0 0\ncpu1 1 2 3 4 5 6 30 8\n"
     assert tasks.parse_softirq_seconds(stat) == {0: 0.7, 1: 0.3}
+
+
+def test_program_that_ended_is_why_its_device_is_gone(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(programs, "FOLDER", tmp_path)
+    argv = ["sh", "-c", "echo it broke; exit 3"]
+    with pytest.raises(WorkloadError, match="sh: ended, status 3, and said: it broke"):
+        with programs.program(devices.HERE, argv):
+            raise WorkloadError("tun0: cannot be found")
+
+
+def test_error_beside_a_program_that_runs_is_its_own(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(programs, "FOLDER", tmp_path)
+    monkeypatch.setattr(programs, "ENDING_SECONDS", 0.01)
+    with pytest.raises(WorkloadError, match="iperf3: no answer"):
+        with programs.program(devices.HERE, ["sleep", "60"]):
+            raise WorkloadError("iperf3: no answer")
