@@ -171,9 +171,8 @@ def tcp_through_a_vpn_loses_nothing(env: Env) -> None:
 def tcp_in_large_packets_loses_nothing(env: Env) -> None:
     """As wireguard-go and tailscale ask for it."""
     reader = _assert_tcp_is_lossless(env, "--vnet")
-    # The slower TCP is, the fewer segments it puts together.
-    large = 32_000 if env.patience == 1 else 1514
-    assert reader.counts[0]["largest"] > large, reader.counts
+    # Of how many segments hangs on how fast TCP is, and so on the host.
+    assert reader.counts[0]["largest"] > 1514, reader.counts
 
 
 @scenario
