@@ -71,6 +71,19 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
+/*
+ * 7f083faf59d1 ("net: sched: avoid qdisc_reset_all_tx_gt() vs dequeue race for
+ * lockless qdiscs", 7.0, and in stable releases of 2026). Without it the qdisc
+ * of a queue that is closed is reset while another CPU may dequeue from it, if
+ * it is lockless (pfifo_fast): packets are freed twice. Stock's is all but
+ * empty then; that of a stopped queue is not.
+ */
+#ifdef SLUICE_HAS_LOCKED_RESET
+#define SLUICE_LOCKED_RESET	true
+#else
+#define SLUICE_LOCKED_RESET	false
+#endif
+
 /* ea23fbd2a8f7 ("netlink: make range pointers in policies const", 6.7). */
 #ifdef SLUICE_HAS_CONST_RANGE
 #define SLUICE_CONST_RANGE	const

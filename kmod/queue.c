@@ -85,9 +85,23 @@ static struct ptr_ring *queue_ring(const struct sluice_queue *q)
 	return sluice_layout_ring(READ_ONCE(*q->slot));
 }
 
-static bool qdisc_has_queue(const struct netdev_queue *txq)
+/*
+ * OPEN if packets may wait in the qdisc. Not if it has no queue, nor if this
+ * kernel frees some of them twice when one of several queues is closed.
+ */
+static enum sluice_queue_state qdisc_state(const struct netdev_queue *txq)
 {
-	return READ_ONCE(rcu_access_pointer(txq->qdisc)->enqueue);
+	if (!READ_ONCE(rcu_access_pointer(txq->qdisc)->enqueue))
+		return SLUICE_QUEUE_NOQUEUE;
+	if (!SLUICE_LOCKED_RESET && txq->dev->num_tx_queues > 1 &&
+	    rcu_access_pointer(txq->qdisc)->flags & TCQ_F_NOLOCK)
+		return SLUICE_QUEUE_LOCKLESS;
+	return SLUICE_QUEUE_OPEN;
+}
+
+static bool qdisc_may_hold(const struct netdev_queue *txq)
+{
+	return qdisc_state(txq) == SLUICE_QUEUE_OPEN;
 }
 
 /* Slots from @from forward to @to. */
@@ -389,7 +403,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	lockdep_assert_held(&q->lock);
 
 	if (!ring || ring != q->ring || READ_ONCE(ring->size) != q->size ||
-	    !qdisc_has_queue(q->txq)) {
+	    !qdisc_may_hold(q->txq)) {
 		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
 		return;
 	}
@@ -533,7 +547,7 @@ void sluice_queue_look(struct sluice_queue *q)
 	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	producer = READ_ONCE(ring->producer);
 	limit = limit_for(q, ring, size);
-	if (!qdisc_has_queue(q->txq)) {	/* stock's, until it has one again */
+	if (!qdisc_may_hold(q->txq)) {	/* stock's, until it may again */
 		room = limit - ring_used(ring, size) - 1;
 		look_next(q, look, producer, room, size);
 		return;
@@ -596,6 +610,8 @@ void sluice_queue_closed(struct sluice_queue *q)
 static enum sluice_queue_state __queue_state(const struct sluice_queue *q,
 					     const struct ptr_ring *ring)
 {
+	enum sluice_queue_state qdisc;
+
 	lockdep_assert_held(&q->lock);
 
 	if (!q->open)
@@ -604,8 +620,9 @@ static enum sluice_queue_state __queue_state(const struct sluice_queue *q,
 		return SLUICE_QUEUE_STOPPED;
 	if (!ring)
 		return SLUICE_QUEUE_UNREAD;
-	if (!qdisc_has_queue(q->txq))
-		return SLUICE_QUEUE_NOQUEUE;
+	qdisc = qdisc_state(q->txq);
+	if (qdisc != SLUICE_QUEUE_OPEN)
+		return qdisc;
 	return READ_ONCE(q->stalled) ? SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
 }
 

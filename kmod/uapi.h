@@ -34,6 +34,7 @@ enum sluice_queue_state {
 	SLUICE_QUEUE_NOQUEUE,		/* no qdisc queue: stock tail drop */
 	SLUICE_QUEUE_UNREAD,		/* no reader attached */
 	SLUICE_QUEUE_IDLE,		/* the device is not served */
+	SLUICE_QUEUE_LOCKLESS,		/* qdisc must not fill: stock tail drop */
 };
 
 enum sluice_event_kind {

@@ -13,6 +13,7 @@ from sluice.netlink import Device, Queue
 from sluice.system import Link, ModuleAnswer, Owner
 
 NOQUEUE = "noqueue"
+LOCKLESS = "lockless"  # of a queue: its qdisc must not fill on this kernel
 STOCK = "stock"  # the state of a device while the module is not loaded
 
 
@@ -69,6 +70,8 @@ def why(device: Device, link: Link, queues: tuple[Queue, ...]) -> str:
     if device.state == "served":
         if link.qdisc == NOQUEUE:
             return "noqueue: nothing to stop"
+        if any(queue.state == LOCKLESS for queue in queues):
+            return "lockless qdisc: this kernel would free packets twice, stock"
         if any(queue.state == "stalled" for queue in queues):
             return "stalled: the reader makes no room, a full ring drops"
         if queues and all(queue.state == "unread" for queue in queues):

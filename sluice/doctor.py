@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import click
 
 from sluice import VERSION, config, options, output, status, system
-from sluice.devices import NOQUEUE, View
+from sluice.devices import LOCKLESS, NOQUEUE, View
 from sluice.errors import FINE, NO, NOT_SUITABLE
 
 SAMPLE_SECONDS = 1.0
@@ -57,7 +57,6 @@ class Facts:
     signing_key: str = ""
     key_trusted: bool | None = None
     traced: str | None = None  # enabled_functions
-    default_qdisc: str = ""
     wrongs: tuple[str, ...] = ()
     before: tuple[View, ...] = ()
     views: tuple[View, ...] = ()
@@ -283,15 +282,12 @@ def check_setup(view: View) -> Iterator[Finding]:
                       "longer needed against loss", mend)
 
 
-def check_lockless(view: View, facts: Facts) -> Iterator[Finding]:
-    """A defect of 5.10, with sluice and without: docs/kernels.md."""
-    qdisc = facts.default_qdisc if view.qdisc == "mq" else view.qdisc
-    if not facts.release.startswith("5.10.") or view.queue_count < 2:
-        return
-    if qdisc == "pfifo_fast":
+def check_lockless(view: View) -> Iterator[Finding]:
+    """A defect of kernels before 7.0 (docs/kernels.md): the module leaves it alone."""
+    if any(queue.state == LOCKLESS for queue in view.queues):
         tc = f"tc -n {view.netns}" if view.netns else "tc"
-        yield Finding(BAD, view.name, "this kernel may panic when one of several "
-                      "queues with pfifo_fast is closed",
+        yield Finding(BAD, view.name, "drops as stock: this kernel frees packets twice "
+                      "if one of several queues with pfifo_fast is closed while full",
                       "sysctl net.core.default_qdisc=fq_codel; "
                       f"{tc} qdisc replace dev {view.name} root handle 1: mq")
 
@@ -335,7 +331,7 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
         old = before.get((view.netns, view.ifindex))
         found = [
             *check_setup(view),
-            *check_lockless(view, facts),
+            *check_lockless(view),
             *check_counts(view, old, facts.seconds),
         ]
         yield from found or [Finding(GOOD, view.name, view.why)]
@@ -404,9 +400,6 @@ def read_facts() -> Facts:
         "ftrace_enabled": system.read_text(system.PROC / "sys/kernel/ftrace_enabled")
         or "1",
         "traced": system.read_enabled_functions(),
-        "default_qdisc": (
-            system.read_text(system.PROC / "sys/net/core/default_qdisc") or ""
-        ).strip(),
         "dkms": system.read_dkms(),
     }
     time.sleep(max(0.0, SAMPLE_SECONDS - (time.monotonic() - started)))

@@ -30,7 +30,15 @@ Interrupted = getattr(exceptions, "NetlinkDumpInterrupted", ())  # since 0.6
 Told = TypeVar("Told")
 
 DEVICE_STATES = ("served", "off", "down", "upstream", "unread", "refused")
-QUEUE_STATES = ("open", "stopped", "stalled", "noqueue", "unread", "idle")
+QUEUE_STATES = (
+    "open",
+    "stopped",
+    "stalled",
+    "noqueue",
+    "unread",
+    "idle",
+    "lockless",
+)
 EVENT_KINDS = ("stop", "stall")
 
 _DEVICE_ATTRS = (

@@ -26,7 +26,13 @@ from sluice.errors import FINE, SluiceError
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*%#"  # for a terminal without Unicode
 HISTORY = 500
-STYLES = {"open": "green", "stopped": "cyan", "stalled": "red", "noqueue": "yellow"}
+STYLES = {
+    "open": "green",
+    "stopped": "cyan",
+    "stalled": "red",
+    "noqueue": "yellow",
+    "lockless": "yellow",
+}
 
 
 @dataclass(frozen=True)

@@ -189,10 +189,13 @@ struct device_attribute {
 	ssize_t (*show)(struct device *dev, struct device_attribute *attr,
 			char *text);
 };
-struct Qdisc { void *enqueue; };
+struct Qdisc { void *enqueue; u32 flags; };
+#define TCQ_F_NOLOCK		0x100
+#define SLUICE_HAS_LOCKED_RESET
 struct netdev_queue {
 	unsigned long state;
 	struct Qdisc *qdisc;
+	struct net_device *dev;
 };
 struct rtnl_link_ops { const char *kind; };
 struct net_device_ops { void *ndo_start_xmit; };

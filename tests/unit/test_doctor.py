@@ -147,29 +147,14 @@ def test_devices_worth_a_note(changes: dict, text: str) -> None:
     assert only(tap(**changes), NOTE).text.startswith(text)
 
 
-@pytest.mark.parametrize(
-    ("release", "qdisc", "default", "queues", "risky"),
-    [
-        ("5.10.0-35-amd64", "pfifo_fast", "fq_codel", 2, True),
-        ("5.10.0-35-amd64", "mq", "pfifo_fast", 2, True),
-        ("5.10.0-35-amd64", "mq", "fq_codel", 2, False),
-        ("5.10.0-35-amd64", "pfifo_fast", "pfifo_fast", 1, False),
-        ("6.1.0-1-amd64", "pfifo_fast", "pfifo_fast", 2, False),
-    ],
-)
-def test_panic_of_5_10_is_named_with_what_avoids_it(
-    release: str, qdisc: str, default: str, queues: int, risky: bool
-) -> None:
-    view = replace(TAP0, qdisc=qdisc, queue_count=queues, netns="blue")
-    facts = replace(FINE, release=release, default_qdisc=default)
-    found_risks = list(doctor.check_lockless(view, facts))
-    assert bool(found_risks) is risky
-    for risk in found_risks:
-        assert risk.level == BAD
-        assert risk.mend == (
-            "sysctl net.core.default_qdisc=fq_codel; "
-            "tc -n blue qdisc replace dev tap0 root handle 1: mq"
-        )
+def test_queue_whose_qdisc_must_not_fill_is_named_with_what_avoids_it() -> None:
+    views = (replace(TAP0, queues=(QUEUE0, replace(QUEUE0, id=1, state="lockless"))),)
+    risk = only(replace(FINE, before=views, views=views), BAD)
+    assert "pfifo_fast" in risk.text
+    assert risk.mend == (
+        "sysctl net.core.default_qdisc=fq_codel; "
+        "tc qdisc replace dev tap0 root handle 1: mq"
+    )
 
 
 def test_old_stalls_and_drops_are_a_note() -> None:

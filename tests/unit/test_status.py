@@ -139,6 +139,12 @@ def test_every_state_has_words(
     assert capsys.readouterr().out.splitlines()[0] == f"tap0 (tap): {text}"
 
 
+def test_lockless_queue_is_said(machine: Machine, capsys) -> None:
+    machine.queues[0] = replace(QUEUE0, state="lockless")
+    assert main(["status", "tap0"]) == 0
+    assert "lockless qdisc: this kernel would" in capsys.readouterr().out
+
+
 def test_stalled_queue_is_said(machine: Machine, capsys) -> None:
     machine.queues[0] = replace(QUEUE0, state="stalled")
     assert main(["status", "tap0"]) == 0

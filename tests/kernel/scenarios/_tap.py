@@ -23,6 +23,12 @@ GULP = 30  # packets
 SLOWEST = 0.2  # seconds it rests
 
 
+def frees_twice() -> bool:
+    """Whether this kernel frees packets twice when one of several queues is closed
+    whose qdisc is lockless and not empty (docs/kernels.md)."""
+    return os.uname().release.startswith("5.10.")
+
+
 class Tap:
     """Nothing is read until read() or read_all() is called."""
 

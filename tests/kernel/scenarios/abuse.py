@@ -47,7 +47,7 @@ from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _patch
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._memory import read_kb
-from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap
+from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, frees_twice
 from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, send, wait_until_open
 
 SEQUENCES = 100  # unless SLUICE_ABUSE_SEQUENCES says otherwise
@@ -62,7 +62,6 @@ ELSEWHERE = "elsewhere"
 OTHER_NAME = "other0"
 QDISCS = ("fq_codel", "pfifo", "noqueue", "pfifo_fast", "fq", "sfq", "mq")
 QDISC = "fq_codel"
-DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")
 ROOT, HANDLE = 0xFFFFFFFF, 0x920000
 TUNGETIFF, TUNSETOFFLOAD, TUNSETSNDBUF = 0x800454D2, 0x400454D0, 0x400454D4
 TUNSETFILTEREBPF, TUNSETCARRIER = 0x800454E1, 0x400454E2
@@ -307,8 +306,8 @@ class Abuser:
 
     def qdisc(self) -> None:
         kind = self.random.choice(QDISCS)
-        if kind == "pfifo_fast" and _resets_without_lock():
-            kind = "pfifo"
+        if kind == "pfifo_fast" and frees_twice():
+            kind = "pfifo"  # shared by all queues it panics stock, too
         self.link.route.tc("replace", kind, self.link.index, parent=ROOT)
 
     def down_and_up(self) -> None:
@@ -564,25 +563,6 @@ def _use_static_tools() -> None:
     os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
 
 
-def _resets_without_lock() -> bool:
-    """When a queue is closed 5.10 resets its qdisc without what pfifo_fast is locked
-    by, and a packet that is dequeued meanwhile is freed twice; with stock, too. 6.1's
-    qdisc_reset_all_tx_gt() takes that lock.
-    """
-    return os.uname().release.startswith("5.10.")
-
-
-@contextlib.contextmanager
-def _default_qdisc(kind: str) -> Iterator[None]:
-    """Of devices to come, and of each queue under mq."""
-    before = DEFAULT_QDISC.read_text()
-    DEFAULT_QDISC.write_text(kind)
-    try:
-        yield
-    finally:
-        DEFAULT_QDISC.write_text(before)
-
-
 def _read_taken_kb() -> Tuple[int, int]:
     """Memory that is not free; both grow with a leak, each also without one.
 
@@ -602,8 +582,6 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     env.run("modprobe", "vhost_net")
     _use_static_tools()
     env.enter(netns(ELSEWHERE))
-    if _resets_without_lock():
-        env.enter(_default_qdisc(QDISC))
     env.defer(unload)
     abuser = Abuser(env, seed)
     tell, abuser.senders = env.enter(_senders())

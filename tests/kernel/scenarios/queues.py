@@ -5,13 +5,21 @@ from __future__ import annotations
 
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE
-from lab.workloads.tun import IFF_TUN
+from lab.workloads.tun import IFF_TAP, IFF_TUN
 from sluice.netlink import Client
-from tests.kernel.scenarios._tap import Tap, tap
+from tests.kernel.scenarios._tap import (
+    IFF_MULTI_QUEUE,
+    Tap,
+    frees_twice,
+    reading,
+    tap,
+)
 from tests.kernel.scenarios._traffic import (
     counters,
+    flood,
     read_device,
     read_queues,
+    read_stops,
     send,
     send_over_flows,
     wait_until_open,
@@ -94,6 +102,40 @@ def closed_queue_leaves_no_stopped_queue(env: Env) -> None:
     _assert_all_flow(env, device)
     _stop_all(env, device)
     _assert_all_flow(env, device)
+
+
+@scenario
+def queues_close_while_packets_wait_for_them(env: Env) -> str:
+    """mq was set before they were opened: each of them has pfifo_fast."""
+    env.load("stall_ms=60000")
+    device = env.enter(tap(ring=300, qdisc="mq", flags=IFF_TAP | IFF_MULTI_QUEUE))
+    lockless = set()
+    with reading(device), flood(senders=3, flows=16) as senders:
+        for _ in range(50):
+            for _ in range(3):
+                device.open_queue()
+            lockless |= {q.id for q in read_queues() if q.state == "lockless"}
+            senders.wait_for_more(env, 1000, "1000 packets are sent")
+            while len(device.queues) > 1:
+                device.close_queue(len(device.queues) - 1)
+        senders.end()
+    _assert_all_flow(env, device)
+    assert lockless == ({1, 2, 3} if frees_twice() else set()), lockless
+    return f"{read_stops()} stops"
+
+
+@scenario
+def lockless_qdisc_of_several_queues_holds_packets_where_that_is_safe(env: Env) -> None:
+    env.load("stall_ms=60000")
+    device = env.enter(tap(queues=2, ring=100, qdisc="pfifo_fast"))
+    send_over_flows(600)
+    states = {queue.state for queue in read_queues()}
+    if frees_twice():
+        assert states == {"lockless"} and not read_stops(), read_queues()
+        assert counters().lost_at_ring > 0, counters()
+    else:  # one that is stopped holds the others' packets, too
+        assert "stopped" in states and not counters().lost_at_ring, counters()
+        _assert_all_flow(env, device)
 
 
 @scenario
