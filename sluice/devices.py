@@ -71,7 +71,7 @@ def why(device: Device, link: Link, queues: tuple[Queue, ...]) -> str:
         if link.qdisc == NOQUEUE:
             return "noqueue: nothing to stop"
         if any(queue.state == LOCKLESS for queue in queues):
-            return "lockless qdisc: this kernel would free packets twice, stock"
+            return "lockless qdisc: as stock, this kernel could free its packets twice"
         if any(queue.state == "stalled" for queue in queues):
             return "stalled: the reader makes no room, a full ring drops"
         if queues and all(queue.state == "unread" for queue in queues):

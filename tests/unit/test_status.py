@@ -142,7 +142,7 @@ def test_every_state_has_words(
 def test_lockless_queue_is_said(machine: Machine, capsys) -> None:
     machine.queues[0] = replace(QUEUE0, state="lockless")
     assert main(["status", "tap0"]) == 0
-    assert "lockless qdisc: this kernel would" in capsys.readouterr().out
+    assert "lockless qdisc: as stock" in capsys.readouterr().out
 
 
 def test_stalled_queue_is_said(machine: Machine, capsys) -> None:
