@@ -257,8 +257,9 @@ def _at(view: View) -> str:
     return f" --netns {view.netns}" if view.netns else ""
 
 
-def _ip(view: View) -> str:
-    return f"ip -n {view.netns}" if view.netns else "ip"
+def _tool(name: str, view: View) -> str:
+    """ip or tc, in the view's namespace."""
+    return f"{name} -n {view.netns}" if view.netns else name
 
 
 def check_setup(view: View) -> Iterator[Finding]:
@@ -273,7 +274,7 @@ def check_setup(view: View) -> Iterator[Finding]:
         yield Finding(BAD, view.name, "noqueue: nothing to stop",
                       f"sluice on {view.name} --qdisc fq_codel{_at(view)}")
     length = 1000 if view.kind == "tap" else 500
-    mend = f"{_ip(view)} link set dev {view.name} txqueuelen {length}"
+    mend = f"{_tool('ip', view)} link set dev {view.name} txqueuelen {length}"
     if view.ring < RING_SHORT:
         yield Finding(BAD, view.name, f"a ring of {view.ring} is too short for a burst "
                       "and its headroom", mend)
@@ -285,11 +286,11 @@ def check_setup(view: View) -> Iterator[Finding]:
 def check_lockless(view: View) -> Iterator[Finding]:
     """A defect of kernels before 7.0 (docs/kernels.md): the module leaves it alone."""
     if any(queue.state == LOCKLESS for queue in view.queues):
-        tc = f"tc -n {view.netns}" if view.netns else "tc"
         yield Finding(BAD, view.name, "drops as stock: this kernel frees packets twice "
                       "if one of several queues with pfifo_fast is closed while full",
                       "sysctl net.core.default_qdisc=fq_codel; "
-                      f"{tc} qdisc replace dev {view.name} root handle 1: mq")
+                      f"{_tool('tc', view)} qdisc replace dev {view.name} "
+                      "root handle 1: mq")
 
 
 def _against_drops(view: View) -> str:

@@ -148,12 +148,13 @@ def test_devices_worth_a_note(changes: dict, text: str) -> None:
 
 
 def test_queue_whose_qdisc_must_not_fill_is_named_with_what_avoids_it() -> None:
-    views = (replace(TAP0, queues=(QUEUE0, replace(QUEUE0, id=1, state="lockless"))),)
+    queues = (QUEUE0, replace(QUEUE0, id=1, state="lockless"))
+    views = (replace(TAP0, netns="blue", queues=queues),)
     risk = only(replace(FINE, before=views, views=views), BAD)
     assert "pfifo_fast" in risk.text
     assert risk.mend == (
         "sysctl net.core.default_qdisc=fq_codel; "
-        "tc qdisc replace dev tap0 root handle 1: mq"
+        "tc -n blue qdisc replace dev tap0 root handle 1: mq"
     )
 
 
