@@ -397,8 +397,8 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	struct ptr_ring *ring = queue_ring(q);
 	int used, fill, head, limit, excess, packets;
 	u64 now = ktime_get_ns();
-	bool moved, crowded;
 	u64 idle = 0;
+	bool crowded;
 
 	lockdep_assert_held(&q->lock);
 
@@ -412,8 +412,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	used = ring_used_in_irq(ring, q->size);
 	fill = ring_fill(ring, q->size, used);
 	packets = slots_between(q->head, head, q->size);
-	moved = packets > 0;
-	if (moved) {
+	if (packets) {
 		idle = __queue_learn(q, packets, now, !fill);
 		q->passed += packets;
 		WRITE_ONCE(q->head, head);
@@ -422,7 +421,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
 	/* All that was in the ring is gone, and others filled it. */
 	crowded = q->passed >= q->size && now - q->stopped_at >= stall_ns(q);
-	if (moved)
+	if (packets)
 		__queue_learn_patience(q, !fill, excess);
 
 	if (excess <= 0) {

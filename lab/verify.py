@@ -139,7 +139,7 @@ SEEDED = (
 # Parts of the controller, whose lack shows in what a ring holds.
 SEEDED_PACE = (
     Seeded("never_deeper", "queue.c", "depth_ns += min(idle, depth_ns / 2);", ";"),
-    Seeded("pace_not_learned", "queue.c", "if (moved) {", "if (0) {"),
+    Seeded("pace_not_learned", "queue.c", "if (packets) {", "if (0) {"),
     Seeded("patience_not_lost", "queue.c", "ns /= 2;", ";"),
     Seeded("whole_ring", "queue.c", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
     Seeded("crowd_not_seen", "queue.c", "else if (crowded || ", "else if ("),
