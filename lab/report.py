@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.matrix import VARIANTS
 from lab.published import PUBLISHED
@@ -105,6 +105,34 @@ def _latency(row: Row, stock: Summary, sluice: Summary) -> Finding:
     return Finding(row.name, demand, got, after <= row.latency_share * before)
 
 
+def _owed(row: Row, stock: Summary, sluice: Summary, prompt: bool) -> list[Finding]:
+    """What is demanded of sluice whatever its ring is held to; of the ping if prompt."""
+    findings = []
+    if row.lossless:
+        lost = sluice.lost_at_ring
+        got = f"{lost:,} lost"
+        findings.append(Finding(row.name, "0 lost at the ring", got, lost == 0))
+    if row.floor is not None:
+        findings.append(_against_stock(row, stock, sluice))
+    if row.latency_share is not None and prompt:
+        findings.append(_latency(row, stock, sluice))
+    return findings
+
+
+def _with_targets(run: Run, row: Row, stock: Summary) -> list[Finding]:
+    findings = []
+    for target in row.targets:
+        variant = f"sluice@{target}"
+        held = replace(row, name=f"{row.name}, {target} us")
+        sluice = summarise(run, row.name, variant)
+        if sluice is None:
+            why = f"{variant} {why_missing(run, row.name, variant)}"
+            findings.append(Finding(held.name, "a measurement", why, False))
+        else:
+            findings += _owed(held, stock, sluice, prompt=True)
+    return findings
+
+
 def findings_of(run: Run, row: Row) -> list[Finding]:
     """What is demanded of a row, measured or not."""
     found = {name: summarise(run, row.name, name) for name in VARIANTS}
@@ -113,26 +141,18 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         absent = "stock" if stock is None else "sluice"
         why = f"{absent} {why_missing(run, row.name, absent)}"
         return [Finding(row.name, "a measurement", why, False)]
-    findings = []
-    if row.lossless:
-        lost = sluice.lost_at_ring
-        got = f"{lost:,} lost"
-        findings.append(Finding(row.name, "0 lost at the ring", got, lost == 0))
+    findings = _owed(row, stock, sluice, prompt=not row.targets)
     strays = sum(s.unaccounted for s in (stock, upstream, sluice) if s)
     if strays:
         got = f"{strays:,} are not"
         findings.append(Finding(row.name, "every packet accounted for", got, False))
-    if row.floor is not None:
-        findings.append(_against_stock(row, stock, sluice))
-    if row.latency_share is not None:
-        findings.append(_latency(row, stock, sluice))
     if upstream is not None and (row.above_upstream or row.reaches_upstream):
         findings.append(_against_upstream(row, upstream, sluice))
     if row.prompt:
         findings += _ping_against(row, "stock", stock, sluice)
     if row.prompt and upstream is not None:
         findings += _ping_against(row, "upstream", upstream, sluice)
-    return findings
+    return findings + _with_targets(run, row, stock)
 
 
 def all_findings(run: Run) -> list[Finding]:

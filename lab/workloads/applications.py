@@ -24,7 +24,7 @@ from lab.workloads.program import READY_SECONDS, Program, has_device
 from lab.workloads.program import read_backpressure, read_ring
 from lab.workloads.program import read_udp_overflows, read_version, succeeds
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
-from lab.workloads.tcp import PROMPT, TARGET_US, parse_iperf3, run_client, server
+from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client, server
 from lab.workloads.udp_flood import flood
 
 APPLICATIONS: Dict[str, ModuleType] = {
@@ -49,8 +49,6 @@ UDP_PAYLOAD_BYTES = 1200
 RINGS = (50, 10000)
 # Where the lengths of the ring are compared, too.
 WITH_RINGS = ("openvpn_udp_20ms_10mbit",)
-# Their packets wait below the ring, not in it: the whole ring, and 2 ms beside it.
-WHOLE_RING = ("wireguard-go",)
 # Slower than the applications on any machine: the link makes them wait, and
 # their rings fill. Without it the slower of their two ends is what is measured.
 LINK_MBIT = 10
@@ -105,7 +103,6 @@ def parse_case(name: str) -> Case:
 
 
 def _row(case: Case) -> Row:
-    whole = case.application in WHOLE_RING
     return Row(
         name=case.name,
         title=case.title,
@@ -114,8 +111,7 @@ def _row(case: Case) -> Row:
         floor=0.97,
         latency_share=1 / 3,
         path_ms=case.rtt_ms,
-        parameters=[] if whole else list(PROMPT),
-        targets=[TARGET_US] if whole else [],
+        targets=[TARGET_US],
         rings=list(RINGS) if case.name in WITH_RINGS else [],
     )
 

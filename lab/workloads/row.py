@@ -65,7 +65,8 @@ class Row:
     path_ms: float = 0.0  # the path's own part of each ping
     setup_seconds: float = 0.0  # of a sample, at most, before it measures
     rings: List[int] = field(default_factory=list)  # stock with these, too
-    targets: List[int] = field(default_factory=list)  # sluice with these, us, too
+    # sluice with these, us, too; then latency_share is theirs
+    targets: List[int] = field(default_factory=list)
     parameters: List[str] = field(default_factory=list)  # of sluice's module
 
     @property

@@ -245,6 +245,25 @@ def test_latency_is_judged_without_the_paths_own(sluice_ms, reached) -> None:
     assert finding.reached is reached, finding
 
 
+def test_latency_is_that_of_the_ring_held_to_a_time_if_there_is_one() -> None:
+    row = dataclasses.replace(ROW, floor=None, latency_share=1 / 3, targets=[2000])
+    samples = {"stock": [1], "sluice": [1], "sluice@2000": [1]}
+    pings = {"stock": 30, "sluice": 30, "sluice@2000": 9}
+    run = pinged(run_with(row, **samples), **pings)
+    latency = [f for f in report.findings_of(run, row) if "ping" in f.demand]
+    assert [(f.row, f.reached) for f in latency] == [(f"{row.name}, 2000 us", True)]
+
+
+def test_a_ring_held_to_a_time_owes_what_the_whole_one_does() -> None:
+    row = dataclasses.replace(ROW, floor=0.97, targets=[2000, 500])
+    run = run_with(row, stock=[100], sluice=[100], **{"sluice@2000": [90]})
+    short = [f for f in report.findings_of(run, row) if not f.reached]
+    assert [(f.row, f.got) for f in short] == [
+        (f"{row.name}, 2000 us", "0.900x"),
+        (f"{row.name}, 500 us", "sluice@500 not reached"),
+    ]
+
+
 def test_table_shows_stock_with_other_rings() -> None:
     row = dataclasses.replace(ROW, rings=[50, 10000])
     run = run_with(row, stock=[100], sluice=[100], **{"stock-50": [80]})
