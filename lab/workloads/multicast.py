@@ -21,7 +21,7 @@ from lab.workloads.env import GuestEnv
 from lab.workloads.openvpn import PACKAGES
 from lab.workloads.program import read_ring, read_version
 from lab.workloads.row import Row, Sample, WorkloadError
-from lab.workloads.tcp import PROMPT
+from lab.workloads.tcp import TARGET_US
 
 GROUPS, PACKETS = 4, 600  # threads, and packets of 1000 bytes for each
 DEADLINE_SECONDS = 60.0  # of the helper
@@ -44,7 +44,7 @@ def _row(name: str) -> Row:
         demo=rate_mbit is not None,
         floor=0.97,
         path_ms=rtt_ms,
-        parameters=list(PROMPT),
+        targets=[TARGET_US],
     )
 
 
