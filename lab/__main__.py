@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import subprocess
@@ -294,7 +295,13 @@ def main() -> int:
     try:
         if sys.version_info < (3, 11):
             raise Unsuitable("python3: older than 3.11; use a newer one")
-        return options.run(options)
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read has enough: nothing to say, and nothing to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return error.status

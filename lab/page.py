@@ -292,7 +292,7 @@ def _reader_cells(run: Run) -> list[list[str]]:
 
 
 OTHERS_HEADER = ("row", "variant", "median", ": stock", "lost at the ring")
-OTHERS_HEADER += ("ping p50/p95/p99, ms",)
+OTHERS_HEADER += ("ping p50/p99, ms",)
 
 
 def _other_cells(run: Run) -> list[list[str]]:

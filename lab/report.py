@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from dataclasses import dataclass, replace
 
 from lab.matrix import VARIANTS
@@ -171,7 +172,9 @@ def lost_nothing(run: Run) -> bool:
 
 def _line(label: str, cells: list[str], last: str = "") -> str:
     columns = "".join(f"{cell:>{_COLUMN}}" for cell in cells)
-    return f"{label[:_LABEL]:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
+    if len(label) > _LABEL:
+        label = f"{label[:WIDTH]}\n{'':<{_LABEL}}"
+    return f"{label:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
 
 
 def format_share(share: float | None) -> str:
@@ -189,7 +192,7 @@ def _spread(summary: Summary | None) -> str:
 def format_pings(summary: Summary | None) -> str:
     if summary is None or summary.ping_p50_ms is None:
         return "-"
-    values = (summary.ping_p50_ms, summary.ping_p95_ms, summary.ping_p99_ms)
+    values = (summary.ping_p50_ms, summary.ping_p99_ms)
     return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
 
 
@@ -238,7 +241,7 @@ def format_row(run: Run, row: Row) -> list[str]:
     lines.append(_line("  packets lost at the ring", lost))
     if any(s.ping_p50_ms is not None for s in measured):
         cells = [format_pings(s) for s in found]
-        lines.append(_line("  ping p50/p95/p99, ms", cells))
+        lines.append(_line("  ping p50/p99, ms", cells))
     for name, label in COUNTED.items():
         if any(getattr(s, name) for s in measured):
             counts = [format_number(getattr(s, name) or 0) if s else "-" for s in found]
@@ -315,7 +318,8 @@ def format_findings(findings: list[Finding], colour: bool) -> str:
     lines = []
     for finding in findings:
         word = "reached" if finding.reached else "SHORT"
-        text = f"{word:8} {finding.row}: {finding.demand}: {finding.got}"[:WIDTH]
+        text = f"{word:8} {finding.row}: {finding.demand}: {finding.got}"
+        text = textwrap.fill(text, WIDTH, subsequent_indent=" " * 9)
         if colour:
             text = f"\033[{32 if finding.reached else 31}m{text}\033[0m"
         lines.append(text)

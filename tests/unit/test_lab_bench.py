@@ -220,6 +220,32 @@ def test_table_fits_the_terminal() -> None:
         assert len(line) <= WIDTH, line
 
 
+def test_long_title_is_whole_and_leaves_room_for_its_values() -> None:
+    row = dataclasses.replace(ROW, title="OpenVPN 8 TCP, 120 ms 10 Mbit/s, ring of 1000")
+    text = format_table(run_with(row, stock=[8.5], sluice=[8.5]))
+    title, values = text.splitlines()[1:3]
+    assert title == row.title and values.split()[0] == "8.50"
+
+
+def test_pings_of_seconds_stand_apart() -> None:
+    row = dataclasses.replace(ROW, latency_share=1 / 3)
+    run = run_with(row, stock=[1], upstream=[1], sluice=[1])
+    long = {"ping_p50_ms": 1493.0, "ping_p99_ms": 1343.0}
+    lines = [
+        dataclasses.replace(m, sample={**m.sample, **long}) for m in run.measurements
+    ]
+    text = format_table(dataclasses.replace(run, measurements=lines))
+    assert text.count(" 1493/1343") == 3
+
+
+def test_findings_are_told_to_their_last_word() -> None:
+    name = "openvpn_tcp_8_120ms_10mbit_ring1000, 2000 us"
+    finding = report.Finding(name, "ping at most 0.33x stock's", "53 of 55 ms", False)
+    text = report.format_findings([finding], colour=False)
+    assert all(len(line) <= WIDTH for line in text.splitlines())
+    assert " ".join(text.split()).startswith(f"SHORT {name}: {finding.demand}: 53 of 55")
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (365.4, "365"), (0.944, "0.94"), (1.28e6, "1.28M"), (999.96, "1.00k")],

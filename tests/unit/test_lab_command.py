@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Wrong arguments of the lab's command: one line, exit status 2, nothing done."""
+"""The lab's command as it is called: wrong arguments, a reader that leaves."""
 
 from __future__ import annotations
 
@@ -42,3 +42,13 @@ def test_wrong_argument(arguments, says) -> None:
     assert done.returncode == 2, done
     assert says in done.stderr.splitlines()[-1], done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_reader_of_the_table_may_leave_early() -> None:
+    argv = [sys.executable, "-B", "-m", "lab", "report", "lab/results/7.3.json"]
+    with subprocess.Popen(
+        argv, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
