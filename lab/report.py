@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lab.matrix import VARIANTS
 from lab.published import PUBLISHED
@@ -62,13 +62,15 @@ def ratio(one: Summary | None, other: Summary | None) -> float | None:
     return one.median / other.median
 
 
-def _against_stock(row: Row, stock: Summary, sluice: Summary) -> Finding:
+def _against_stock(
+    row: Row, name: str, stock: Summary, sluice: Summary
+) -> Finding:
     share = sluice.median / stock.median if stock.median else 0.0
     reached = share >= row.floor
     got = f"{share:.2f}x" if reached else f"{share:.3f}x"
     if not reached and row.floor == 1.0 and is_equal(sluice, stock):
         got, reached = got + ", within the spread", True
-    return Finding(row.name, f"at least {row.floor:.2f}x stock", got, reached)
+    return Finding(name, f"at least {row.floor:.2f}x stock", got, reached)
 
 
 def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> Finding:
@@ -95,65 +97,68 @@ def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[
     return findings
 
 
-def _latency(row: Row, stock: Summary, sluice: Summary) -> Finding:
+def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
     """Of the median ping what the path itself does not explain."""
     demand = f"ping at most {row.latency_share:.2f}x stock's"
     if stock.ping_p50_ms is None or sluice.ping_p50_ms is None:
-        return Finding(row.name, demand, "no ping came back", False)
+        return Finding(name, demand, "no ping came back", False)
     before = max(0.0, stock.ping_p50_ms - row.path_ms)
     after = max(0.0, sluice.ping_p50_ms - row.path_ms)
     got = f"{after:.0f} of {before:.0f} ms"
-    return Finding(row.name, demand, got, after <= row.latency_share * before)
+    return Finding(name, demand, got, after <= row.latency_share * before)
 
 
-def _owed(row: Row, stock: Summary, sluice: Summary, prompt: bool) -> list[Finding]:
-    """What is demanded of sluice whatever its ring is held to; of the ping if prompt."""
+def _owed(row: Row, name: str, stock: Summary, sluice: Summary) -> list[Finding]:
+    """What is demanded of sluice whatever its ring is held to."""
     findings = []
     if row.lossless:
         lost = sluice.lost_at_ring
         got = f"{lost:,} lost"
-        findings.append(Finding(row.name, "0 lost at the ring", got, lost == 0))
+        findings.append(Finding(name, "0 lost at the ring", got, lost == 0))
     if row.floor is not None:
-        findings.append(_against_stock(row, stock, sluice))
-    if row.latency_share is not None and prompt:
-        findings.append(_latency(row, stock, sluice))
+        findings.append(_against_stock(row, name, stock, sluice))
     return findings
 
 
-def _with_targets(run: Run, row: Row, stock: Summary) -> list[Finding]:
-    findings = []
-    for target in row.targets:
-        variant = f"sluice@{target}"
-        held = replace(row, name=f"{row.name}, {target} us")
-        sluice = summarise(run, row.name, variant)
-        if sluice is None:
-            why = f"{variant} {why_missing(run, row.name, variant)}"
-            findings.append(Finding(held.name, "a measurement", why, False))
-        else:
-            findings += _owed(held, stock, sluice, prompt=True)
+def _not_measured(run: Run, row: Row, name: str, variant: str) -> Finding:
+    why = f"{variant} {why_missing(run, row.name, variant)}"
+    return Finding(name, "a measurement", why, False)
+
+
+def _with_target(run: Run, row: Row, stock: Summary, target: int) -> list[Finding]:
+    variant, name = f"sluice@{target}", f"{row.name}, {target} us"
+    sluice = summarise(run, row.name, variant)
+    if sluice is None:
+        return [_not_measured(run, row, name, variant)]
+    findings = _owed(row, name, stock, sluice)
+    if row.latency_share is not None:
+        findings.append(_latency(row, name, stock, sluice))
     return findings
 
 
 def findings_of(run: Run, row: Row) -> list[Finding]:
     """What is demanded of a row, measured or not."""
-    found = {name: summarise(run, row.name, name) for name in VARIANTS}
+    found = {name: summarise(run, row.name, name) for name in row.variants}
     stock, upstream, sluice = (found[name] for name in VARIANTS)
     if stock is None or sluice is None:
         absent = "stock" if stock is None else "sluice"
-        why = f"{absent} {why_missing(run, row.name, absent)}"
-        return [Finding(row.name, "a measurement", why, False)]
-    findings = _owed(row, stock, sluice, prompt=not row.targets)
-    strays = sum(s.unaccounted for s in (stock, upstream, sluice) if s)
+        return [_not_measured(run, row, row.name, absent)]
+    findings = _owed(row, row.name, stock, sluice)
+    strays = sum(s.unaccounted for s in found.values() if s)
     if strays:
         got = f"{strays:,} are not"
         findings.append(Finding(row.name, "every packet accounted for", got, False))
+    if row.latency_share is not None and not row.targets:
+        findings.append(_latency(row, row.name, stock, sluice))
     if upstream is not None and (row.above_upstream or row.reaches_upstream):
         findings.append(_against_upstream(row, upstream, sluice))
     if row.prompt:
         findings += _ping_against(row, "stock", stock, sluice)
     if row.prompt and upstream is not None:
         findings += _ping_against(row, "upstream", upstream, sluice)
-    return findings + _with_targets(run, row, stock)
+    for target in row.targets:
+        findings += _with_target(run, row, stock, target)
+    return findings
 
 
 def all_findings(run: Run) -> list[Finding]:

@@ -290,6 +290,18 @@ def test_a_ring_held_to_a_time_owes_what_the_whole_one_does() -> None:
     ]
 
 
+def test_every_variants_packets_are_accounted_for() -> None:
+    row = dataclasses.replace(ROW, targets=[2000])
+    run = run_with(row, stock=[1], sluice=[1], **{"sluice@2000": [1]})
+    last = run.measurements[-1]
+    stray = dataclasses.replace(last, sample={**last.sample, "unaccounted": 1})
+    run = dataclasses.replace(run, measurements=[*run.measurements[:-1], stray])
+    short = [f for f in report.findings_of(run, row) if not f.reached]
+    assert [(f.demand, f.got) for f in short] == [
+        ("every packet accounted for", "1 are not")
+    ]
+
+
 def test_table_shows_stock_with_other_rings() -> None:
     row = dataclasses.replace(ROW, rings=[50, 10000])
     run = run_with(row, stock=[100], sluice=[100], **{"stock-50": [80]})
