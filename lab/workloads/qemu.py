@@ -146,6 +146,7 @@ def virtual_machine(
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     _, kind, load = row.name.split("_", 2)
+    streams = LOADS[load][1]
     wanted = parse_variant(variant)
     upstream = wanted.base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
@@ -154,11 +155,10 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             raise WorkloadError(
                 f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
             )
-        run_client(LOADS[load][1], WARM_SECONDS, near=tap, far=INSIDE)
-        wait_drained([tap])
+        run_client(streams, WARM_SECONDS, near=tap, far=INSIDE)
         before, cpu = read_counters(tap), process.read_cpu_seconds()
         with latency.ping(tap, INSIDE) as ping:
-            output = run_client(LOADS[load][1], seconds, near=tap, far=INSIDE)
+            output = run_client(streams, seconds, near=tap, far=INSIDE)
             pinged = ping.end()
         counts = wait_drained([tap]) - before
         spent = process.read_cpu_seconds() - cpu
