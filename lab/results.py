@@ -77,7 +77,6 @@ class Summary:
     lost_at_ring: int  # in all rounds
     unaccounted: int
     ping_p50_ms: float | None
-    ping_p95_ms: float | None
     ping_p99_ms: float | None
     retransmits: float | None  # median; None where no TCP was measured
     reader_switches: float | None  # context switches/s, median; None: not counted
@@ -116,7 +115,6 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         lost_at_ring=sum(sample["lost_at_ring"] for sample in samples),
         unaccounted=sum(abs(sample["unaccounted"]) for sample in samples),
         ping_p50_ms=_median_of(samples, "ping_p50_ms"),
-        ping_p95_ms=_median_of(samples, "ping_p95_ms"),
         ping_p99_ms=_median_of(samples, "ping_p99_ms"),
         **{name: _median_of(extras, name) for name in EXTRAS},
     )
