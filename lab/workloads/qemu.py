@@ -46,7 +46,10 @@ for module in /modules/*; do busybox insmod $module; done
 busybox ip address add {INSIDE.address}/24 dev {INSIDE.name}
 busybox ip link set {INSIDE.name} up
 busybox arp -s {TAP.address} {TAP.mac}
-exec /bin/ld-linux-x86-64.so.2 --library-path /bin /bin/iperf3 -s --forceflush
+while :; do
+	/bin/ld-linux-x86-64.so.2 --library-path /bin /bin/iperf3 -s --forceflush
+	echo "iperf3 ended: $?"
+done
 """
 CMDLINE = (
     "console=ttyS0 quiet panic=-1 mitigations=off no5lvl nokaslr tsc=reliable "
@@ -109,16 +112,17 @@ def arguments(tap: Device, vhost: bool, console: Path) -> List[str]:
     ]
 
 
-def _wait_booted(process: Program, console: Path) -> None:
-    """Until iperf3 listens in the guest."""
+def _read_console(console: Path) -> str:
+    return console.read_text(errors="replace").strip()
 
-    def said() -> str:
-        return console.read_text(errors="replace").strip()
 
+@contextlib.contextmanager
+def _heard(console: Path) -> Iterator[None]:
+    """What goes wrong is told with the guest's last words."""
     try:
-        process.wait_until(lambda: "listening" in said(), "its guest", BOOT_SECONDS)
+        yield
     except WorkloadError as error:
-        last = "; ".join(said().splitlines()[-3:]) or "nothing"
+        last = "; ".join(_read_console(console).splitlines()[-3:]) or "nothing"
         raise WorkloadError(f"{error}; the guest said: {last}") from None
 
 
@@ -137,10 +141,12 @@ def virtual_machine(
     console = folder("qemu") / f"{name}.console"
     console.write_text("")
     argv = arguments(tap, kind == "vhost", console)
-    with netns(name), program(tap, argv, preload) as process:
+    with netns(name), _heard(console), program(tap, argv, preload) as process:
         process.wait_until(lambda: has_device(tap), f"its device {tap.name}")
         attach(tap, INSIDE, ring=ring)
-        _wait_booted(process, console)
+        process.wait_until(
+            lambda: "listening" in _read_console(console), "its guest", BOOT_SECONDS
+        )
         yield tap, process
 
 
@@ -158,11 +164,10 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         run_client(streams, WARM_SECONDS, near=tap, far=INSIDE)
         before, cpu = read_counters(tap), process.read_cpu_seconds()
         with latency.ping(tap, INSIDE) as ping:
-            output = run_client(streams, seconds, near=tap, far=INSIDE)
+            received = parse_iperf3(run_client(streams, seconds, near=tap, far=INSIDE))
             pinged = ping.end()
         counts = wait_drained([tap]) - before
         spent = process.read_cpu_seconds() - cpu
-    received = parse_iperf3(output)
     return Sample(
         value=received.mbit,
         sent=counts.offered,
