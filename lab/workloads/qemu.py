@@ -13,7 +13,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional
 
 from lab.initramfs import format_archive, module_files
 from lab.workloads import latency
@@ -112,6 +112,23 @@ def arguments(tap: Device, vhost: bool, console: Path) -> List[str]:
     ]
 
 
+class Guest(NamedTuple):
+    tap: Device
+    process: Program
+    console: Path
+
+    def wait_for_server(self, test: int, seconds: float = 20.0) -> None:
+        """Until iperf3 in it listens for that test, counted from 1.
+
+        Between two of them it does not, and a client would be refused.
+        """
+        self.process.wait_until(
+            lambda: _read_console(self.console).count("Server listening") >= test,
+            f"iperf3 in its guest, test {test}",
+            seconds,
+        )
+
+
 def _read_console(console: Path) -> str:
     return console.read_text(errors="replace").strip()
 
@@ -129,8 +146,8 @@ def _heard(console: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def virtual_machine(
     kind: str, preload: Optional[str] = None, ring: Optional[int] = None
-) -> Iterator[Tuple[Device, Program]]:
-    """A guest that answers, in a namespace of its own; its tap.
+) -> Iterator[Guest]:
+    """A guest that answers, in a namespace of its own.
 
     kind: "tap", or "vhost".
     """
@@ -144,10 +161,9 @@ def virtual_machine(
     with netns(name), _heard(console), program(tap, argv, preload) as process:
         process.wait_until(lambda: has_device(tap), f"its device {tap.name}")
         attach(tap, INSIDE, ring=ring)
-        process.wait_until(
-            lambda: "listening" in _read_console(console), "its guest", BOOT_SECONDS
-        )
-        yield tap, process
+        guest = Guest(tap, process, console)
+        guest.wait_for_server(1, BOOT_SECONDS)
+        yield guest
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
@@ -156,12 +172,14 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     wanted = parse_variant(variant)
     upstream = wanted.base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
-    with virtual_machine(kind, preload, wanted.ring) as (tap, process):
+    with virtual_machine(kind, preload, wanted.ring) as guest:
+        tap, process = guest.tap, guest.process
         if read_backpressure(tap) != upstream:
             raise WorkloadError(
                 f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
             )
         run_client(streams, WARM_SECONDS, near=tap, far=INSIDE)
+        guest.wait_for_server(2)
         before, cpu = read_counters(tap), process.read_cpu_seconds()
         with latency.ping(tap, INSIDE) as ping:
             received = parse_iperf3(run_client(streams, seconds, near=tap, far=INSIDE))

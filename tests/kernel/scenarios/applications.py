@@ -111,8 +111,8 @@ def _tunnel_is_served_and_let_go(env: Env, application: str) -> None:
 
 def _guest_is_served_and_let_go(env: Env, kind: str) -> None:
     needs_program(env, qemu.PROGRAM)
-    tap, _ = env.enter(qemu.virtual_machine(kind, ring=RING))
-    _is_served_and_let_go(env, Traffic(env, tap, qemu.INSIDE))
+    guest = env.enter(qemu.virtual_machine(kind, ring=RING))
+    _is_served_and_let_go(env, Traffic(env, guest.tap, qemu.INSIDE))
 
 
 def needs_program(env: Env, program: str) -> None:
