@@ -159,16 +159,21 @@ SILENCE_IPV6 = (
 )
 
 
-@contextlib.contextmanager
-def netns(name: str) -> Iterator[str]:
-    """A network namespace with lo up and IPv6 off."""
+def make_netns(name: str) -> str:
+    """A new network namespace with lo up and IPv6 off; an old one is deleted."""
     if os.path.exists(f"/run/netns/{name}"):
         run_tool(["ip", "netns", "del", name])
     run_tool(["ip", "netns", "add", name])
+    run_tool(["ip", "netns", "exec", name, "sh", "-c", SILENCE_IPV6])
+    run_tool(["ip", "-n", name, "link", "set", "lo", "up"])
+    return name
+
+
+@contextlib.contextmanager
+def netns(name: str) -> Iterator[str]:
+    """The same, deleted at the end."""
     try:
-        run_tool(["ip", "netns", "exec", name, "sh", "-c", SILENCE_IPV6])
-        run_tool(["ip", "-n", name, "link", "set", "lo", "up"])
-        yield name
+        yield make_netns(name)
     finally:
         run_tool(["ip", "netns", "del", name])
 

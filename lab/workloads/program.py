@@ -47,6 +47,11 @@ def parse_cpu_seconds(stat: str, ticks_per_second: int) -> float:
     return (int(fields[11]) + int(fields[12])) / ticks_per_second
 
 
+def parse_state(stat: str) -> str:
+    """One letter from /proc/PID/stat; T is stopped by a signal."""
+    return stat.rpartition(")")[2].split()[0]
+
+
 class Program:
     """One running process; whoever waits for it sees when it has ended."""
 

@@ -2,8 +2,10 @@
 """A virtual machine: iperf3 into QEMU's guest, over a plain or a vhost-net tap.
 
 QEMU runs inside the lab's machine, and the same kernel inside QEMU: emulated twice,
-it is slow, and boots for a minute or more before each sample. A guest that has just
-booted receives a tenth of what it does later, whatever the variant; so it is warmed up.
+it is slow, boots for a minute or more, and receives at first a tenth of what it does
+later, whatever the variant. Two guests of one variant differ more than two variants
+in one guest; so all samples are taken in one, that is warmed up and rests (SIGSTOP)
+between them. Upstream's flag is the opener's: it has one of its own.
 """
 
 from __future__ import annotations
@@ -11,17 +13,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional
 
 from lab.initramfs import format_archive, module_files
 from lab.workloads import latency
-from lab.workloads.devices import Device, attach, netns, read_counters, run_tool
-from lab.workloads.devices import wait_drained
+from lab.workloads.devices import Device, attach, make_netns, read_counters, run_tool
 from lab.workloads.env import GuestEnv
-from lab.workloads.program import Program, folder, has_device, program
-from lab.workloads.program import read_backpressure, read_version
+from lab.workloads.program import READY_SECONDS, folder, has_device
+from lab.workloads.program import parse_cpu_seconds, parse_state, read_backpressure
+from lab.workloads.program import read_version
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client
 
@@ -47,7 +51,8 @@ busybox ip address add {INSIDE.address}/24 dev {INSIDE.name}
 busybox ip link set {INSIDE.name} up
 busybox arp -s {TAP.address} {TAP.mac}
 while :; do
-	/bin/ld-linux-x86-64.so.2 --library-path /bin /bin/iperf3 -s --forceflush
+	/bin/ld-linux-x86-64.so.2 --library-path /bin \\
+		/bin/iperf3 --server --forceflush --interval 0
 	echo "iperf3 ended: $?"
 done
 """
@@ -98,10 +103,11 @@ def ensure_guest_initramfs() -> Path:
     return made
 
 
-def arguments(tap: Device, vhost: bool, console: Path) -> List[str]:
+def arguments(tap: Device, vhost: bool, console: Path, pid: Path) -> List[str]:
     backend = f"tap,id=net,ifname={tap.name},script=no,downscript=no"
     return [
         *(PROGRAM, "-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-daemonize", "-pidfile", str(pid)),
         *("-display", "none", "-machine", "q35"),
         *("-accel", "kvm", "-accel", "tcg", "-m", f"{MEMORY_MB}M"),
         *("-kernel", f"/boot/vmlinuz-{os.uname().release}"),
@@ -112,80 +118,140 @@ def arguments(tap: Device, vhost: bool, console: Path) -> List[str]:
     ]
 
 
+def listens(console: str) -> bool:
+    """iperf3 in the guest takes a test: none has begun since it said so."""
+    return console.rfind("Server listening") > console.rfind("Accepted connection")
+
+
 class Guest(NamedTuple):
+    """A virtual machine. It is nobody's child; as long as it runs its tap is there."""
+
     tap: Device
-    process: Program
+    pid: int
     console: Path
 
-    def wait_for_server(self, test: int, seconds: float = 20.0) -> None:
-        """Until iperf3 in it listens for that test, counted from 1.
+    def read_console(self) -> str:
+        return self.console.read_text(errors="replace").strip()
 
-        Between two of them it does not, and a client would be refused.
-        """
-        self.process.wait_until(
-            lambda: _read_console(self.console).count("Server listening") >= test,
-            f"iperf3 in its guest, test {test}",
-            seconds,
-        )
+    def wait_until_listens(self, seconds: float = READY_SECONDS) -> None:
+        """Between two tests iperf3 does not, and would refuse a client."""
+        deadline = time.monotonic() + seconds
+        while not listens(self.read_console()):
+            if not has_device(self.tap):
+                raise WorkloadError(f"{PROGRAM}: ended")
+            if time.monotonic() > deadline:
+                raise WorkloadError(
+                    f"{PROGRAM}: iperf3 in its guest: not within {seconds:.0f} s"
+                )
+            time.sleep(0.1)
+
+    def _read_stat(self) -> str:
+        return Path(f"/proc/{self.pid}/stat").read_text()
+
+    def read_cpu_seconds(self) -> float:
+        return parse_cpu_seconds(self._read_stat(), os.sysconf("SC_CLK_TCK"))
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def rests(self) -> bool:
+        return has_device(self.tap) and parse_state(self._read_stat()) == "T"
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
+        while has_device(self.tap):
+            time.sleep(0.1)
 
 
-def _read_console(console: Path) -> str:
-    return console.read_text(errors="replace").strip()
+def _pid_file(name: str) -> Path:
+    return folder("qemu") / f"{name}.pid"
 
 
-@contextlib.contextmanager
-def _heard(console: Path) -> Iterator[None]:
-    """What goes wrong is told with the guest's last words."""
-    try:
-        yield
-    except WorkloadError as error:
-        last = "; ".join(_read_console(console).splitlines()[-3:]) or "nothing"
-        raise WorkloadError(f"{error}; the guest said: {last}") from None
+def _guest(name: str) -> Guest:
+    """The guest that was started under that name."""
+    path = _pid_file(name)
+    pid = int(path.read_text())
+    return Guest(replace(TAP, netns=name), pid, path.with_suffix(".console"))
 
 
-@contextlib.contextmanager
-def virtual_machine(
-    kind: str, preload: Optional[str] = None, ring: Optional[int] = None
-) -> Iterator[Guest]:
-    """A guest that answers, in a namespace of its own.
-
-    kind: "tap", or "vhost".
-    """
+def _start(kind: str, name: str, preload: Optional[str] = None) -> Guest:
+    """QEMU in a namespace of that name; its guest has yet to boot."""
     if kind == "vhost":
         run_tool(["modprobe", "vhost_net"])
-    name = f"vm-{kind}" + ("-upstream" if preload else "")
-    tap = replace(TAP, netns=name)
-    console = folder("qemu") / f"{name}.console"
+    tap = replace(TAP, netns=make_netns(name))
+    path = _pid_file(name)
+    console = path.with_suffix(".console")
     console.write_text("")
-    argv = arguments(tap, kind == "vhost", console)
-    with netns(name), _heard(console), program(tap, argv, preload) as process:
-        process.wait_until(lambda: has_device(tap), f"its device {tap.name}")
-        attach(tap, INSIDE, ring=ring)
-        guest = Guest(tap, process, console)
-        guest.wait_for_server(1, BOOT_SECONDS)
+    environment = [f"LD_PRELOAD={preload}"] if preload else []
+    argv = arguments(tap, kind == "vhost", console, path)
+    run_tool(tap.command("env", *environment, *argv))
+    attach(tap, INSIDE)
+    return _guest(name)
+
+
+@contextlib.contextmanager
+def _told(guest: Guest) -> Iterator[None]:
+    """What goes wrong is told with the guest's last words, and ends it."""
+    try:
+        yield
+    except BaseException as error:
+        last = "; ".join(guest.read_console().splitlines()[-3:]) or "nothing"
+        guest.end()
+        if isinstance(error, WorkloadError):
+            raise WorkloadError(f"{error}; the guest said: {last}") from None
+        raise
+
+
+@contextlib.contextmanager
+def virtual_machine(kind: str, ring: Optional[int] = None) -> Iterator[Guest]:
+    """A guest that answers, for this one use. kind: "tap", or "vhost"."""
+    guest = _start(kind, f"vm-{kind}")
+    with _told(guest):
+        attach(guest.tap, INSIDE, ring=ring)
+        guest.wait_until_listens(BOOT_SECONDS)
         yield guest
+    guest.end()
+
+
+@contextlib.contextmanager
+def _warm_machine(kind: str, preload: Optional[str]) -> Iterator[Guest]:
+    """The guest of this boot that rests; the first who uses it boots and warms it."""
+    name = f"warm-{kind}" + ("-upstream" if preload else "")
+    guest = _guest(name) if _pid_file(name).exists() else None
+    if guest is not None and not guest.rests():  # its sample was cut short
+        guest.end()
+        guest = None
+    cold = guest is None
+    if guest is None:
+        guest = _start(kind, name, preload)
+    with _told(guest):
+        guest.signal(signal.SIGCONT)
+        guest.wait_until_listens(BOOT_SECONDS if cold else READY_SECONDS)
+        if cold:
+            run_client(1, WARM_SECONDS, near=guest.tap, far=INSIDE)
+            guest.wait_until_listens()
+        yield guest
+        guest.signal(signal.SIGSTOP)
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     _, kind, load = row.name.split("_", 2)
     streams = LOADS[load][1]
-    wanted = parse_variant(variant)
-    upstream = wanted.base == "upstream"
+    upstream = parse_variant(variant).base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
-    with virtual_machine(kind, preload, wanted.ring) as guest:
-        tap, process = guest.tap, guest.process
+    with _warm_machine(kind, preload) as guest:
+        tap = guest.tap
         if read_backpressure(tap) != upstream:
             raise WorkloadError(
                 f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
             )
-        run_client(streams, WARM_SECONDS, near=tap, far=INSIDE)
-        guest.wait_for_server(2)
-        before, cpu = read_counters(tap), process.read_cpu_seconds()
+        before, cpu = read_counters(tap), guest.read_cpu_seconds()
         with latency.ping(tap, INSIDE) as ping:
             received = parse_iperf3(run_client(streams, seconds, near=tap, far=INSIDE))
             pinged = ping.end()
-        counts = wait_drained([tap]) - before
-        spent = process.read_cpu_seconds() - cpu
+        guest.wait_until_listens()
+        counts, spent = read_counters(tap) - before, guest.read_cpu_seconds() - cpu
     return Sample(
         value=received.mbit,
         sent=counts.offered,

@@ -12,7 +12,9 @@ from lab.workloads import VARIANTS, all_rows, applications, rows_of
 from lab.workloads import dead_reader, devices, latency, pktgen, tasks, tcp
 from lab.workloads.path import delay_arguments, link_arguments
 from lab.workloads import program as programs
-from lab.workloads.program import parse_cpu_seconds, parse_udp_overflows
+from lab.workloads.program import parse_cpu_seconds, parse_state
+from lab.workloads.program import parse_udp_overflows
+from lab.workloads.qemu import listens
 from lab.workloads.row import Sample, WorkloadError
 
 PING = """\
@@ -227,6 +229,15 @@ def test_path_delays_half_each_way_and_a_link_has_a_rate() -> None:
 def test_cpu_time_of_a_process_with_a_strange_name() -> None:
     stat = "7 (a) b) S " + " ".join(str(field) for field in range(4, 30))
     assert parse_cpu_seconds(stat, 100) == 0.29
+    assert parse_state(stat) == "S"
+
+
+def test_guest_that_takes_a_test_does_not_listen() -> None:
+    ready, taken = "Server listening on 5201\n", "Accepted connection from 10.94.0.1\n"
+    assert not listens("")
+    assert listens(ready)
+    assert not listens(ready + taken)
+    assert listens(ready + taken + ready)
 
 
 def test_overflows_of_udp_sockets_are_read_by_name() -> None:
