@@ -172,8 +172,9 @@ def make_netns(name: str) -> str:
 @contextlib.contextmanager
 def netns(name: str) -> Iterator[str]:
     """The same, deleted at the end."""
+    make_netns(name)
     try:
-        yield make_netns(name)
+        yield name
     finally:
         run_tool(["ip", "netns", "del", name])
 
