@@ -52,34 +52,29 @@ def parse_state(stat: str) -> str:
     return stat.rpartition(")")[2].split()[0]
 
 
-class Program:
+class Process:
     """One running process; whoever waits for it sees when it has ended."""
 
-    def __init__(
-        self, end: Device, argv: Sequence[str], preload: Optional[str], stdin: str
-    ) -> None:
-        environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
-        self.name = Path(argv[0]).name
-        self._log = folder(self.name) / f"{end.netns}.log"
-        with open(self._log, "w") as log, open(stdin) as given:
-            self._process = subprocess.Popen(
-                end.command(*argv),
-                stdin=given,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-            )
+    def __init__(self, name: str, pid: int) -> None:
+        self.name, self.pid = name, pid
 
-    def check(self, seconds: float = 0.0) -> None:
-        """Fails if it ended, or does so soon."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-        if self._process.returncode is None:
-            return
-        said = self._log.read_text(errors="replace").strip().splitlines()
-        last = said[-1] if said else "nothing"
-        status = self._process.returncode
-        raise WorkloadError(f"{self.name}: ended, status {status}, and said: {last}")
+    def _read_stat(self) -> str:
+        return Path(f"/proc/{self.pid}/stat").read_text()
+
+    def read_state(self) -> str:
+        """As parse_state(); X when it has ended."""
+        try:
+            return parse_state(self._read_stat())
+        except (FileNotFoundError, ProcessLookupError):
+            return "X"
+
+    def read_cpu_seconds(self) -> float:
+        return parse_cpu_seconds(self._read_stat(), os.sysconf("SC_CLK_TCK"))
+
+    def check(self) -> None:
+        """Fails if it ended."""
+        if self.read_state() in "ZX":
+            raise WorkloadError(f"{self.name}: ended")
 
     def wait_until(
         self, ready: Callable[[], bool], what: str, seconds: float = READY_SECONDS
@@ -93,9 +88,36 @@ class Program:
                 )
             time.sleep(0.05)
 
-    def read_cpu_seconds(self) -> float:
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
-        return parse_cpu_seconds(stat, os.sysconf("SC_CLK_TCK"))
+
+class Program(Process):
+    """A child of ours, with its log."""
+
+    def __init__(
+        self, end: Device, argv: Sequence[str], preload: Optional[str], stdin: str
+    ) -> None:
+        environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
+        name = Path(argv[0]).name
+        self._log = folder(name) / f"{end.netns}.log"
+        with open(self._log, "w") as log, open(stdin) as given:
+            self._process = subprocess.Popen(
+                end.command(*argv),
+                stdin=given,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+        super().__init__(name, self._process.pid)
+
+    def check(self, seconds: float = 0.0) -> None:
+        """Fails if it ended, or does so soon."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        if self._process.returncode is None:
+            return
+        said = self._log.read_text(errors="replace").strip().splitlines()
+        last = said[-1] if said else "nothing"
+        status = self._process.returncode
+        raise WorkloadError(f"{self.name}: ended, status {status}, and said: {last}")
 
     def end(self) -> None:
         self._process.terminate()

@@ -17,15 +17,14 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, Optional
 
 from lab.initramfs import format_archive, module_files
 from lab.workloads import latency
 from lab.workloads.devices import Device, attach, make_netns, read_counters, run_tool
 from lab.workloads.env import GuestEnv
-from lab.workloads.program import READY_SECONDS, folder, has_device
-from lab.workloads.program import parse_cpu_seconds, parse_state, read_backpressure
-from lab.workloads.program import read_version
+from lab.workloads.program import READY_SECONDS, Process, folder, has_device
+from lab.workloads.program import read_backpressure, read_version
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client
 
@@ -123,56 +122,55 @@ def listens(console: str) -> bool:
     return console.rfind("Server listening") > console.rfind("Accepted connection")
 
 
-class Guest(NamedTuple):
-    """A virtual machine. It is nobody's child; as long as it runs its tap is there."""
+class Guest(Process):
+    """A virtual machine in a namespace of its own; nobody's child."""
 
-    tap: Device
-    pid: int
-    console: Path
+    def __init__(self, name: str) -> None:
+        """The one that was started under that name."""
+        self._pid_file = _pid_file(name)
+        super().__init__(PROGRAM, int(self._pid_file.read_text()))
+        self.tap = replace(TAP, netns=name)
+        self._console = _console(name)
 
     def read_console(self) -> str:
-        return self.console.read_text(errors="replace").strip()
+        return self._console.read_text(errors="replace").strip()
 
     def wait_until_listens(self, seconds: float = READY_SECONDS) -> None:
         """Between two tests iperf3 does not, and would refuse a client."""
-        deadline = time.monotonic() + seconds
-        while not listens(self.read_console()):
-            if not has_device(self.tap):
-                raise WorkloadError(f"{PROGRAM}: ended")
-            if time.monotonic() > deadline:
-                raise WorkloadError(
-                    f"{PROGRAM}: iperf3 in its guest: not within {seconds:.0f} s"
-                )
-            time.sleep(0.1)
+        self.wait_until(
+            lambda: listens(self.read_console()), "iperf3 in its guest", seconds
+        )
 
-    def _read_stat(self) -> str:
-        return Path(f"/proc/{self.pid}/stat").read_text()
+    def boot(self, ring: Optional[int] = None) -> None:
+        attach(self.tap, INSIDE, ring=ring)
+        self.wait_until_listens(BOOT_SECONDS)
 
-    def read_cpu_seconds(self) -> float:
-        return parse_cpu_seconds(self._read_stat(), os.sysconf("SC_CLK_TCK"))
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
+    def rest(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
 
     def rests(self) -> bool:
-        return has_device(self.tap) and parse_state(self._read_stat()) == "T"
+        return self.read_state() == "T"
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+        self.wait_until_listens()
 
     def end(self) -> None:
+        """Whether it still runs or not; nothing of it stays but its console."""
         with contextlib.suppress(ProcessLookupError):
-            self.signal(signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
         while has_device(self.tap):
             time.sleep(0.1)
+        run_tool(["ip", "netns", "del", str(self.tap.netns)])
+        self._pid_file.unlink()
 
 
 def _pid_file(name: str) -> Path:
     return folder("qemu") / f"{name}.pid"
 
 
-def _guest(name: str) -> Guest:
-    """The guest that was started under that name."""
-    path = _pid_file(name)
-    pid = int(path.read_text())
-    return Guest(replace(TAP, netns=name), pid, path.with_suffix(".console"))
+def _console(name: str) -> Path:
+    return folder("qemu") / f"{name}.console"
 
 
 def _start(kind: str, name: str, preload: Optional[str] = None) -> Guest:
@@ -180,14 +178,12 @@ def _start(kind: str, name: str, preload: Optional[str] = None) -> Guest:
     if kind == "vhost":
         run_tool(["modprobe", "vhost_net"])
     tap = replace(TAP, netns=make_netns(name))
-    path = _pid_file(name)
-    console = path.with_suffix(".console")
+    console = _console(name)
     console.write_text("")
     environment = [f"LD_PRELOAD={preload}"] if preload else []
-    argv = arguments(tap, kind == "vhost", console, path)
+    argv = arguments(tap, kind == "vhost", console, _pid_file(name))
     run_tool(tap.command("env", *environment, *argv))
-    attach(tap, INSIDE)
-    return _guest(name)
+    return Guest(name)
 
 
 @contextlib.contextmanager
@@ -208,31 +204,37 @@ def virtual_machine(kind: str, ring: Optional[int] = None) -> Iterator[Guest]:
     """A guest that answers, for this one use. kind: "tap", or "vhost"."""
     guest = _start(kind, f"vm-{kind}")
     with _told(guest):
-        attach(guest.tap, INSIDE, ring=ring)
-        guest.wait_until_listens(BOOT_SECONDS)
+        guest.boot(ring)
         yield guest
     guest.end()
+
+
+def _find_resting(name: str) -> Optional[Guest]:
+    """The guest that rests under that name; one whose sample was cut short is ended."""
+    if not _pid_file(name).exists():
+        return None
+    guest = Guest(name)
+    if guest.rests():
+        return guest
+    guest.end()
+    return None
 
 
 @contextlib.contextmanager
 def _warm_machine(kind: str, preload: Optional[str]) -> Iterator[Guest]:
     """The guest of this boot that rests; the first who uses it boots and warms it."""
     name = f"warm-{kind}" + ("-upstream" if preload else "")
-    guest = _guest(name) if _pid_file(name).exists() else None
-    if guest is not None and not guest.rests():  # its sample was cut short
-        guest.end()
-        guest = None
-    cold = guest is None
-    if guest is None:
-        guest = _start(kind, name, preload)
+    resting = _find_resting(name)
+    guest = resting or _start(kind, name, preload)
     with _told(guest):
-        guest.signal(signal.SIGCONT)
-        guest.wait_until_listens(BOOT_SECONDS if cold else READY_SECONDS)
-        if cold:
+        if resting:
+            guest.go_on()
+        else:
+            guest.boot()
             run_client(1, WARM_SECONDS, near=guest.tap, far=INSIDE)
             guest.wait_until_listens()
         yield guest
-        guest.signal(signal.SIGSTOP)
+        guest.rest()
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:

@@ -12,8 +12,7 @@ from lab.workloads import VARIANTS, all_rows, applications, rows_of
 from lab.workloads import dead_reader, devices, latency, pktgen, tasks, tcp
 from lab.workloads.path import delay_arguments, link_arguments
 from lab.workloads import program as programs
-from lab.workloads.program import parse_cpu_seconds, parse_state
-from lab.workloads.program import parse_udp_overflows
+from lab.workloads.program import parse_cpu_seconds, parse_state, parse_udp_overflows
 from lab.workloads.qemu import listens
 from lab.workloads.row import Sample, WorkloadError
 
