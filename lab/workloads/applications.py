@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from lab.workloads import latency, openconnect, openvpn, qemu, tinc, wireguard_go
 from lab.workloads.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
-from lab.workloads.devices import read_all_counters, run_tool
+from lab.workloads.devices import read_all_counters, read_stops, run_tool
 from lab.workloads.env import GuestEnv
 from lab.workloads.path import path
 from lab.workloads.program import READY_SECONDS, Program, has_device
@@ -213,6 +213,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         before = [process.read_cpu_seconds() for process in processes]
         output, pinged = _measure(case, seconds)
         after = wait_settled()
+        stops = sum(read_stops(end) for end in (NEAR, FAR))
         overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
     received = parse_iperf3(output)
@@ -221,6 +222,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "txqueuelen": ring,
         "retransmits": received.retransmits,
         "requeues": after.requeues,
+        "stops": stops,
         "udp_overflows": overflows,  # at the ends' own sockets
         "pings_sent": pinged.sent,
         "pings_received": pinged.received,

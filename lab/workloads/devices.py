@@ -121,6 +121,19 @@ def read_counters(device: Device) -> Counters:
     )
 
 
+def read_stops(device: Device) -> int:
+    """How often sluice stopped its queues; 0 where sluice is not loaded."""
+    from sluice import system  # the guest has what it needs
+    from sluice.netlink import Client
+
+    with contextlib.suppress(LookupError), system.netns(device.netns or ""):
+        with Client() as client:
+            found = [one for one in client.devices() if one.ifname == device.name]
+            queues = client.queues(found[0].ifindex) if found else []
+            return sum(queue.stops for queue in queues)
+    return 0
+
+
 def parse_ecn_marks(text: str) -> int:
     """By all queueing disciplines, from `tc -j -s qdisc show dev NAME`."""
     return sum(qdisc.get("ecn_mark", 0) for qdisc in json.loads(text or "[]"))

@@ -21,7 +21,8 @@ from typing import Iterator, List, Optional
 
 from lab.initramfs import format_archive, module_files
 from lab.workloads import latency
-from lab.workloads.devices import Device, attach, make_netns, read_counters, run_tool
+from lab.workloads.devices import Device, attach, make_netns, read_counters
+from lab.workloads.devices import read_stops, run_tool
 from lab.workloads.env import GuestEnv
 from lab.workloads.program import READY_SECONDS, Process, folder, has_device
 from lab.workloads.program import read_backpressure, read_version
@@ -248,12 +249,14 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             raise WorkloadError(
                 f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
             )
-        before, cpu = read_counters(tap), guest.read_cpu_seconds()
+        before, stops = read_counters(tap), read_stops(tap)
+        cpu = guest.read_cpu_seconds()
         with latency.ping(tap, INSIDE) as ping:
             received = parse_iperf3(run_client(streams, seconds, near=tap, far=INSIDE))
             pinged = ping.end()
         guest.wait_until_listens()
-        counts, spent = read_counters(tap) - before, guest.read_cpu_seconds() - cpu
+        counts, stops = read_counters(tap) - before, read_stops(tap) - stops
+        spent = guest.read_cpu_seconds() - cpu
     return Sample(
         value=received.mbit,
         sent=counts.offered,
@@ -264,6 +267,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             "version": read_version(PACKAGES[0]),
             "retransmits": received.retransmits,
             "requeues": counts.requeues,
+            "stops": stops,
             "pings_sent": pinged.sent,
             "pings_received": pinged.received,
             "cpu_seconds": [round(spent, 2)],
