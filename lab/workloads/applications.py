@@ -213,9 +213,9 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         before = [process.read_cpu_seconds() for process in processes]
         output, pinged = _measure(case, seconds)
         after = wait_settled()
-        stops = sum(read_stops(end) for end in (NEAR, FAR))
         overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
+        stops = sum(read_stops(end) for end in (NEAR, FAR))
     received = parse_iperf3(output)
     extra: Dict[str, Any] = {
         "version": read_version(module.PACKAGES[0]),

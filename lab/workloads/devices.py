@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from dataclasses import dataclass, fields
@@ -128,8 +129,7 @@ def read_stops(device: Device) -> int:
 
     with contextlib.suppress(LookupError), system.netns(device.netns or ""):
         with Client() as client:
-            found = [one for one in client.devices() if one.ifname == device.name]
-            queues = client.queues(found[0].ifindex) if found else []
+            queues = client.queues(socket.if_nametoindex(device.name))
             return sum(queue.stops for queue in queues)
     return 0
 

@@ -36,7 +36,7 @@ BOOT_SECONDS = 600.0
 # and with sluice, 66 to 93 in all after that.
 WARM_SECONDS = 100.0
 # Of a sample, not counted: the guest has rested, TCP starts slowly, and a module that
-# was just loaded has made the emulator translate the kernel's functions again.
+# was just loaded may make the emulator translate the kernel's functions again.
 OMITTED_SECONDS = 3
 MEMORY_MB = 192
 MODULES = ("virtio_pci", "virtio_net")
@@ -253,14 +253,14 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             raise WorkloadError(
                 f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
             )
-        before, stops = read_counters(tap), read_stops(tap)
-        cpu = guest.read_cpu_seconds()
+        stops = read_stops(tap)
+        before, cpu = read_counters(tap), guest.read_cpu_seconds()
         with latency.ping(tap, INSIDE) as ping:
             output = run_client(streams, seconds, *omitted, near=tap, far=INSIDE)
             pinged = ping.end()
         guest.wait_until_listens()
-        counts, stops = read_counters(tap) - before, read_stops(tap) - stops
-        spent = guest.read_cpu_seconds() - cpu
+        counts, spent = read_counters(tap) - before, guest.read_cpu_seconds() - cpu
+        stops = read_stops(tap) - stops
     received = parse_iperf3(output)
     return Sample(
         value=received.mbit,
