@@ -15,10 +15,11 @@ import socket
 import subprocess
 import time
 from dataclasses import dataclass, fields
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 from lab.workloads.row import WorkloadError
 
+Answer = TypeVar("Answer")
 DRAIN_SECONDS = 5.0
 
 
@@ -122,16 +123,25 @@ def read_counters(device: Device) -> Counters:
     )
 
 
-def read_stops(device: Device) -> int:
-    """How often sluice stopped its queues; 0 where sluice is not loaded."""
+def ask_module(device: Device, question: Callable[[Any, int], Answer]) -> Answer:
+    """Its answer about a device, in that one's namespace; LookupError if not loaded.
+
+    question: is given a sluice.netlink.Client and the device's index.
+    """
     from sluice import system  # the guest has what it needs
     from sluice.netlink import Client
 
-    with contextlib.suppress(LookupError), system.netns(device.netns or ""):
-        with Client() as client:
-            queues = client.queues(socket.if_nametoindex(device.name))
-            return sum(queue.stops for queue in queues)
-    return 0
+    with system.netns(device.netns or ""), Client() as client:
+        return question(client, socket.if_nametoindex(device.name))
+
+
+def read_stops(device: Device) -> int:
+    """How often sluice stopped its queues; 0 where sluice is not loaded."""
+    try:
+        queues = ask_module(device, lambda client, index: client.queues(index))
+    except LookupError:
+        return 0
+    return sum(queue.stops for queue in queues)
 
 
 def parse_ecn_marks(text: str) -> int:

@@ -8,16 +8,15 @@ import itertools
 import socket
 import threading
 import time
-from typing import Any, Callable, Iterator, List, Optional, Protocol, TypeVar
+from typing import Any, Iterator, List, Optional, Protocol
 
 from lab.scenarios import Env
-from lab.workloads.devices import HERE, THERE, Counters, Reader, read_counters
+from lab.workloads.devices import HERE, THERE, Counters, Reader, ask_module
 from lab.workloads.devices import Device as Link
+from lab.workloads.devices import read_counters
 from lab.workloads.devices import sink as open_sink
-from sluice import system
-from sluice.netlink import Client, Device, Queue
+from sluice.netlink import Device, Queue
 
-Told = TypeVar("Told")
 DISCARD_PORT = 9
 BURST = 200  # packets, of a sender that rests
 KEEPS_UP = 0.5  # seconds without a stop
@@ -40,18 +39,12 @@ def ifindex() -> int:
     return socket.if_nametoindex(HERE.name)
 
 
-def _ask(of: Link, question: Callable[[Client, int], Told]) -> Told:
-    """The module's answer about a device, in the device's namespace."""
-    with system.netns(of.netns or ""), Client() as client:
-        return question(client, socket.if_nametoindex(of.name))
-
-
 def read_device(of: Link = HERE) -> Device:
-    return _ask(of, lambda client, index: client.device(index))
+    return ask_module(of, lambda client, index: client.device(index))
 
 
 def read_queues(of: Link = HERE) -> List[Queue]:
-    return _ask(of, lambda client, index: client.queues(index))
+    return ask_module(of, lambda client, index: client.queues(index))
 
 
 def read_queue(of: Link = HERE) -> Queue:
@@ -72,7 +65,7 @@ def wait_until_open(env: Env, of: Link = HERE) -> List[Queue]:
 
 
 def set_device(of: Link = HERE, **attrs: int) -> None:
-    _ask(of, lambda client, index: client.set_device(index, **attrs))
+    ask_module(of, lambda client, index: client.set_device(index, **attrs))
 
 
 def counters() -> Counters:
