@@ -67,7 +67,7 @@ def _legend(axes: Any, **place: Any) -> None:
 def _rows_axes(rows: list[Row]) -> tuple[Any, Any]:
     figure, axes = plt.subplots(figsize=(WIDTH_INCHES, 0.8 + 0.42 * len(rows)))
     axes.set_yticks(range(len(rows)), [row.title for row in rows])
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows) - 0.4, -0.6)  # the first row on top, no empty one
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#eee")
@@ -87,7 +87,7 @@ def plot_ratios(run: Run) -> str:
             axes.plot([low, high], [y + shift] * 2, color=COLOURS[name], lw=2, alpha=0.5)
             axes.plot(median, y + shift, "o", color=COLOURS[name], ms=6)
     axes.axvline(1, color="#444", lw=1)
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=-0.02)  # a dot at 0 beside its title, not on it
     axes.set_xlabel("share of stock's median (dot: median, line: lowest to highest)")
     _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
     return _svg(figure)
