@@ -65,7 +65,7 @@ def _module_of_row() -> Dict[str, ModuleType]:
 def measure(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """One sample; a workload that sent or read nothing is an error, not a 0."""
     module = _module_of_row()[row.name]
-    with env.variant(variant, row.parameters):
+    with env.variant(variant, row.parameters, row.always_loads):
         sample = module.run(row, variant, seconds, env)
     if sample.sent <= 0:
         raise WorkloadError(f"{row.name}, {variant}: sent nothing")

@@ -78,6 +78,7 @@ ROWS = [
         latency_share=1 / 3,
         setup_seconds=BOOT_SECONDS + WARM_SECONDS,
         targets=[TARGET_US],  # beside the whole ring: a guest rests now and then
+        always_loads=True,
     )
     for kind, title in TITLES.items()
     for load, (told, _) in LOADS.items()

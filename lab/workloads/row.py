@@ -68,6 +68,8 @@ class Row:
     # sluice with these, us, too; then latency_share is theirs
     targets: List[int] = field(default_factory=list)
     parameters: List[str] = field(default_factory=list)  # of sluice's module
+    # Each sample begins with insmod, whatever the variant: see GuestEnv.variant().
+    always_loads: bool = False
 
     @property
     def others(self) -> Tuple[str, ...]:

@@ -90,7 +90,8 @@ def parse_iperf3(text: str) -> Received:
         raise WorkloadError(f"iperf3: {result['error']}")
     received = _received(result["end"])
     if not received["bytes"]:
-        raise WorkloadError("iperf3: the receiver got no byte")
+        sent = result["end"].get("sum_sent", {}).get("bytes", 0)
+        raise WorkloadError(f"iperf3: the receiver got no byte, of {sent} sent")
     streams = [
         stream.get("receiver", stream.get("udp", {})).get("bytes", 0)
         for stream in result["end"]["streams"]
