@@ -195,21 +195,26 @@ static int headroom_for(const struct ptr_ring *ring, int size)
 		     size / 2);
 }
 
-/* Slots in use at which the queue stops; at least one packet always fits. */
-static int limit_for(const struct sluice_queue *q, const struct ptr_ring *ring,
-		     int size)
+/*
+ * Slots in use at which the queue stops; at least one packet always fits. Half
+ * a ring at least, and so more than what was read of a batch: an empty ring is
+ * below it.
+ */
+static int limit_for(const struct ptr_ring *ring, int size)
 {
-	int limit = size - headroom_for(ring, size);
+	return max(size - headroom_for(ring, size), 1);
+}
+
+/*
+ * Packets at which the queue stops: as many as the operator says, or as the
+ * reader reads in a while.
+ */
+static int depth_for(const struct sluice_queue *q, int limit)
+{
 	u32 wanted = READ_ONCE(q->device->limit);
 
 	if (wanted && wanted < limit)
 		limit = wanted;
-	return max(limit, 1);
-}
-
-/* Packets at which the queue stops: what the reader reads in a while. */
-static int depth_for(const struct sluice_queue *q, int limit)
-{
 	if (!READ_ONCE(q->device->target_us))
 		return limit;
 	return min_t(int, READ_ONCE(q->depth), limit);
@@ -417,7 +422,7 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 		q->passed += packets;
 		WRITE_ONCE(q->head, head);
 	}
-	limit = limit_for(q, ring, q->size);
+	limit = limit_for(ring, q->size);
 	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
 	/* All that was in the ring is gone, and others filled it. */
 	crowded = q->passed >= q->size && now - q->stopped_at >= stall_ns(q);
@@ -545,7 +550,7 @@ void sluice_queue_look(struct sluice_queue *q)
 	/* proofs/litmus: look_before_producer */
 	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	producer = READ_ONCE(ring->producer);
-	limit = limit_for(q, ring, size);
+	limit = limit_for(ring, size);
 	if (!qdisc_may_hold(q->txq)) {	/* stock's, until it may again */
 		room = limit - ring_used(ring, size) - 1;
 		look_next(q, look, producer, room, size);
@@ -643,7 +648,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 		view->size = READ_ONCE(ring->size);
 		view->fill = ring_fill(ring, view->size,
 				       ring_used_exact(ring, view->size));
-		view->limit = depth_for(q, limit_for(q, ring, view->size));
+		view->limit = depth_for(q, limit_for(ring, view->size));
 		view->low = low_for(q, view->limit);
 	}
 	raw_spin_lock_irq(&q->lock);

@@ -117,6 +117,14 @@ SEEDED = (
         "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
         "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
     ),
+    # What was read of a batch and is not handed back is no packet of the operator's
+    # limit: a reader that lives would be taken for dead.
+    Seeded(
+        "limit_of_slots",
+        "queue.c",
+        "used - limit + 1);",
+        "used - depth_for(q, limit) + 1);",
+    ),
     # Where the limit is half of a small ring, drops are then not counted.
     Seeded(
         "stalled_looks_no_more",

@@ -7,6 +7,7 @@
  *   - a packet is lost at a ring that ought to lose none (see strict below);
  *   - a stop that is not ours is woken, or ours outlasts the stall time;
  *   - a queue is still stopped after its readers caught up, or after unload;
+ *   - a reader that lives is taken for dead;
  *   - packets, or stops and wakes, do not add up;
  *   - a drop is counted at an empty ring, or not counted at a full one.
  */
@@ -50,6 +51,7 @@ struct plan {
 	bool dies;		/* readers pause for longer than the stall time */
 	int reader_pace;	/* in steps of virtual time */
 	int size;
+	u32 limit;		/* the operator's, from the start */
 };
 
 bool sluice_default_on = true;
@@ -196,8 +198,11 @@ void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped
 {
 	const struct ptr_ring *ring = q->ring;
 
-	if (!strcmp(event, "queue_stall"))
+	if (!strcmp(event, "queue_stall")) {
+		if (!plan.dies)
+			fail("a reader that lives is taken for dead");
 		excuse();
+	}
 	if (verbose)
 		printf("%12lu %s: queue %u fill %d producer %d head %d tail %d\n",
 		       ktime_get_ns(), event, (unsigned int)(q - q->device->queue),
@@ -487,6 +492,8 @@ static void check_view(void)
 		if (view.stops != view.wakes[0] + view.wakes[1] +
 		    (view.state == SLUICE_QUEUE_STOPPED))
 			fail("queue %u: stops and wakes do not add up", id);
+		if (!view.reader_ns)
+			fail("queue %u: its reader's pace is lost", id);
 		if (view.longest_stop_ns > LONGEST_STOP_NS)
 			fail("queue %u: stopped for %lu ns", id, view.longest_stop_ns);
 	}
@@ -598,6 +605,7 @@ static void make_plan(u64 packets)
 	sluice_default_target_us = chance(2) * chance(200);
 	plan.reader_pace = 100 << chance(8);
 	plan.size = 24 + chance(64);
+	plan.limit = chance(2) * chance(8);
 }
 
 int main(int count, char **arguments)
@@ -621,6 +629,7 @@ int main(int count, char **arguments)
 	}
 	if (sluice_devices_start())
 		fail("the module does not start");
+	device()->limit = plan.limit;
 	senders_left = policy_senders;
 	for (i = 0; i < policy_senders; i++)
 		spawn(sender, (void *)i, i);

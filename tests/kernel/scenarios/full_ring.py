@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from lab.scenarios import Env, scenario
+from lab.workloads.devices import sink as open_sink
 from tests.kernel.scenarios._traffic import (
     assert_direct_senders_lose_nothing,
     assert_flood_loses_nothing,
@@ -50,6 +51,36 @@ def room_wakes_queue(env: Env) -> None:
     assert (now.read, now.lost_at_ring, now.qdisc_drops) == (500, 0, 0), now
     queue = read_queue()
     assert queue.wakes_timer >= 1, queue
+
+
+@scenario
+def smallest_rings_lose_nothing(env: Env) -> None:
+    """Of two to four slots: each packet may have to wait for the one before it."""
+    env.load("stall_ms=60000")
+    for ring in (2, 3, 4):
+        with open_sink(
+            *(env.helper("reader"), "sluice"), ring=ring, qdisc="pfifo limit 1000"
+        ):
+            send(500)
+            now = wait_until_read(env, 500)
+            assert (now.read, now.lost_at_ring, now.qdisc_drops) == (500, 0, 0), now
+            assert read_queue().stops > 0, "the ring never filled: proves nothing"
+
+
+@scenario
+def limit_of_few_packets_takes_no_reader_for_dead(env: Env) -> None:
+    """Fewer than a batch, that a reader has read and not yet handed back."""
+    env.load()
+    sink(env, ring=1000, qdisc="pfifo limit 1000")
+    for limit in (1, 8, 15):
+        set_device(limit=limit)
+        before = counters().read
+        send(500)
+        now = wait_until_read(env, before + 500)
+        assert (now.lost_at_ring, now.qdisc_drops) == (0, 0), now
+        queue = read_queue()
+        assert queue.limit == limit and queue.stalls == 0, queue
+        assert queue.stops > 0, "the limit was never reached: proves nothing"
 
 
 @scenario
