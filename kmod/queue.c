@@ -104,12 +104,18 @@ static bool qdisc_may_hold(const struct netdev_queue *txq)
 	return qdisc_state(txq) == SLUICE_QUEUE_OPEN;
 }
 
-/* Slots from @from forward to @to. */
+/*
+ * Slots from @from forward to @to, 0 to @size - 1, whatever is seen of a ring
+ * that changes: the producer may be at the end for a moment before it is at 0,
+ * and a ring that is resized may show indices of its other size.
+ */
 static int slots_between(int from, int to, int size)
 {
 	int slots = to - from;
 
-	return slots < 0 ? slots + size : slots;
+	if (slots < 0)
+		slots += size;
+	return (unsigned int)slots < (unsigned int)size ? slots : 0;
 }
 
 /*
@@ -489,6 +495,7 @@ static bool stall_lasts(struct sluice_queue *q, struct ptr_ring *ring, int size)
 /* A ring we have not seen behind this queue, or not at this size. */
 static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
+	struct ptr_ring *ring = sluice_layout_ring(file);
 	unsigned long flags;
 
 	if (sluice_layout_check(q->slot))
@@ -496,8 +503,10 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 
 	raw_spin_lock_irqsave(&q->lock, flags);
 	WRITE_ONCE(q->stalled, false);
+	if (ring != q->ring || size != q->size)	/* of a stop that lasts */
+		WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 	WRITE_ONCE(q->size, size);
-	WRITE_ONCE(q->ring, sluice_layout_ring(file));
+	WRITE_ONCE(q->ring, ring);
 	/* pairs with look_is_due(); proofs/litmus: ring_before_file */
 	smp_store_release(&q->file, file);
 	raw_spin_unlock_irqrestore(&q->lock, flags);
