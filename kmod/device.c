@@ -91,7 +91,7 @@ static void device_enter(struct sluice_device *device,
 			    device->reason);
 	device->state = state;
 	WRITE_ONCE(device->served, served);
-	for (id = 0; id < device->dev->num_tx_queues; id++)
+	for (id = 0; id < device->queues; id++)
 		if (served)
 			sluice_queue_opened(&device->queue[id]);
 		else
@@ -122,6 +122,7 @@ static void device_appeared(struct net_device *dev)
 	if (!device)	/* the allocator complained; stock for now */
 		return;
 	device->dev = dev;
+	device->queues = queues;
 	device->on = READ_ONCE(sluice_default_on);
 	device->state = SLUICE_DEVICE_DOWN;
 	device->stall_ms = clamp_t(u32, READ_ONCE(sluice_default_stall_ms), 1,

@@ -12,9 +12,9 @@
 #include "sluice.h"
 
 /*
- * Did the producer get where a look is due, or did the ring change? Half a
- * ring tells before from behind. All it reads the driver is about to read or
- * write. A device that was never served has no file, so its slot is not read.
+ * Did the producer leave the span that somebody saw room for, or did the ring
+ * change? All it reads the driver is about to read or write. A device that was
+ * never served has no file, so its slot is not read.
  */
 static __always_inline bool look_is_due(const struct sluice_queue *q)
 {
@@ -23,16 +23,14 @@ static __always_inline bool look_is_due(const struct sluice_queue *q)
 	 */
 	void *file = smp_load_acquire(&q->file);
 	const struct ptr_ring *ring = READ_ONCE(q->ring);
-	int ahead, size = READ_ONCE(q->size);
+	u32 left, size = READ_ONCE(q->size);
 
 	if (unlikely(!file || file != READ_ONCE(*q->slot) ||
 		     size != READ_ONCE(ring->size)))
 		return true;
-	ahead = READ_ONCE(ring->producer) -
-		sluice_look_index(atomic64_read(&q->look));
-	if (ahead < 0)
-		ahead += size;
-	return (unsigned int)ahead < (unsigned int)size / 2;
+	left = sluice_look_last(atomic64_read(&q->look)) -
+	       READ_ONCE(ring->producer);
+	return left >= sluice_look_span(size); /* or below 0: it is behind */
 }
 
 /*
@@ -49,9 +47,10 @@ static void notrace transmit_entered(unsigned long ip, unsigned long parent,
 	unsigned int id = skb_get_queue_mapping(skb);
 	struct sluice_queue *q;
 
-	if (!device || id >= dev->num_tx_queues)
+	if (!device || id >= device->queues)
 		return;
 	q = &device->queue[id];
+	OPTIMIZER_HIDE_VAR(q);	/* or each field of it is found anew */
 	if (look_is_due(q))
 		sluice_queue_look(q);
 }

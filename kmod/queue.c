@@ -514,19 +514,19 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 }
 
 /*
- * Look again @room packets on from where the producer was at this look, unless
- * somebody wrote meanwhile. proofs/litmus: look_exchanged
+ * Look again @room packets on from where the producer was at this look, or where
+ * the ring begins anew, unless somebody wrote meanwhile.
+ * proofs/litmus: look_exchanged
  */
 static void look_next(struct sluice_queue *q, s64 look, int producer, int room,
 		      int size)
 {
-	int index = producer + clamp_t(int, room, 0, size / 4);
+	int span = clamp_t(int, room, 0, sluice_look_span(size));
+	u32 last = min(producer + span, size) - 1;
 	u64 looks = (u64)look >> 32;
 
-	if (index >= size)
-		index -= size;
-	if (sluice_look_index(look) != index)
-		atomic64_cmpxchg(&q->look, look, (looks + 1) << 32 | (u32)index);
+	if (sluice_look_last(look) != last)
+		atomic64_cmpxchg(&q->look, look, (looks + 1) << 32 | last);
 }
 
 /**
@@ -544,6 +544,9 @@ void sluice_queue_look(struct sluice_queue *q)
 
 	if (!READ_ONCE(q->device->served))
 		return;
+	look = atomic64_read(&q->look);
+	/* proofs/litmus: look_before_producer */
+	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	file = READ_ONCE(*q->slot);
 	if (!file)
 		return;
@@ -555,9 +558,6 @@ void sluice_queue_look(struct sluice_queue *q)
 	    !queue_adopted(q, file, size))
 		return;
 
-	look = atomic64_read(&q->look);
-	/* proofs/litmus: look_before_producer */
-	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	producer = READ_ONCE(ring->producer);
 	limit = limit_for(ring, size);
 	if (!qdisc_may_hold(q->txq)) {	/* stock's, until it may again */

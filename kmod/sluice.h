@@ -42,8 +42,8 @@ enum sluice_wake_cause {
  * @file: what a sender last found there; NULL makes the next one look
  * @ring: the ring in @file
  * @size: slots of @ring at the last look
- * @look: low half: producer index at which a sender looks at @ring again;
- *	  high half: how often that was changed
+ * @look: low half: the last producer index at which a sender does not look at
+ *	  @ring; high half: how often that was changed
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
  * @lock: protects all below but @told_...; taken with interrupts off, in hard
@@ -121,6 +121,7 @@ struct sluice_queue {
  * @on: the operator's switch
  * @state: what we do for it, and why
  * @reason: why it is refused
+ * @queues: how many of @queue there are
  * @stall_ms: how long a stopped queue's reader may sleep
  * @low_percent: low watermark in per cent of the limit
  * @limit: the operator's limit in packets, 0 for none
@@ -134,6 +135,7 @@ struct sluice_device {
 	struct hlist_node node;
 	struct rcu_head rcu;
 	struct net_device *dev;
+	u32 queues;
 	bool served;
 	bool verified;
 	bool due;
@@ -172,9 +174,15 @@ void sluice_queue_opened(struct sluice_queue *q);
 void sluice_queue_closed(struct sluice_queue *q);
 void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view);
 
-static __always_inline int sluice_look_index(s64 look)
+static __always_inline u32 sluice_look_last(s64 look)
 {
-	return (int)(u32)look;
+	return (u32)look;
+}
+
+/* So many packets may pass without a look at a ring of @size, at most. */
+static __always_inline u32 sluice_look_span(u32 size)
+{
+	return size / 4;
 }
 
 /* device.c */

@@ -163,15 +163,21 @@ inline look_next()
 	}
 }
 
-/* How far on the next look may be: sluice_queue_look() */
+/* How far on the next look may be, and so how far before it none is due:
+ * sluice_look_span()
+ */
 #ifdef BUG_SPAN
 #define SPAN	(length / 2 - 1)
+#define WINDOW	(qsize / 2)
 #else
 #define SPAN	(length / 4)
+#define WINDOW	(qsize / 4)
 #endif
 
-/* look_is_due(): of the producer index i */
-#define DUE(i)		(((i) + qsize - look) % qsize < qsize / 2)
+/* look_is_due(): of the producer index i. The source looks once more where the
+ * ring begins anew, which the model does not know.
+ */
+#define DUE(i)		((look + 2 * qsize - (i) - 1) % qsize >= WINDOW)
 #define FILL(to, from)	(((to) + length - (from)) % length)
 
 inline back(index)

@@ -33,6 +33,7 @@ typedef unsigned int gfp_t;
 #define notrace
 #define likely(x)		(x)
 #define unlikely(x)		(x)
+#define OPTIMIZER_HIDE_VAR(x)	((void)(x))
 #define SMP_CACHE_BYTES		16	/* a ring's batch is then 4 packets */
 #define ____cacheline_aligned_in_smp	__attribute__((aligned(64)))
 #define container_of(ptr, type, member) \
