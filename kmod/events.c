@@ -9,9 +9,10 @@
  * messages may is counted in the next one.
  *
  * At most one message of stalls per queue and second, and MESSAGES_PER_RUN
- * per tenth of a second in all. The first stop of a queue is told once. Nobody's
- * events wait for ever because another's are many: a device has a share of each
- * run, and a run begins behind what the last one told.
+ * per tenth of a second in all, or what a bucket of devices takes it beyond that.
+ * The first stop of a queue is told once. Nobody's events wait for ever because
+ * another's are many: a device has its share of a run that comes by, whatever
+ * others took, and a run begins behind what the last one told.
  */
 #include <linux/rtnetlink.h>
 #include <linux/workqueue.h>
@@ -65,44 +66,42 @@ static bool tell_queue(struct sluice_queue *q, unsigned int *left)
 	return false;
 }
 
-/* Returns the messages it took of those that are @left. */
-static unsigned int tell_device(struct sluice_device *device, unsigned int left)
+/* Returns how many messages it took. */
+static unsigned int tell_device(struct sluice_device *device)
 {
-	unsigned int n, id, queues = device->dev->num_tx_queues;
-	unsigned int share = min(left, MESSAGES_PER_DEVICE);
-	unsigned int rest = share;
+	unsigned int n, id, rest = MESSAGES_PER_DEVICE;
 	bool untold = false;
 
 	WRITE_ONCE(device->due, false);
-	for (n = 0; n < queues; n++) {
-		id = (device->turn + n) % queues;
+	for (n = 0; n < device->queues; n++) {
+		id = (device->turn + n) % device->queues;
 		untold |= tell_queue(&device->queue[id], &rest);
 	}
 	device->turn += MESSAGES_PER_DEVICE;
 	if (untold)
 		WRITE_ONCE(device->due, true);
-	return share - rest;
+	return MESSAGES_PER_DEVICE - rest;
 }
 
 static void run(struct work_struct *unused)
 {
-	unsigned int done, left = MESSAGES_PER_RUN;
+	unsigned int left = HASH_SIZE(sluice_devices), told = 0;
 	static unsigned int bucket;
 	struct sluice_device *device;
 	bool untold = false;
 
 	rtnl_lock();
-	for (done = 0; done < HASH_SIZE(sluice_devices) && left; done++) {
+	while (left-- && told < MESSAGES_PER_RUN) {
 		bucket = (bucket + 1) % HASH_SIZE(sluice_devices);
 		hlist_for_each_entry(device, &sluice_devices[bucket], node) {
 			if (!READ_ONCE(device->due))
 				continue;
-			left -= tell_device(device, left);
+			told += tell_device(device);
 			untold |= READ_ONCE(device->due);
 		}
 	}
 	rtnl_unlock();
-	if ((untold || !left) && READ_ONCE(ready))
+	if ((untold || told >= MESSAGES_PER_RUN) && READ_ONCE(ready))
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
 
