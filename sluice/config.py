@@ -104,6 +104,10 @@ def format_rule(rule: Rule, comment: str = "") -> str:
     return " ".join(words + ([comment] if comment else []))
 
 
+def is_pattern(text: str) -> bool:
+    return any(letter in text for letter in "*?[")
+
+
 def rule_for(name: str, lines: list[Line]) -> Rule | None:
     """The last rule that matches."""
     rules = [line.rule for line in lines if line.rule and line.rule.matches(name)]
@@ -119,23 +123,30 @@ def wrongs(lines: list[Line], path: Path | None = None) -> list[str]:
     ]
 
 
+def _merged(old: Rule | None, new: Rule) -> Rule:
+    """The new one, and what it does not say as the old one says."""
+    if old is None:
+        return new
+    values = {**old.values, **new.values}
+    return Rule(new.pattern, new.on, values, new.qdisc or old.qdisc)
+
+
 def remembered(lines: list[Line], rule: Rule) -> list[Line]:
     """The file with a rule that wins; what it does not say stays as it was.
 
     A line with the same pattern is replaced where it stands if no rule comes
-    after it, else it moves to the end.
+    after it, else it moves to the end. A name that has no line of its own keeps what
+    the pattern says that it fell under.
     """
     at = None
     for number, line in enumerate(lines):
         if line.rule and line.rule.pattern == rule.pattern:
             at = number
     if at is None:
-        return [*lines, parse_line(format_rule(rule))]
+        above = None if is_pattern(rule.pattern) else rule_for(rule.pattern, lines)
+        return [*lines, parse_line(format_rule(_merged(above, rule)))]
     old = lines[at]
-    assert old.rule is not None
-    values = {**old.rule.values, **rule.values}
-    merged = Rule(rule.pattern, rule.on, values, rule.qdisc or old.rule.qdisc)
-    new = parse_line(format_rule(merged, old.comment))
+    new = parse_line(format_rule(_merged(old.rule, rule), old.comment))
     last = not any(line.rule for line in lines[at + 1 :])
     rest = [*lines[:at], new] if last else lines[:at]
     return [*rest, *lines[at + 1 :]] + ([] if last else [new])

@@ -163,15 +163,11 @@ def matching(views: list[View], patterns: tuple[str, ...]) -> list[View]:
     ]
 
 
-def is_pattern(text: str) -> bool:
-    return any(letter in text for letter in "*?[")
-
-
 def check_found(views: list[View], patterns: tuple[str, ...]) -> None:
     """Every name and pattern matches something."""
     for pattern in patterns:
         if not matching(views, (pattern,)):
-            what = "nothing matches" if is_pattern(pattern) else "no such device"
+            what = "nothing matches" if config.is_pattern(pattern) else "no such device"
             raise SluiceError(
                 f"{pattern}: {what} among the tun and tap devices; see: sluice status"
             )

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import platform
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -249,17 +251,25 @@ def check_remembering(facts: Facts) -> Iterator[Finding]:
                       "does not reach new devices",
                       own_command(facts.distribution, "sluice"))
     for name in facts.unread:
-        yield Finding(NOTE, "netns", f"{name} cannot be entered", "run it as root")
+        yield Finding(NOTE, "netns", f"{name} cannot be entered",
+                      shlex.join(["ip", "netns", "del", name]) if facts.root
+                      else "run it as root")
 
 
-def _at(view: View) -> str:
-    """The option that names a view's namespace."""
-    return f" --netns {view.netns}" if view.netns else ""
+def _sluice(verb: str, view: View, *more: str) -> str:
+    """A command of ours for one device. Whoever names one may use all but "/", ":" and
+    space: what a shell or a pattern takes for more than a letter is no such thing here.
+    """
+    name = glob.escape(view.name)
+    name = f"[-]{name[1:]}" if name.startswith("-") else name  # nor an option
+    at = ["--netns", view.netns] if view.netns else []
+    return shlex.join(["sluice", verb, name, *more, *at])
 
 
-def _tool(name: str, view: View) -> str:
+def _tool(name: str, view: View, *arguments: str) -> str:
     """ip or tc, in the view's namespace."""
-    return f"{name} -n {view.netns}" if view.netns else name
+    at = ["-n", view.netns] if view.netns else []
+    return shlex.join([name, *at, *arguments])
 
 
 def check_setup(view: View) -> Iterator[Finding]:
@@ -269,12 +279,13 @@ def check_setup(view: View) -> Iterator[Finding]:
     if view.upstream:
         yield Finding(GOOD, view.name, "served by its application (IFF_BACKPRESSURE)")
     elif view.on is False:
-        yield Finding(NOTE, view.name, "off", f"sluice on {view.name}{_at(view)}")
+        yield Finding(NOTE, view.name, "off", _sluice("on", view))
     if view.qdisc == NOQUEUE and not view.upstream and view.on is not False:
         yield Finding(BAD, view.name, "noqueue: nothing to stop",
-                      f"sluice on {view.name} --qdisc fq_codel{_at(view)}")
+                      _sluice("on", view, "--qdisc", "fq_codel"))
     length = 1000 if view.kind == "tap" else 500
-    mend = f"{_tool('ip', view)} link set dev {view.name} txqueuelen {length}"
+    resize = ("link", "set", "dev", view.name, "txqueuelen", str(length))
+    mend = _tool("ip", view, *resize)
     if view.ring < RING_SHORT:
         yield Finding(BAD, view.name, f"a ring of {view.ring} is too short for a burst "
                       "and its headroom", mend)
@@ -289,18 +300,18 @@ def check_lockless(view: View) -> Iterator[Finding]:
         yield Finding(BAD, view.name, "drops as stock: this kernel frees packets twice "
                       "if one of several queues with pfifo_fast is closed while full",
                       "sysctl net.core.default_qdisc=fq_codel; "
-                      f"{_tool('tc', view)} qdisc replace dev {view.name} "
-                      "root handle 1: mq")
+                      + _tool("tc", view, "qdisc", "replace", "dev", view.name,
+                              "root", "handle", "1:", "mq"))
 
 
 def _against_drops(view: View) -> str:
     """What would end a device's drops, or shows where they come from."""
     if view.upstream or (view.state == "served" and view.qdisc != NOQUEUE):
-        return f"sluice watch {view.name}{_at(view)}"
+        return _sluice("watch", view)
     if view.on is None:
         return "modprobe sluice"
-    qdisc = " --qdisc fq_codel" if view.qdisc == NOQUEUE else ""
-    return f"sluice on {view.name}{qdisc}{_at(view)}"
+    qdisc = ("--qdisc", "fq_codel") if view.qdisc == NOQUEUE else ()
+    return _sluice("on", view, *qdisc)
 
 
 def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Finding]:
@@ -308,11 +319,11 @@ def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Fi
     old = before or view
     drops = view.tx_dropped - old.tx_dropped
     stalls = (view.total("stalls") or 0) - (old.total("stalls") or 0)
-    look = f"sluice watch {view.name}{_at(view)}"
+    look = _sluice("watch", view)
     within = f"in the last {seconds:.0f} s"
     if any(queue.state == "stalled" for queue in view.queues) or stalls > 0:
         yield Finding(BAD, view.name, "stalled: its reader does not read",
-                      f"sluice status {view.name}{_at(view)}")
+                      _sluice("status", view))
     elif view.total("stalls"):
         stalled = output.count(view.total("stalls") or 0, "stall")
         yield Finding(NOTE, view.name, f"{stalled} so far: its reader paused for "

@@ -12,6 +12,10 @@ class SluiceError(Exception):
     status = NO
 
 
+class Gone(SluiceError):
+    """It was there when it was listed."""
+
+
 class Unsuitable(SluiceError):
     """This machine lacks something that cannot be supplied."""
 

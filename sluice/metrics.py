@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sluice metrics: OpenMetrics text, for a node exporter's textfile or a timer."""
+"""sluice metrics: OpenMetrics text, for a node exporter's textfile or a timer.
+
+A textfile is read as the older Prometheus text, which knows no stateset: so a state is
+one gauge for each there could be, which both formats have.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ class Family:
     """One metric, as OpenMetrics groups its samples."""
 
     name: str
-    type: str  # gauge, counter or stateset
+    type: str  # gauge or counter
     help: str
     samples: list[Sample]
 
@@ -78,7 +82,7 @@ def _device_families(views: list[View]) -> list[Family]:
         Family("sluice_device_drops", "counter", text, drops),
         Family("sluice_device_on", "gauge", "The operator's switch.", on),
         Family(
-            "sluice_device_state", "stateset", "What is done for the device.", states
+            "sluice_device_state", "gauge", "What is done for the device.", states
         ),
     ]
 

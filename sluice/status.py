@@ -9,7 +9,7 @@ import click
 
 from sluice import devices, options, output, system
 from sluice.devices import NOQUEUE, STOCK, View
-from sluice.errors import FINE, NO, SluiceError
+from sluice.errors import FINE, NO, Gone, SluiceError
 
 
 def format_owners(view: View, seen: bool = True) -> str:
@@ -112,7 +112,9 @@ def read_status(
                 entered[where.inode] = name
                 views += devices.read_views(where, owners)
         except SluiceError as error:
-            failed.append(error)
+            # Who asked for all of them did not ask for one that is gone meanwhile.
+            if not (isinstance(error, Gone) and len(names) > 1):
+                failed.append(error)
     return views, list(entered.values()), failed
 
 

@@ -108,7 +108,7 @@ def _check_patterns(names: tuple[str, ...]) -> None:
     for name in names:
         if not name or re.search(r"[\s/#]", name):
             raise click.UsageError(f"{name!r} is neither a device's name nor a pattern")
-        if not devices.is_pattern(name) and len(name) > 15:
+        if not config.is_pattern(name) and len(name) > 15:
             raise click.UsageError(f"{name!r} is longer than a device's name, 15")
 
 

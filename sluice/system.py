@@ -23,7 +23,7 @@ from typing import Any
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice.errors import SluiceError
+from sluice.errors import Gone, SluiceError
 from sluice.netlink import Client, Device, Queue, decode, uninterrupted
 
 NETNS_DIR = Path("/run/netns")
@@ -163,7 +163,7 @@ def netns(name: str) -> Iterator[Namespace]:
             stack.callback(os.close, there)
             _set_netns(there)
         except FileNotFoundError:
-            raise SluiceError(
+            raise Gone(
                 f"netns {name}: there is none in {NETNS_DIR}; see: ip netns"
             ) from None
         except OSError as error:

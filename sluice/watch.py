@@ -54,7 +54,10 @@ class Watched:
     """What is kept from one look to the next."""
 
     at: float = 0.0
-    counts: dict[tuple[int, int], tuple[int, int, int]] = field(default_factory=dict)
+    # by key and label
+    counts: dict[tuple[tuple[int, int], str], tuple[int, int, int]] = field(
+        default_factory=dict
+    )
     fills: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
 
 
@@ -88,7 +91,8 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
     rows = []
     fills: dict[tuple[int, int], deque[int]] = {}
     for row, counts in counted:
-        before = watched.counts.get(row.key, counts)
+        # Of another label another count: the only queue's is its device's.
+        before = watched.counts.get((row.key, row.label), counts)
         rates = [
             max(0, new - old) / seconds if seconds > 0 else 0.0
             for new, old in zip(counts, before)  # noqa: B905
@@ -98,7 +102,7 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
         if row.fill is not None:
             fills[row.key].append(row.fill)
     watched.at, watched.fills = at, fills
-    watched.counts = {row.key: counts for row, counts in counted}
+    watched.counts = {(row.key, row.label): counts for row, counts in counted}
     return rows
 
 

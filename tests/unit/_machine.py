@@ -14,7 +14,7 @@ import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import config, system
-from sluice.errors import SluiceError
+from sluice.errors import Gone, SluiceError
 from sluice.netlink import Device, Queue
 from sluice.system import Link, ModuleAnswer, Namespace, Owner
 
@@ -53,13 +53,16 @@ class Machine:
     owners: dict[str, list[Owner]] = field(default_factory=lambda: {"tap0": [QEMU]})
     refuses: dict[int, int] = field(default_factory=dict)  # ifindex: errno
     namespaces: dict[str, int] = field(default_factory=lambda: {"": 1})
+    stale: set[str] = field(default_factory=set)  # names that lead nowhere
     set_calls: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     qdisc_calls: list[tuple[int, int, str]] = field(default_factory=list)
 
     @contextlib.contextmanager
     def netns(self, name: str) -> Iterator[Namespace]:
+        if name in self.stale:
+            raise SluiceError(f"netns {name}: cannot be entered; is it stale?")
         if name not in self.namespaces:
-            raise SluiceError(f"netns {name}: there is none; see: ip netns")
+            raise Gone(f"netns {name}: there is none; see: ip netns")
         yield Namespace(name, self.namespaces[name], None)
 
     def read_links(self, where: Namespace) -> list[Link]:

@@ -104,6 +104,15 @@ def test_what_is_not_said_stays_as_it_was() -> None:
     assert texts(lines) == ["tap0 on stall-ms=100 limit=9 qdisc=cake"]
 
 
+def test_a_name_keeps_what_its_pattern_says() -> None:
+    lines = parse("vnet* on stall-ms=100 qdisc=fq_codel")
+    lines = remembered(lines, Rule("vnet3", False))
+    lines = remembered(lines, Rule("vnet3", True))
+    assert texts(lines)[1:] == ["vnet3 on stall-ms=100 qdisc=fq_codel"]
+    lines = remembered(lines, Rule("vnet?", False))  # a pattern of its own
+    assert texts(lines)[-1] == "vnet? off"
+
+
 def test_rule_moves_behind_what_would_hide_it() -> None:
     lines = remembered(parse("tap0 on\ntap* on\n# end"), Rule("tap0", False))
     assert texts(lines) == ["tap* on", "# end", "tap0 off"]

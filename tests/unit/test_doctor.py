@@ -137,6 +137,20 @@ def test_devices_to_mend(changes: dict, mend: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "netns", "mend"),
+    [
+        ("$(reboot)", "", "sluice on '$(reboot)' --qdisc fq_codel"),
+        ("*", "", "sluice on '[*]' --qdisc fq_codel"),
+        ("-h", "", "sluice on '[-]h' --qdisc fq_codel"),
+        ("tap0", "a;b", "sluice on tap0 --qdisc fq_codel --netns 'a;b'"),
+    ],
+)
+def test_names_do_not_command_the_shell(name: str, netns: str, mend: str) -> None:
+    facts = tap(qdisc="noqueue", name=name, netns=netns)
+    assert only(facts, BAD).mend == mend
+
+
+@pytest.mark.parametrize(
     ("changes", "text"),
     [
         ({"on": False, "state": "off", "why": "off"}, "off"),
@@ -393,6 +407,9 @@ def test_report_has_everything(patient: Machine, capsys) -> None:
 
 
 def test_namespace_that_cannot_be_entered_is_a_note(patient, capsys, monkeypatch):
-    monkeypatch.setattr(system, "read_netns_names", lambda: ["red"])
+    monkeypatch.setattr(system, "read_netns_names", lambda: ["red", "gone"])
+    patient.stale = {"red"}
     assert main(["doctor"]) == 1
-    assert "note  netns: red cannot be entered\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "note  netns: red cannot be entered\n" in said
+    assert "ip netns del red" in said and "gone" not in said

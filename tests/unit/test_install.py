@@ -170,6 +170,50 @@ def test_script_only_shows_what_it_would_take_away(tmp_path) -> None:
     assert there.exists()
 
 
+def fake(folder: Path, **scripts: str) -> str:
+    """Programs in a folder, for a PATH."""
+    folder.mkdir(exist_ok=True)
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+def test_what_the_command_needs_is_asked_for_before_it_is_used(tmp_path) -> None:
+    path = fake(tmp_path / "bin", python3="exit 1")
+    done = subprocess.run(
+        [str(SCRIPT), "--dry-run", "command"],
+        env={"PATH": f"{path}:/usr/bin:/bin", "PREFIX": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "click, pyroute2, rich" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["exit 1", None])
+def test_module_is_loaded_whatever_the_command_says(tmp_path, command) -> None:
+    """A wrong line in its file, or no command at all."""
+    config_file, there = tmp_path / "sluice.conf", tmp_path / "sluice"
+    config_file.touch()
+    path = fake(tmp_path, modinfo="echo abc", modprobe="")
+    if command:
+        fake(tmp_path, sluice=command)
+    script = tmp_path / "module"
+    text = (SCRIPT.parent / "module").read_text()
+    text = text.replace("/usr/sbin/sluice", str(there))
+    script.write_text(text.replace("/etc/sluice.conf", str(config_file)))
+    done = subprocess.run(
+        ["sh", str(script), "load"],
+        env={"PATH": f"{path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "sluice: module: loaded\n" in done.stderr
+    assert (f"+ {there} apply\n" in done.stderr) is bool(command)
+
+
 @pytest.mark.parametrize(
     ("manager", "answer", "package"),
     [

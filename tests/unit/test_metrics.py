@@ -75,6 +75,13 @@ def test_prometheus_reads_it(machine: Machine, capsys, loaded: bool) -> None:
     assert bool(found["sluice_queue_stops"].samples) is loaded
 
 
+def test_a_textfile_knows_every_type(machine: Machine, capsys) -> None:
+    """node_exporter reads the older text format, and nothing of a file with others."""
+    assert main(["metrics"]) == 0
+    types = re.findall(r"^# TYPE \S+ (\S+)$", capsys.readouterr().out, re.MULTILINE)
+    assert set(types) == {"gauge", "counter"}
+
+
 def test_prometheus_refuses_what_is_wrong(machine: Machine, capsys) -> None:
     assert main(["metrics"]) == 0
     text = capsys.readouterr().out.replace("_drops_total", "_drops")

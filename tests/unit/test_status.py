@@ -199,6 +199,16 @@ def test_all_namespaces_with_headings(machine: Machine, capsys) -> None:
     assert said.count("tap0 (tap)") == 2
 
 
+def test_namespace_that_vanished_is_left_out_of_all(
+    machine: Machine, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr(system, "read_netns_names", lambda: ["gone"])
+    assert main(["--all-netns"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["--netns", "gone"]) == 1
+    assert "netns gone: there is none" in capsys.readouterr().err
+
+
 def test_device_that_vanishes_between_two_looks_is_left_out(
     machine: Machine, capsys
 ) -> None:

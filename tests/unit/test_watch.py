@@ -72,6 +72,16 @@ def test_each_queue_has_a_row_and_vanished_ones_are_forgotten(machine) -> None:
     assert len(watched.fills) == 1
 
 
+def test_the_only_queue_left_has_another_count_and_no_burst(machine) -> None:
+    machine.devices[0] = replace(machine.devices[0], tx_dropped=10_000)
+    machine.queues.append(replace(QUEUE0, id=1))
+    watched = Watched()
+    look(machine, watched, 1.0)
+    machine.queues.pop()
+    row = look(machine, watched, 2.0)[0]
+    assert (row.label, row.drops) == ("tap0", 0.0)
+
+
 def test_without_the_module_there_is_no_fill(machine: Machine) -> None:
     machine.loaded = False
     row = look(machine, Watched(), 1.0)[0]
