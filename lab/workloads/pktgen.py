@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from lab.workloads import latency, tasks
-from lab.workloads.devices import HERE, THERE, Counters, run_tool, sink
+from lab.workloads.devices import HERE, THERE, Counters, read_stops, run_tool, sink
 from lab.workloads.devices import wait_drained
 from lab.workloads.env import GuestEnv
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
@@ -259,6 +259,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
             results = wait_ended(names)
         attempts = sum(result.attempts for result in results)
         after = wait_drained([HERE], direct=attempts if case.direct else 0)
+        stops = read_stops(HERE)
         read = reader.end()[0]["read"]
     refused = 0 if case.direct else count_refused(results, pinged.sent, after)
     return Sample(
@@ -273,6 +274,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
             "pings_sent": pinged.sent,
             "pings_received": pinged.received,
             "requeues": after.requeues,
+            "stops": stops,
             "reader_switches": switches / seconds,
             **(_softirq_shares(case, softirq, spent, seconds) if case.pinned else {}),
         },
