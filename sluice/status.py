@@ -111,10 +111,11 @@ def read_status(
                     continue
                 entered[where.inode] = name
                 views += devices.read_views(where, owners)
-        except SluiceError as error:
-            # Who asked for all of them did not ask for one that is gone meanwhile.
-            if not (isinstance(error, Gone) and len(names) > 1):
+        except Gone as error:
+            if len(names) == 1:  # who asked for all did not ask for this one
                 failed.append(error)
+        except SluiceError as error:
+            failed.append(error)
     return views, list(entered.values()), failed
 
 

@@ -35,11 +35,16 @@ STYLES = {
 }
 
 
+# ifindex, number of the queue, whether it is one of several: what an only queue counts
+# is its device's, and no continuation of what it counted beside others.
+Key = tuple[int, int, bool]
+
+
 @dataclass(frozen=True)
 class Row:
     """A queue at one moment."""
 
-    key: tuple[int, int]  # ifindex, number of the queue
+    key: Key
     label: str
     state: str
     fill: int | None  # None: only the module knows
@@ -54,11 +59,8 @@ class Watched:
     """What is kept from one look to the next."""
 
     at: float = 0.0
-    # by key and label
-    counts: dict[tuple[tuple[int, int], str], tuple[int, int, int]] = field(
-        default_factory=dict
-    )
-    fills: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
+    counts: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
+    fills: dict[Key, deque[int]] = field(default_factory=dict)
 
 
 Counted = tuple[Row, tuple[int, int, int]]
@@ -67,7 +69,7 @@ Counted = tuple[Row, tuple[int, int, int]]
 def _now(view: View) -> Iterator[Counted]:
     """A row for each queue, rates still missing, and its counters."""
     if not view.queues:
-        key = (view.ifindex, 0)
+        key = (view.ifindex, 0, False)
         row = Row(key, view.name, view.state, None, view.ring, 0, 0, 0)
         yield row, (0, 0, view.tx_dropped)
     for queue in view.queues:
@@ -77,7 +79,7 @@ def _now(view: View) -> Iterator[Counted]:
         if view.state == "served" and view.qdisc == NOQUEUE:
             state = NOQUEUE
         limit = queue.limit or queue.ring or 1
-        key = (view.ifindex, queue.id)
+        key = (view.ifindex, queue.id, many)
         row = Row(key, label, state, queue.fill, limit, 0, 0, 0)
         # The device's own count for its only queue: that of stock counts, too.
         drops = queue.drops if many else view.tx_dropped
@@ -89,10 +91,9 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
     counted = [pair for view in views for pair in _now(view)]
     seconds = at - watched.at if watched.at else 0.0
     rows = []
-    fills: dict[tuple[int, int], deque[int]] = {}
+    fills: dict[Key, deque[int]] = {}
     for row, counts in counted:
-        # Of another label another count: the only queue's is its device's.
-        before = watched.counts.get((row.key, row.label), counts)
+        before = watched.counts.get(row.key, counts)
         rates = [
             max(0, new - old) / seconds if seconds > 0 else 0.0
             for new, old in zip(counts, before)  # noqa: B905
@@ -102,7 +103,7 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
         if row.fill is not None:
             fills[row.key].append(row.fill)
     watched.at, watched.fills = at, fills
-    watched.counts = {(row.key, row.label): counts for row, counts in counted}
+    watched.counts = {row.key: counts for row, counts in counted}
     return rows
 
 

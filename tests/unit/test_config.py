@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import glob
 import multiprocessing
 import os
 import stat
@@ -88,14 +89,9 @@ def test_odd_names_are_remembered_and_found(tmp_path: Path, name: str) -> None:
     lines = config.read(path)
     assert not config.wrongs(lines)
     assert [line.rule for line in lines if line.rule] == others
-    exact = fnmatch_escape(name)
+    exact = glob.escape(name)
     config.remember([Rule(exact, True)], path)
     assert rule_for(name, config.read(path)) == Rule(exact, True)
-
-
-def fnmatch_escape(name: str) -> str:
-    """The pattern that matches this name and no other."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def test_what_is_not_said_stays_as_it_was() -> None:
