@@ -60,6 +60,18 @@ static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
 	(SLUICE_FTRACE_REGS_FLAG | SLUICE_FTRACE_RECURSION_FLAG | \
 	 FTRACE_OPS_FL_PERMANENT)
 
+/*
+ * Where a callback costs all registers, the function can call us itself
+ * (763e34e74bb7 ("ftrace: Add register_ftrace_direct()", 5.5)): the compiler
+ * saves those we may use. It excludes live patches and BPF's fentry programs
+ * from that function, and is not worth it where the arguments alone are saved.
+ */
+#if !defined(SLUICE_FTRACE_SAVES_ARGS) && defined(CONFIG_X86_64) && \
+	defined(CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS) && \
+	__has_attribute(__no_caller_saved_registers__)
+#define SLUICE_FTRACE_CALLS_DIRECTLY
+#endif
+
 /* 908a1d775422 ("hrtimers: Introduce hrtimer_setup()", 6.13). */
 #ifndef SLUICE_HAS_HRTIMER_SETUP
 static inline void hrtimer_setup(struct hrtimer *timer,

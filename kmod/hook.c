@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How sluice gets to see a packet before the driver does: an ftrace callback
- * at the entry of the driver's transmit function, and nowhere else. The
- * callback only reports the event; queue.c decides.
+ * How sluice gets to see a packet before the driver does: through ftrace, at
+ * the entry of the driver's transmit function, and nowhere else. That only
+ * reports the event; queue.c decides.
  */
 #include <linux/ftrace.h>
 #include <linux/rtnetlink.h>
@@ -34,24 +34,33 @@ static __always_inline bool look_is_due(const struct sluice_queue *q)
 }
 
 /*
+ * The queue the packet goes to, if somebody has to look at its ring first.
+ *
  * Context: whoever transmits, with BH off (and so inside an RCU read side);
  * the packet is not yet the driver's. proofs/litmus: unload_against_sender
  */
-static void notrace transmit_entered(unsigned long ip, unsigned long parent,
-				     struct ftrace_ops *ops,
-				     struct sluice_regs *regs)
+static __always_inline struct sluice_queue *
+queue_to_look_at(const struct sk_buff *skb, const struct net_device *dev)
 {
-	const struct sk_buff *skb = sluice_traced_arg(regs, 0);
-	const struct net_device *dev = sluice_traced_arg(regs, 1);
 	struct sluice_device *device = sluice_device_find(dev);
 	unsigned int id = skb_get_queue_mapping(skb);
 	struct sluice_queue *q;
 
 	if (!device || id >= device->queues)
-		return;
+		return NULL;
 	q = &device->queue[id];
 	OPTIMIZER_HIDE_VAR(q);	/* or each field of it is found anew */
-	if (look_is_due(q))
+	return look_is_due(q) ? q : NULL;
+}
+
+static void notrace transmit_entered(unsigned long ip, unsigned long parent,
+				     struct ftrace_ops *ops,
+				     struct sluice_regs *regs)
+{
+	struct sluice_queue *q = queue_to_look_at(sluice_traced_arg(regs, 0),
+						  sluice_traced_arg(regs, 1));
+
+	if (q)
 		sluice_queue_look(q);
 }
 
@@ -60,7 +69,66 @@ static struct ftrace_ops transmit_hook = {
 	.flags = SLUICE_FTRACE_FLAGS,
 };
 
+static const char *place_callback(unsigned long transmit)
+{
+	int err = ftrace_set_filter_ip(&transmit_hook, transmit, 0, 0);
+
+	if (err) {
+		pr_err("tun: %ps cannot be traced (%d)\n", (void *)transmit, err);
+		return "transmit function cannot be traced";
+	}
+	err = register_ftrace_function(&transmit_hook);
+	if (err) {
+		ftrace_set_filter_ip(&transmit_hook, transmit, 1, 0);
+		pr_err("ftrace refuses the hook (%d); is kernel.ftrace_enabled 0?\n",
+		       err);
+		return "ftrace refuses the hook";
+	}
+	return NULL;
+}
+
+static void remove_callback(unsigned long transmit)
+{
+	unregister_ftrace_function(&transmit_hook);
+	/* The filter keeps its memory until it is empty. */
+	ftrace_set_filter_ip(&transmit_hook, transmit, 1, 0);
+}
+
+#ifdef SLUICE_FTRACE_CALLS_DIRECTLY
+/* The driver's first instruction calls this: its arguments must survive. */
+static __no_caller_saved_registers void notrace
+transmit_called(const struct sk_buff *skb, const struct net_device *dev)
+{
+	struct sluice_queue *q = queue_to_look_at(skb, dev);
+
+	if (q)
+		sluice_queue_look(q);
+}
+
+/* Not if somebody else is called so, or patched the function. */
+static bool place_direct_call(unsigned long transmit)
+{
+	return !register_ftrace_direct(transmit, (unsigned long)transmit_called);
+}
+
+static void remove_direct_call(unsigned long transmit)
+{
+	unregister_ftrace_direct(transmit, (unsigned long)transmit_called);
+	synchronize_rcu();
+}
+#else
+static bool place_direct_call(unsigned long transmit)
+{
+	return false;
+}
+
+static void remove_direct_call(unsigned long transmit)
+{
+}
+#endif
+
 static unsigned long hooked;
+static bool called_directly;
 
 /**
  * sluice_hook_place() - hook the transmit function of a device
@@ -75,27 +143,19 @@ static unsigned long hooked;
 const char *sluice_hook_place(const struct net_device *dev)
 {
 	unsigned long transmit = (unsigned long)dev->netdev_ops->ndo_start_xmit;
-	int err;
+	const char *reason = NULL;
 
 	ASSERT_RTNL();
 	if (hooked)
 		return hooked == transmit ? NULL :
 		       "another transmit function is hooked already";
 
-	err = ftrace_set_filter_ip(&transmit_hook, transmit, 0, 0);
-	if (err) {
-		pr_err("tun: %ps cannot be traced (%d)\n", (void *)transmit, err);
-		return "transmit function cannot be traced";
-	}
-	err = register_ftrace_function(&transmit_hook);
-	if (err) {
-		ftrace_set_filter_ip(&transmit_hook, transmit, 1, 0);
-		pr_err("ftrace refuses the hook (%d); is kernel.ftrace_enabled 0?\n",
-		       err);
-		return "ftrace refuses the hook";
-	}
-	hooked = transmit;
-	return NULL;
+	called_directly = sluice_direct_call && place_direct_call(transmit);
+	if (!called_directly)
+		reason = place_callback(transmit);
+	if (!reason)
+		hooked = transmit;
+	return reason;
 }
 
 /**
@@ -105,10 +165,9 @@ const char *sluice_hook_place(const struct net_device *dev)
  */
 void sluice_hook_remove(void)
 {
-	if (hooked) {
-		unregister_ftrace_function(&transmit_hook);
-		/* The filter keeps its memory until it is empty. */
-		ftrace_set_filter_ip(&transmit_hook, hooked, 1, 0);
-	}
+	if (hooked && called_directly)
+		remove_direct_call(hooked);
+	else if (hooked)
+		remove_callback(hooked);
 	hooked = 0;
 }

@@ -224,7 +224,8 @@ void sluice_events_due(struct sluice_device *device);
 void sluice_events_start(void);
 void sluice_events_stop(void);
 
-/* main.c: defaults for new devices */
+/* main.c: parameters; all but the first are defaults for new devices */
+extern bool sluice_direct_call;
 extern bool sluice_default_on;
 extern uint sluice_default_stall_ms;
 extern uint sluice_default_low_percent;

@@ -54,6 +54,7 @@ struct plan {
 	u32 limit;		/* the operator's, from the start */
 };
 
+bool sluice_direct_call;
 bool sluice_default_on = true;
 uint sluice_default_stall_ms = 1;
 uint sluice_default_low_percent = 50;
