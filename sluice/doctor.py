@@ -20,6 +20,7 @@ from sluice.errors import FINE, NO, NOT_SUITABLE
 
 SAMPLE_SECONDS = 1.0
 TRANSMIT = "tun_net_xmit"
+DIRECT = "direct-->transmit_called"  # how enabled_functions says it of our module
 # Slots: below, one burst fills it; above, it holds seconds of a slow reader.
 RING_SHORT, RING_LONG = 64, 5000
 
@@ -204,7 +205,7 @@ def check_module(facts: Facts) -> Iterator[Finding]:
 def parse_traced(text: str) -> dict[str, tuple[int, str]]:
     """Functions in enabled_functions: how many look at each, and the line."""
     found = {}
-    for line in text.splitlines():
+    for line in text.replace("\n\t", " \t").splitlines():
         match = re.match(r"(\S+)(?: \[\S+\])? \((\d+)\)", line)
         if match:
             found[match[1]] = (int(match[2]), line)
@@ -222,18 +223,20 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
         return
     traced = parse_traced(facts.traced)
     users, line = traced.get(TRANSMIT, (0, ""))
+    directly = DIRECT in line
     if served and not users:
         yield Finding(BAD, "hook", f"{TRANSMIT} is not hooked, though devices are served",
                       "rmmod sluice; modprobe sluice")
     elif facts.loaded and users:
-        yield Finding(GOOD, "hook", f"{TRANSMIT} is hooked")
+        how = ", by a direct call: no live patch of it meanwhile" if directly else ""
+        yield Finding(GOOD, "hook", f"{TRANSMIT} is hooked{how}")
     others = users - (1 if facts.loaded and users else 0)
     if others > 0:
         yield Finding(NOTE, "ftrace", f"{output.count(others, 'other user')} of "
                       f"{TRANSMIT}: each packet costs more",
                       f"grep {TRANSMIT} /sys/kernel/tracing/enabled_functions")
-    flags = line.partition("tramp:")[0].partition(")")[2].split()
-    if "I" in flags:
+    flags = line.partition("\t")[0].partition(")")[2].split()
+    if "I" in flags and not directly:
         yield Finding(NOTE, "ftrace", f"{TRANSMIT} is live-patched: is that ours to see?",
                       "ls /sys/kernel/livepatch")
     elsewhere = len([name for name in traced if name != TRANSMIT])

@@ -342,6 +342,19 @@ def test_other_users_of_the_hook() -> None:
     assert found(replace(FINE, traced=traced.replace("(3)    ", "(1) R I")), NOTE)
 
 
+def test_a_direct_call_is_ours() -> None:
+    """5.10 shows it with the mark of a live patch, and on a line of its own."""
+    traced = (
+        "tun_net_xmit [tun] (1) R I D\ttramp: ftrace_regs_caller+0x0/0x58 "
+        "(call_direct_funcs+0x0/0x20)\n"
+        "\tdirect-->transmit_called+0x0/0xb0 [sluice]\n"
+    )
+    assert not found(replace(FINE, traced=traced), NOTE, BAD)
+    (hook,) = (one for one in found(replace(FINE, traced=traced), GOOD)
+               if one.subject == "hook")
+    assert "direct call" in hook.text
+
+
 def test_without_root_the_hook_is_not_seen() -> None:
     finding = only(replace(FINE, traced=None, root=False), NOTE)
     assert "run it as root" in finding.text
