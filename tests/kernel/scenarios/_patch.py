@@ -18,10 +18,23 @@ def _settled() -> bool:
     return (PATCH / "transition").read_text().strip() == "0"
 
 
+class Refused(OSError):
+    """The function calls sluice itself (5.10): it cannot be patched."""
+
+
+def insert(env: Env) -> None:
+    assert env.module is not None
+    try:
+        env.run("insmod", str(env.module.with_name("patch_tun.ko")))
+    except AssertionError as error:
+        if "busy" in str(error):
+            raise Refused(str(error)) from error
+        raise
+
+
 @contextlib.contextmanager
 def patched(env: Env) -> Iterator[None]:
-    assert env.module is not None
-    env.run("insmod", str(env.module.with_name("patch_tun.ko")))
+    insert(env)
     try:
         env.wait_for(_settled, "the live patch is in place", SECONDS)
         yield

@@ -44,7 +44,7 @@ from lab.workloads.tun import (
 )
 from sluice import system
 from sluice.netlink import Client
-from tests.kernel.scenarios import _faults, _patch
+from tests.kernel.scenarios import _faults, _ftrace, _patch
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._memory import read_kb
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, frees_twice
@@ -87,7 +87,6 @@ FLAGS = {
     "IFF_ONE_QUEUE": 0x2000,
     "IFF_TUN_EXCL": 0x8000,
 }
-TRACING = Path("/sys/kernel/tracing")
 LAST_CPU = Path(f"/sys/devices/system/cpu/cpu{(os.cpu_count() or 1) - 1}/online")
 LEAK_KB = 16 * 1024  # but with kmemleak: its kernel holds on to what was freed
 MODULE = Path("/sys/module/sluice")
@@ -203,7 +202,8 @@ class Abuser:
         self.create(USUAL_FLAGS)
 
     def load(self) -> None:
-        self.env.run("insmod", str(self.env.module), f"stall_ms={STALL_MS}")
+        direct = f"direct_call={self.random.randrange(2)}"
+        self.env.run("insmod", str(self.env.module), f"stall_ms={STALL_MS}", direct)
         self.loaded = True
 
     def create(self, flags: int) -> None:
@@ -399,17 +399,17 @@ class Abuser:
 
     def trace(self) -> None:
         """Another user of ftrace on the same function."""
-        (TRACING / "set_ftrace_filter").write_text("tun_net_xmit")
-        (TRACING / "current_tracer").write_text("function")
+        (_ftrace.TRACING / "set_ftrace_filter").write_text(_ftrace.TRANSMIT)
+        (_ftrace.TRACING / "current_tracer").write_text("function")
         self.read_some()
-        (TRACING / "current_tracer").write_text("nop")
-        (TRACING / "set_ftrace_filter").write_text("")
+        (_ftrace.TRACING / "current_tracer").write_text("nop")
+        (_ftrace.TRACING / "set_ftrace_filter").write_text("")
 
     def probe(self) -> None:
         """A kprobe on the same function."""
-        events = TRACING / "kprobe_events"
-        events.write_text("p:sluice_abuse tun_net_xmit")
-        enable = TRACING / "events/kprobes/sluice_abuse/enable"
+        events = _ftrace.TRACING / "kprobe_events"
+        events.write_text(f"p:sluice_abuse {_ftrace.TRANSMIT}")
+        enable = _ftrace.TRACING / "events/kprobes/sluice_abuse/enable"
         enable.write_text("1")
         self.read_some()
         enable.write_text("0")
@@ -576,8 +576,7 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     seed = int(os.environ.get("SLUICE_ABUSE_SEED", "1"))
     usual = SEQUENCES // env.patience
     sequences = int(os.environ.get("SLUICE_ABUSE_SEQUENCES", usual))
-    if not TRACING.joinpath("events").exists():
-        env.run("mount", "-t", "tracefs", "tracefs", str(TRACING))
+    _ftrace.mount(env)
     silence_first_netns()
     env.run("modprobe", "vhost_net")
     _use_static_tools()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE, THERE, attach, read_counters
-from tests.kernel.scenarios import _patch
+from tests.kernel.scenarios import _ftrace, _patch
 from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,
@@ -21,6 +21,8 @@ from tests.kernel.scenarios._traffic import (
     wait_for_stops,
     wait_until_empty,
 )
+
+DIRECT = "direct-->"
 
 
 def _stopped(env: Env, ring: int = 100):
@@ -196,7 +198,7 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
     """
     if not _patch.ALL.exists():
         env.skip("this kernel has no live patching")
-    env.load("stall_ms=60000")
+    env.load("stall_ms=60000", "direct_call=0")
     reader = sink(env, ring=100)
     with flood(senders=2, rest=0.02) as senders:
         wait_for_stops(env, reader)
@@ -207,7 +209,32 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
         senders.wait_for_more(env, 500, "traffic goes on")
         with _patch.patched(env):
             env.run("rmmod", "sluice")
-        env.load("stall_ms=60000")
+        env.load("stall_ms=60000", "direct_call=0")
         wait_for_stops(env, reader)
         senders.end()
+    assert_flows(env)
+
+
+@scenario(deadline=300)
+def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
+    """Whoever comes second goes without: nothing is lost, nobody is stranded."""
+    _ftrace.mount(env)
+    env.load("stall_ms=60000")
+    sink(env, ring=100)
+    hook = _ftrace.read_hook()
+    assert hook, "no hook"
+    if DIRECT not in hook:
+        env.skip("this kernel's ftrace saves the arguments alone")
+    try:
+        _patch.insert(env)
+    except _patch.Refused:
+        assert_flows(env)
+    else:
+        raise AssertionError("patched, though the function calls sluice")
+    env.run("rmmod", "sluice")
+    assert not _ftrace.read_hook()
+    with _patch.patched(env):
+        env.load("stall_ms=60000")
+    hook = _ftrace.read_hook()
+    assert hook and DIRECT not in hook, hook
     assert_flows(env)

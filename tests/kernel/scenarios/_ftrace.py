@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The kernel's own view of who looks at the function sluice hooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.scenarios import Env
+
+TRACING = Path("/sys/kernel/tracing")
+TRANSMIT = "tun_net_xmit"
+
+
+def mount(env: Env) -> None:
+    if not TRACING.joinpath("events").exists():
+        env.run("mount", "-t", "tracefs", "tracefs", str(TRACING))
+
+
+def read_hook() -> str:
+    """What is said of that function, in one line; nothing if nobody looks at it."""
+    said = (TRACING / "enabled_functions").read_text().replace("\n\t", " ")
+    return "".join(line for line in said.splitlines() if line.startswith(TRANSMIT))
