@@ -114,7 +114,7 @@ static bool place_direct_call(unsigned long transmit)
 static void remove_direct_call(unsigned long transmit)
 {
 	unregister_ftrace_direct(transmit, (unsigned long)transmit_called);
-	synchronize_rcu();
+	synchronize_rcu();	/* for senders that are in there, with BH off */
 }
 #else
 static bool place_direct_call(unsigned long transmit)
