@@ -68,11 +68,15 @@ def parse_trace(text: str) -> Events:
     return [(float(moment), event, int(fill)) for moment, event, fill in found]
 
 
+def mount_tracefs() -> None:
+    if not TRACING.joinpath("events").exists():
+        run_tool(["mount", "-t", "tracefs", "tracefs", str(TRACING)])
+
+
 @contextlib.contextmanager
 def tracing() -> Iterator[Path]:
     """A trace buffer of our own with sluice's events on."""
-    if not TRACING.joinpath("events").exists():
-        run_tool(["mount", "-t", "tracefs", "tracefs", str(TRACING)])
+    mount_tracefs()
     instance = TRACING / "instances" / "sluice_fill"
     instance.mkdir()
     try:

@@ -3,17 +3,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from lab.workloads.fill import TRACING
 
-from lab.scenarios import Env
-
-TRACING = Path("/sys/kernel/tracing")
 TRANSMIT = "tun_net_xmit"
-
-
-def mount(env: Env) -> None:
-    if not TRACING.joinpath("events").exists():
-        env.run("mount", "-t", "tracefs", "tracefs", str(TRACING))
 
 
 def read_hook() -> str:

@@ -32,6 +32,7 @@ from lab.guest import write_json
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE, THERE, Counters, Reader, netns
 from lab.workloads.devices import silence_first_netns
+from lab.workloads.fill import TRACING, mount_tracefs
 from lab.workloads.row import WorkloadError
 from lab.workloads.tun import (
     IFF_BACKPRESSURE,
@@ -399,17 +400,17 @@ class Abuser:
 
     def trace(self) -> None:
         """Another user of ftrace on the same function."""
-        (_ftrace.TRACING / "set_ftrace_filter").write_text(_ftrace.TRANSMIT)
-        (_ftrace.TRACING / "current_tracer").write_text("function")
+        (TRACING / "set_ftrace_filter").write_text(_ftrace.TRANSMIT)
+        (TRACING / "current_tracer").write_text("function")
         self.read_some()
-        (_ftrace.TRACING / "current_tracer").write_text("nop")
-        (_ftrace.TRACING / "set_ftrace_filter").write_text("")
+        (TRACING / "current_tracer").write_text("nop")
+        (TRACING / "set_ftrace_filter").write_text("")
 
     def probe(self) -> None:
         """A kprobe on the same function."""
-        events = _ftrace.TRACING / "kprobe_events"
+        events = TRACING / "kprobe_events"
         events.write_text(f"p:sluice_abuse {_ftrace.TRANSMIT}")
-        enable = _ftrace.TRACING / "events/kprobes/sluice_abuse/enable"
+        enable = TRACING / "events/kprobes/sluice_abuse/enable"
         enable.write_text("1")
         self.read_some()
         enable.write_text("0")
@@ -576,7 +577,7 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     seed = int(os.environ.get("SLUICE_ABUSE_SEED", "1"))
     usual = SEQUENCES // env.patience
     sequences = int(os.environ.get("SLUICE_ABUSE_SEQUENCES", usual))
-    _ftrace.mount(env)
+    mount_tracefs()
     silence_first_netns()
     env.run("modprobe", "vhost_net")
     _use_static_tools()

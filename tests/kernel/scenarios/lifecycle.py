@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE, THERE, attach, read_counters
+from lab.workloads.fill import mount_tracefs
 from tests.kernel.scenarios import _ftrace, _patch
 from tests.kernel.scenarios._traffic import (
     assert_flows,
@@ -218,7 +219,7 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
 @scenario(deadline=300)
 def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
     """Whoever comes second goes without: nothing is lost, nobody is stranded."""
-    _ftrace.mount(env)
+    mount_tracefs()
     env.load("stall_ms=60000")
     sink(env, ring=100)
     hook = _ftrace.read_hook()
