@@ -61,15 +61,63 @@ static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
 	 FTRACE_OPS_FL_PERMANENT)
 
 /*
- * Where a callback costs all registers, the function can call us itself
- * (763e34e74bb7 ("ftrace: Add register_ftrace_direct()", 5.5)): the compiler
- * saves those we may use. It excludes live patches and BPF's fentry programs
- * from that function, and is not worth it where the arguments alone are saved.
+ * A traced function can call us itself, which spares what ftrace does around a
+ * callback (763e34e74bb7 ("ftrace: Add register_ftrace_direct()", 5.5)); the
+ * compiler saves the registers we use. The function was named by its address,
+ * then by the filter of an ops (f64dd4627ec6 ("ftrace: Add multi direct
+ * register/unregister interface", 5.16), renamed by da8bdfbd4223, 6.4).
+ *
+ * An ops can let live patches into that function since 53cd885bc5c3 ("ftrace:
+ * Allow IPMODIFY and DIRECT ops on the same function", 6.0), with one argument
+ * more since 7.0. Before, a direct call keeps them out: there we have it only
+ * where a callback costs all registers.
  */
-#if !defined(SLUICE_FTRACE_SAVES_ARGS) && defined(CONFIG_X86_64) && \
+/* Gone by 7.3. (checkpatch would have it for what defines it, too.) */
+#ifndef __no_caller_saved_registers
+#define __no_caller_saved_registers \
+	__attribute((__no_caller_saved_registers__))
+#endif
+
+#ifdef SLUICE_HAS_OPS_FUNC_IP
+#define SLUICE_OPS_FUNC_IP	unsigned long ip,
+#else
+#define SLUICE_OPS_FUNC_IP
+#endif
+
+#if defined(SLUICE_HAS_OPS_FUNC) && \
+	(defined(SLUICE_HAS_DIRECT_OPS) || defined(SLUICE_HAS_DIRECT_MULTI))
+#define SLUICE_DIRECT_SHARES
+#endif
+
+#if defined(CONFIG_X86_64) && \
 	defined(CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS) && \
-	__has_attribute(__no_caller_saved_registers__)
+	__has_attribute(__no_caller_saved_registers__) && \
+	(defined(SLUICE_DIRECT_SHARES) || !defined(SLUICE_FTRACE_SAVES_ARGS))
 #define SLUICE_FTRACE_CALLS_DIRECTLY
+
+static inline int sluice_direct_register(struct ftrace_ops *ops,
+					 unsigned long ip, unsigned long addr)
+{
+#if defined(SLUICE_HAS_DIRECT_OPS)
+	return register_ftrace_direct(ops, addr);
+#elif defined(SLUICE_HAS_DIRECT_MULTI)
+	return register_ftrace_direct_multi(ops, addr);
+#else
+	return register_ftrace_direct(ip, addr);
+#endif
+}
+
+static inline int sluice_direct_unregister(struct ftrace_ops *ops,
+					   unsigned long ip, unsigned long addr)
+{
+#if defined(SLUICE_HAS_DIRECT_OPS)
+	return unregister_ftrace_direct(ops, addr, false);
+#elif defined(SLUICE_HAS_DIRECT_MULTI)
+	return unregister_ftrace_direct_multi(ops, addr);
+#else
+	return unregister_ftrace_direct(ip, addr);
+#endif
+}
 #endif
 
 /* 908a1d775422 ("hrtimers: Introduce hrtimer_setup()", 6.13). */

@@ -79,7 +79,7 @@ static const char *place_callback(unsigned long transmit)
 	}
 	err = register_ftrace_function(&transmit_hook);
 	if (err) {
-		ftrace_set_filter_ip(&transmit_hook, transmit, 1, 0);
+		ftrace_set_filter(&transmit_hook, NULL, 0, 1);
 		pr_err("ftrace refuses the hook (%d); is kernel.ftrace_enabled 0?\n",
 		       err);
 		return "ftrace refuses the hook";
@@ -87,33 +87,78 @@ static const char *place_callback(unsigned long transmit)
 	return NULL;
 }
 
-static void remove_callback(unsigned long transmit)
+static void remove_callback(void)
 {
 	unregister_ftrace_function(&transmit_hook);
 	/* The filter keeps its memory until it is empty. */
-	ftrace_set_filter_ip(&transmit_hook, transmit, 1, 0);
+	ftrace_set_filter(&transmit_hook, NULL, 0, 1);
 }
 
 #ifdef SLUICE_FTRACE_CALLS_DIRECTLY
-/* The driver's first instruction calls this: its arguments must survive. */
+/*
+ * What the driver's first instruction calls must leave each register as it
+ * was. Whoever calls a common function has to save all of them, and so has
+ * this, once in many packets.
+ */
+static noinline __no_caller_saved_registers void notrace
+look_called(struct sluice_queue *q)
+{
+	sluice_queue_look(q);
+}
+
 static __no_caller_saved_registers void notrace
 transmit_called(const struct sk_buff *skb, const struct net_device *dev)
 {
 	struct sluice_queue *q = queue_to_look_at(skb, dev);
 
-	if (q)
-		sluice_queue_look(q);
+	if (unlikely(q))
+		look_called(q);
 }
 
-/* Not if somebody else is called so, or patched the function. */
+#ifdef SLUICE_DIRECT_SHARES
+/* We return to a live patch as well as to the function it patches. */
+static int share_with_live_patch(struct ftrace_ops *ops, SLUICE_OPS_FUNC_IP
+				 enum ftrace_ops_cmd cmd)
+{
+	return 0;
+}
+
+static struct ftrace_ops direct_call = { .ops_func = share_with_live_patch };
+#else
+static struct ftrace_ops direct_call;
+#endif
+
+/*
+ * Nobody calls this. The callback waits here while the driver calls us: it is
+ * registered as permanent, so that ftrace cannot be switched off, and a direct
+ * call with it.
+ */
+static noinline __used void keeps_ftrace_on(void)
+{
+}
+
+/*
+ * The callback is in place, and moves out of the way. It stays if the function
+ * calls somebody else already, as BPF's fentry programs have it.
+ */
 static bool place_direct_call(unsigned long transmit)
 {
-	return !register_ftrace_direct(transmit, (unsigned long)transmit_called);
+	if (!ftrace_set_filter_ip(&direct_call, transmit, 0, 0) &&
+	    !sluice_direct_register(&direct_call, transmit,
+				    (unsigned long)transmit_called)) {
+		ftrace_set_filter_ip(&transmit_hook, (unsigned long)keeps_ftrace_on,
+				     0, 1);
+		return true;
+	}
+	ftrace_set_filter(&direct_call, NULL, 0, 1);
+	return false;
 }
 
 static void remove_direct_call(unsigned long transmit)
 {
-	unregister_ftrace_direct(transmit, (unsigned long)transmit_called);
+	sluice_direct_unregister(&direct_call, transmit,
+				 (unsigned long)transmit_called);
+	ftrace_set_filter(&direct_call, NULL, 0, 1);
 	synchronize_rcu();	/* for senders that are in there, with BH off */
 }
 #else
@@ -143,19 +188,19 @@ static bool called_directly;
 const char *sluice_hook_place(const struct net_device *dev)
 {
 	unsigned long transmit = (unsigned long)dev->netdev_ops->ndo_start_xmit;
-	const char *reason = NULL;
+	const char *reason;
 
 	ASSERT_RTNL();
 	if (hooked)
 		return hooked == transmit ? NULL :
 		       "another transmit function is hooked already";
 
+	reason = place_callback(transmit);
+	if (reason)
+		return reason;
 	called_directly = sluice_direct_call && place_direct_call(transmit);
-	if (!called_directly)
-		reason = place_callback(transmit);
-	if (!reason)
-		hooked = transmit;
-	return reason;
+	hooked = transmit;
+	return NULL;
 }
 
 /**
@@ -165,9 +210,10 @@ const char *sluice_hook_place(const struct net_device *dev)
  */
 void sluice_hook_remove(void)
 {
-	if (hooked && called_directly)
+	if (!hooked)
+		return;
+	if (called_directly)
 		remove_direct_call(hooked);
-	else if (hooked)
-		remove_callback(hooked);
+	remove_callback();
 	hooked = 0;
 }

@@ -27,7 +27,7 @@ MODULE_PARM_DESC(target_us, "us of packets a ring holds, 0: all it can (0)");
 
 bool sluice_direct_call = true;
 module_param_named(direct_call, sluice_direct_call, bool, 0444);
-MODULE_PARM_DESC(direct_call, "5.10: the driver calls us, and cannot be live-patched (1)");
+MODULE_PARM_DESC(direct_call, "the driver calls us itself, at less cost, if it can (1)");
 
 static int __init sluice_start(void)
 {
