@@ -26,7 +26,7 @@ from lab.vm import REPOSITORY
 KMOD = REPOSITORY / "kmod"
 # Modules that only the scenarios load.
 TEST_MODULES = tuple(
-    REPOSITORY / "tests" / "kernel" / name for name in ("fake_tun", "patch_tun")
+    REPOSITORY / "tests" / "kernel" / f"{name}_tun" for name in ("fake", "patch", "call")
 )
 HELPER_FOLDERS = (
     REPOSITORY / "lab" / "workloads",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from lab.workloads.fill import TRACING
 
 TRANSMIT = "tun_net_xmit"
+DIRECT = "direct-->transmit_called"  # that function calls sluice itself
 
 
 def read_hook() -> str:

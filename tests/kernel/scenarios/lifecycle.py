@@ -23,8 +23,6 @@ from tests.kernel.scenarios._traffic import (
     wait_until_empty,
 )
 
-DIRECT = "direct-->"
-
 
 def _stopped(env: Env, ring: int = 100):
     """A sink that does not read, behind a queue that is stopped."""
@@ -199,33 +197,44 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
     """
     if not _patch.ALL.exists():
         env.skip("this kernel has no live patching")
-    env.load("stall_ms=60000", "direct_call=0")
-    reader = sink(env, ring=100)
-    with flood(senders=2, rest=0.02) as senders:
-        wait_for_stops(env, reader)
-        with _patch.patched(env):
-            before = counters().read
+    for direct in range(1 + _patch.SHARES):
+        how = "stall_ms=60000", f"direct_call={direct}"
+        env.load(*how)
+        reader = sink(env, ring=100)
+        with flood(senders=2, rest=0.02) as senders:
+            wait_for_stops(env, reader)
+            with _patch.patched(env):
+                before = counters().read
+                senders.wait_for_more(env, 500, "traffic goes on")
+                assert counters().read <= before + 100, "the patch is not in place"
             senders.wait_for_more(env, 500, "traffic goes on")
-            assert counters().read <= before + 100, "the patch is not in place"
-        senders.wait_for_more(env, 500, "traffic goes on")
-        with _patch.patched(env):
-            env.run("rmmod", "sluice")
-        env.load("stall_ms=60000", "direct_call=0")
-        wait_for_stops(env, reader)
-        senders.end()
-    assert_flows(env)
+            with _patch.patched(env):
+                env.run("rmmod", "sluice")
+            env.load(*how)
+            wait_for_stops(env, reader)
+            senders.end()
+        assert_flows(env)
+        env.clean_up()
+
+
+def _load_called_directly(env: Env):
+    """A sink behind a driver that calls sluice itself."""
+    mount_tracefs()
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=100)
+    hook = _ftrace.read_hook()
+    assert hook, "no hook"
+    if _ftrace.DIRECT not in hook:
+        env.skip("this kernel's driver does not call sluice itself")
+    return reader
 
 
 @scenario(deadline=300)
 def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
     """Whoever comes second goes without: nothing is lost, nobody is stranded."""
-    mount_tracefs()
-    env.load("stall_ms=60000")
-    sink(env, ring=100)
-    hook = _ftrace.read_hook()
-    assert hook, "no hook"
-    if DIRECT not in hook:
-        env.skip("this kernel's ftrace saves the arguments alone")
+    if _patch.SHARES:
+        env.skip("this kernel has room for both")
+    _load_called_directly(env)
     try:
         _patch.insert(env)
     except _patch.Refused:
@@ -237,5 +246,56 @@ def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
     with _patch.patched(env):
         env.load("stall_ms=60000")
     hook = _ftrace.read_hook()
-    assert hook and DIRECT not in hook, hook
+    assert hook and _ftrace.DIRECT not in hook, hook
+    assert_flows(env)
+
+
+@scenario(deadline=300)
+def direct_call_leads_to_a_live_patch(env: Env) -> None:
+    """Whoever comes first: sluice is called, and then the patched function."""
+    if not _patch.SHARES:
+        env.skip("this kernel has no room for both")
+    if not _patch.ALL.exists():
+        env.skip("this kernel has no live patching")
+    _load_called_directly(env)
+    with _patch.patched(env):
+        assert _ftrace.DIRECT in _ftrace.read_hook()
+        before = counters()
+        send(50)
+        assert counters().read == before.read, "the patch is not in place"
+        env.run("rmmod", "sluice")
+        assert _ftrace.DIRECT not in _ftrace.read_hook()
+        env.load("stall_ms=60000")
+        assert _ftrace.DIRECT in _ftrace.read_hook()
+        send(50)
+        assert counters().read == before.read, "the patch is out of place"
+    assert_flows(env)
+    assert _ftrace.DIRECT in _ftrace.read_hook()
+
+
+@scenario(deadline=300)
+def direct_call_gives_way_to_another(env: Env) -> None:
+    """A function calls one at a time; sluice can do without."""
+    assert env.module is not None
+    other = str(env.module.with_name("call_tun.ko"))
+    reader = _load_called_directly(env)
+    try:
+        env.run("insmod", other)
+    except AssertionError as refused:
+        if "not supported" in str(refused):
+            env.skip("this kernel does not let an ops say where")
+        assert "busy" in str(refused), refused
+    else:
+        raise AssertionError("the function calls sluice and another")
+    assert_flows(env)
+    env.run("rmmod", "sluice")
+    env.run("insmod", other)
+    env.defer(env.run, "rmmod", "call_tun")
+    env.load("stall_ms=60000")
+    hook = _ftrace.read_hook()
+    assert "call_tun" in hook and _ftrace.DIRECT not in hook, hook
+    reader.pause()
+    send(200)
+    assert read_queue().state == "stopped"
+    reader.resume()
     assert_flows(env)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * call_tun: lets the stock driver's transmit function, the one sluice hooks,
+ * call a function that does nothing, as a BPF fentry program does. One may.
+ */
+#include <linux/ftrace.h>
+#include <linux/module.h>
+
+#if defined(HAS_DIRECT_OPS) && defined(CONFIG_X86_64) && \
+	defined(CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)
+/* It uses no register, so there is none to save. */
+static noinline __used notrace void call_tun(void)
+{
+}
+
+static char transmit[] = "tun_net_xmit";
+static struct ftrace_ops ops;
+
+static int __init call_tun_start(void)
+{
+	int err = ftrace_set_filter(&ops, transmit, strlen(transmit), 1);
+
+	return err ?: register_ftrace_direct(&ops, (unsigned long)call_tun);
+}
+
+static void __exit call_tun_end(void)
+{
+	unregister_ftrace_direct(&ops, (unsigned long)call_tun, true);
+	synchronize_rcu();
+}
+#else
+static int __init call_tun_start(void)
+{
+	return -EOPNOTSUPP;
+}
+
+static void __exit call_tun_end(void)
+{
+}
+#endif
+
+module_init(call_tun_start);
+module_exit(call_tun_end);
+MODULE_DESCRIPTION("a direct call from what sluice hooks, for tests");
+MODULE_LICENSE("GPL");
