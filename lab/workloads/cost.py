@@ -19,7 +19,7 @@ from lab.workloads.env import GuestEnv
 from lab.workloads.never_full import BURST, time_bursts
 from lab.workloads.row import Row, Sample, WorkloadError
 
-BURSTS = 5
+BURSTS = 9  # what a load leaves to be done is in one or two of them
 CROWD = 1000
 UNIT = "packets per million instructions"
 # No packet is made and gets through the driver with fewer. pktgen of 5.10 says 34, for
