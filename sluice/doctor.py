@@ -20,7 +20,8 @@ from sluice.errors import FINE, NO, NOT_SUITABLE
 
 SAMPLE_SECONDS = 1.0
 TRANSMIT = "tun_net_xmit"
-DIRECT = "direct-->transmit_called"  # how enabled_functions says it of our module
+# How enabled_functions says that it calls our module, and what then stands by.
+DIRECT, OURS = "direct-->transmit_called", "keeps_ftrace_on"
 # Slots: below, one burst fills it; above, it holds seconds of a slow reader.
 RING_SHORT, RING_LONG = 64, 5000
 
@@ -224,22 +225,24 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
     traced = parse_traced(facts.traced)
     users, line = traced.get(TRANSMIT, (0, ""))
     directly = DIRECT in line
+    shares = not facts.release.startswith("5.")  # a direct call with a live patch
     if served and not users:
         yield Finding(BAD, "hook", f"{TRANSMIT} is not hooked, though devices are served",
                       "rmmod sluice; modprobe sluice")
     elif facts.loaded and users:
-        how = ", by a direct call: no live patch of it meanwhile" if directly else ""
-        yield Finding(GOOD, "hook", f"{TRANSMIT} is hooked{how}")
+        closed = "" if shares else "live patches and "
+        how = f", by a direct call: closed to {closed}BPF fentry programs"
+        yield Finding(GOOD, "hook", f"{TRANSMIT} is hooked{how * directly}")
     others = users - (1 if facts.loaded and users else 0)
     if others > 0:
         yield Finding(NOTE, "ftrace", f"{output.count(others, 'other user')} of "
                       f"{TRANSMIT}: each packet costs more",
                       f"grep {TRANSMIT} /sys/kernel/tracing/enabled_functions")
     flags = line.partition("\t")[0].partition(")")[2].split()
-    if "I" in flags and not directly:
+    if "I" in flags and (shares or not directly):
         yield Finding(NOTE, "ftrace", f"{TRANSMIT} is live-patched: is that ours to see?",
                       "ls /sys/kernel/livepatch")
-    elsewhere = len([name for name in traced if name != TRANSMIT])
+    elsewhere = len([name for name in traced if name not in (TRANSMIT, OURS)])
     if elsewhere:
         yield Finding(GOOD, "ftrace", f"{output.count(elsewhere, 'other function')} "
                       "traced, none of our concern")

@@ -342,17 +342,39 @@ def test_other_users_of_the_hook() -> None:
     assert found(replace(FINE, traced=traced.replace("(3)    ", "(1) R I")), NOTE)
 
 
+DIRECT = (
+    "tun_net_xmit [tun] (1) R   D   M \ttramp: ftrace_regs_caller+0x0/0x61 "
+    "(call_direct_funcs+0x0/0x20)\n"
+    "\tdirect-->transmit_called+0x0/0xb0 [sluice]\n"
+    "keeps_ftrace_on [sluice] (1)           \ttramp: 0xffffffffc0457000 "
+    "(transmit_entered+0x0/0xb0 [sluice]) ->transmit_entered+0x0/0xb0 [sluice]\n"
+)
+
+
+def hook_of(facts: Facts) -> str:
+    (hook,) = (one for one in found(facts, GOOD) if one.subject == "hook")
+    return hook.text
+
+
 def test_a_direct_call_is_ours() -> None:
-    """5.10 shows it with the mark of a live patch, and on a line of its own."""
-    traced = (
-        "tun_net_xmit [tun] (1) R I D\ttramp: ftrace_regs_caller+0x0/0x58 "
-        "(call_direct_funcs+0x0/0x20)\n"
-        "\tdirect-->transmit_called+0x0/0xb0 [sluice]\n"
-    )
-    assert not found(replace(FINE, traced=traced), NOTE, BAD)
-    (hook,) = (one for one in found(replace(FINE, traced=traced), GOOD)
-               if one.subject == "hook")
-    assert "direct call" in hook.text
+    facts = replace(FINE, traced=DIRECT)
+    assert not found(facts, NOTE, BAD)
+    assert "none of our concern" not in "".join(one.text for one in found(facts, GOOD))
+    assert hook_of(facts).endswith("direct call: closed to BPF fentry programs")
+
+
+def test_a_direct_call_beside_a_live_patch() -> None:
+    traced = DIRECT.replace("(1) R   D", "(2) R I D")
+    texts = [one.text for one in found(replace(FINE, traced=traced), NOTE)]
+    assert texts[0].startswith("1 other user of tun_net_xmit")
+    assert "live-patched" in texts[1]
+
+
+def test_a_direct_call_of_old_has_the_mark_of_a_live_patch() -> None:
+    traced = DIRECT.replace("(1) R   D   M", "(1) R I D")
+    facts = replace(FINE, release="5.10.0-32-amd64", traced=traced)
+    assert not [one for one in found(facts, NOTE) if one.subject == "ftrace"]
+    assert hook_of(facts).endswith("closed to live patches and BPF fentry programs")
 
 
 def test_without_root_the_hook_is_not_seen() -> None:
