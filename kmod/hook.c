@@ -7,6 +7,7 @@
 #include <linux/ftrace.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
+#include <linux/workqueue.h>
 
 #include "compat.h"
 #include "sluice.h"
@@ -68,6 +69,8 @@ static struct ftrace_ops transmit_hook = {
 	.func = transmit_entered,
 	.flags = SLUICE_FTRACE_FLAGS,
 };
+
+static unsigned long hooked;	/* the transmit function */
 
 static const char *place_callback(unsigned long transmit)
 {
@@ -137,43 +140,56 @@ static noinline __used void keeps_ftrace_on(void)
 {
 }
 
+static bool called_directly;
+
 /*
  * The callback is in place, and moves out of the way. It stays if the function
  * calls somebody else already, as BPF's fentry programs have it.
+ *
+ * Context: process, without RTNL: it may wait until each task has slept once.
  */
-static bool place_direct_call(unsigned long transmit)
+static void call_directly(struct work_struct *unused)
 {
-	if (!ftrace_set_filter_ip(&direct_call, transmit, 0, 0) &&
-	    !sluice_direct_register(&direct_call, transmit,
-				    (unsigned long)transmit_called)) {
-		ftrace_set_filter_ip(&transmit_hook, (unsigned long)keeps_ftrace_on,
-				     0, 1);
-		return true;
-	}
-	ftrace_set_filter(&direct_call, NULL, 0, 1);
-	return false;
+	called_directly =
+		!ftrace_set_filter_ip(&direct_call, hooked, 0, 0) &&
+		!sluice_direct_register(&direct_call, hooked,
+					(unsigned long)transmit_called);
+	if (called_directly)
+		ftrace_set_filter_ip(&transmit_hook,
+				     (unsigned long)keeps_ftrace_on, 0, 1);
+	else
+		ftrace_set_filter(&direct_call, NULL, 0, 1);
+	WRITE_ONCE(sluice_direct_call, called_directly);
 }
 
-static void remove_direct_call(unsigned long transmit)
+static DECLARE_WORK(direct_call_work, call_directly);
+
+static void start_direct_call(void)
 {
-	sluice_direct_unregister(&direct_call, transmit,
+	if (sluice_direct_call)
+		queue_work(system_long_wq, &direct_call_work);
+}
+
+static void stop_direct_call(void)
+{
+	cancel_work_sync(&direct_call_work);
+	if (!called_directly)
+		return;
+	sluice_direct_unregister(&direct_call, hooked,
 				 (unsigned long)transmit_called);
 	ftrace_set_filter(&direct_call, NULL, 0, 1);
 	synchronize_rcu();	/* for senders that are in there, with BH off */
 }
 #else
-static bool place_direct_call(unsigned long transmit)
+static void start_direct_call(void)
 {
-	return false;
+	sluice_direct_call = false;
 }
 
-static void remove_direct_call(unsigned long transmit)
+static void stop_direct_call(void)
 {
 }
 #endif
-
-static unsigned long hooked;
-static bool called_directly;
 
 /**
  * sluice_hook_place() - hook the transmit function of a device
@@ -198,8 +214,8 @@ const char *sluice_hook_place(const struct net_device *dev)
 	reason = place_callback(transmit);
 	if (reason)
 		return reason;
-	called_directly = sluice_direct_call && place_direct_call(transmit);
 	hooked = transmit;
+	start_direct_call();
 	return NULL;
 }
 
@@ -212,8 +228,7 @@ void sluice_hook_remove(void)
 {
 	if (!hooked)
 		return;
-	if (called_directly)
-		remove_direct_call(hooked);
+	stop_direct_call();
 	remove_callback();
 	hooked = 0;
 }

@@ -224,7 +224,9 @@ void sluice_events_due(struct sluice_device *device);
 void sluice_events_start(void);
 void sluice_events_stop(void);
 
-/* main.c: parameters; all but the first are defaults for new devices */
+/* main.c: parameters. The first is asked for at load and then says what became
+ * of it; the others are defaults for new devices.
+ */
 extern bool sluice_direct_call;
 extern bool sluice_default_on;
 extern uint sluice_default_stall_ms;

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from lab.scenarios import Env
 from lab.workloads.fill import TRACING
 
 TRANSMIT = "tun_net_xmit"
@@ -13,3 +16,13 @@ def read_hook() -> str:
     """What is said of that function, in one line; nothing if nobody looks at it."""
     said = (TRACING / "enabled_functions").read_text().replace("\n\t", " ")
     return "".join(line for line in said.splitlines() if line.startswith(TRANSMIT))
+
+
+def settles_on_direct_call(env: Env) -> bool:
+    """Whether that function calls sluice itself, once that is decided."""
+    wanted = Path("/sys/module/sluice/parameters/direct_call")
+    env.wait_for(
+        lambda: DIRECT in read_hook() or wanted.read_text().strip() == "N",
+        "a direct call or none",
+    )
+    return DIRECT in read_hook()

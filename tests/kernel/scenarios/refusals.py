@@ -12,10 +12,12 @@ from pathlib import Path
 from lab.scenarios import Env, scenario
 from lab.workloads.devices import HERE
 from lab.workloads.devices import sink as open_sink
+from lab.workloads.fill import mount_tracefs
 from lab.workloads.tun import read_has_backpressure
 from pyroute2.netlink.exceptions import NetlinkError
 from sluice import netlink
 from sluice.netlink import Client, Device
+from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios._requests import (
     DUMP,
     REQUEST,
@@ -90,8 +92,10 @@ def without_ftrace_stock_remains(env: Env) -> None:
 
 @scenario
 def ftrace_stays_on_while_a_device_is_served(env: Env) -> None:
+    mount_tracefs()
     env.load("stall_ms=60000")
     reader = sink(env, ring=8, paused=True)
+    _ftrace.settles_on_direct_call(env)
     assert not _set_ftrace(0), "ftrace was switched off"
     send(23)
     assert read_queue().state == "stopped"
