@@ -267,6 +267,11 @@ static inline int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip,
 {
 	return 0;
 }
+static inline int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name,
+				    int length, int reset)
+{
+	return 0;
+}
 int register_ftrace_function(struct ftrace_ops *ops);
 int unregister_ftrace_function(struct ftrace_ops *ops);
 
