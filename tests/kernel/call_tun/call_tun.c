@@ -13,11 +13,11 @@ static noinline __used notrace void call_tun(void)
 {
 }
 
-static char transmit[] = "tun_net_xmit";
 static struct ftrace_ops ops;
 
 static int __init call_tun_start(void)
 {
+	char transmit[] = "tun_net_xmit";
 	int err = ftrace_set_filter(&ops, transmit, strlen(transmit), 1);
 
 	return err ?: register_ftrace_direct(&ops, (unsigned long)call_tun);
