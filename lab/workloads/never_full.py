@@ -14,6 +14,7 @@ price is asked of cost.py, which is exact.
 from __future__ import annotations
 
 import contextlib
+import os
 import statistics
 import time
 from pathlib import Path
@@ -23,7 +24,7 @@ from lab.workloads import pktgen
 from lab.workloads.devices import DRAIN_SECONDS, HERE, THERE, Reader
 from lab.workloads.devices import run_tool, sink, wait_drained
 from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample, WorkloadError
+from lab.workloads.row import Row, Sample, Skipped, WorkloadError
 
 RING = 10000
 BURST = 4000
@@ -42,6 +43,17 @@ ROWS = [
         unit="packets/s",
     ),
 ]
+
+
+def require_busy_time(release: str) -> None:
+    """Skipped where pktgen does not tell how long it was busy.
+
+    When it waits for its last packet to be read and gives its CPU away meanwhile, it
+    takes that time off twice: seen on 5.10, 6.1 and 6.12 (34 instructions for a packet,
+    or less than none), and not on 7.3. Of those between we know nothing.
+    """
+    if int(release.partition(".")[0]) < 7:
+        raise Skipped("this kernel's pktgen does not tell its busy time")
 
 
 def wait_sent(name: str) -> None:
@@ -90,6 +102,7 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
     if path == "socket":
         yield by_socket
     else:
+        require_busy_time(os.uname().release)
         with pktgen.senders(1, PKTGEN_MODES[path], packets=BURST) as (name,):
             yield by_pktgen
 

@@ -10,11 +10,12 @@ import pytest
 
 from lab.workloads import VARIANTS, all_rows, applications, rows_of
 from lab.workloads import dead_reader, devices, latency, pktgen, tasks, tcp
+from lab.workloads.never_full import require_busy_time
 from lab.workloads.path import delay_arguments, link_arguments
 from lab.workloads import program as programs
 from lab.workloads.program import parse_cpu_seconds, parse_state, parse_udp_overflows
 from lab.workloads.qemu import listens
-from lab.workloads.row import Sample, WorkloadError
+from lab.workloads.row import Sample, Skipped, WorkloadError
 
 PING = """\
 PING 10.91.0.2 (10.91.0.2) 56(84) bytes of data.
@@ -94,6 +95,13 @@ def test_pktgen_result_counts_what_was_refused() -> None:
 def test_pktgen_without_result_is_refused(text: str) -> None:
     with pytest.raises(WorkloadError, match="did not run"):
         pktgen.parse_pktgen(text)
+
+
+@pytest.mark.parametrize("release", ["5.10.0-32-amd64", "6.12.117+deb13-amd64"])
+def test_pktgen_that_takes_its_waits_off_twice_is_not_asked(release: str) -> None:
+    with pytest.raises(Skipped, match="does not tell its busy time"):
+        require_busy_time(release)
+    require_busy_time("7.3.4+deb13-amd64")
 
 
 def test_pktgen_running_devices() -> None:
