@@ -95,7 +95,7 @@ def background_ping() -> Iterator[None]:
 
 def await_randomness() -> None:
     """Until the kernel's random numbers are ready, a packet of 5.10's UDP sockets costs
-    1065 instructions more, whatever the variant."""
+    some 1100 instructions more, whatever the variant."""
     os.getrandom(1)
 
 
