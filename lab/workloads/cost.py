@@ -17,11 +17,13 @@ from lab.workloads import dead_reader, tcp, udp_flood
 from lab.workloads.crowd import crowd
 from lab.workloads.env import GuestEnv
 from lab.workloads.never_full import BURST, time_bursts
-from lab.workloads.row import Row, Sample
+from lab.workloads.row import Row, Sample, WorkloadError
 
 BURSTS = 9  # what a load leaves to be done is in one or two of them
 CROWD = 1000
 UNIT = "packets per million instructions"
+# No packet is made and gets through the driver with fewer.
+LEAST_INSTRUCTIONS = 1000
 
 # Rows of others, on one CPU that senders, reader and receiver share: the host's
 # scheduler has no say in them.
@@ -53,5 +55,10 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         sample = time_bursts(path, variant, env, lambda bursts: bursts >= BURSTS)
     spent = sample.extra.pop("seconds")
     counted = [round(s * 1e9 / BURST) for s in spent]
+    if min(counted) < LEAST_INSTRUCTIONS:
+        raise WorkloadError(
+            f"{min(counted)} instructions for a packet: this kernel's pktgen "
+            "does not tell its busy time"
+        )
     sample.extra["instructions"] = counted
     return replace(sample, value=1e6 / statistics.median(counted))

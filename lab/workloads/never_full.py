@@ -50,7 +50,8 @@ def require_busy_time(release: str) -> None:
 
     When it waits for its last packet to be read and gives its CPU away meanwhile, it
     takes that time off twice: seen on 5.10, 6.1 and 6.12 (34 instructions for a packet,
-    or less than none), and not on 7.3. Of those between we know nothing.
+    or less than none), and not on 7.3. Of those between we know nothing, and cost.py
+    refuses what cannot be.
     """
     if int(release.partition(".")[0]) < 7:
         raise Skipped("this kernel's pktgen does not tell its busy time")
