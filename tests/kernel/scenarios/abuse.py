@@ -51,7 +51,7 @@ from tests.kernel.scenarios._memory import read_kb
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, frees_twice
 from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, send, wait_until_open
 
-SEQUENCES = 100  # unless SLUICE_ABUSE_SEQUENCES says otherwise
+SEQUENCES = 25  # unless SLUICE_ABUSE_SEQUENCES says otherwise
 OPERATIONS = 25  # of a sequence
 ENOUGH = 100  # sequences, for every operation to be done at least once
 QUEUES_MAX = 4

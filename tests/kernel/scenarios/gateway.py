@@ -64,7 +64,7 @@ def _wait_for_stall_ms(env: Env) -> None:
     )
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, often=False)
 def restarts_of_vpn_and_module_keep_what_is_remembered(env: Env) -> None:
     _needs_openvpn(env)
     env.load()
