@@ -21,7 +21,7 @@ from lab.guest import write_json
 from lab.scenarios import Env, scenario
 from lab.workloads import tcp
 from lab.workloads.devices import HERE, THERE, Counters, Device, Reader, attach
-from lab.workloads.devices import FAR, NEAR, forwarder, netns, read_counters
+from lab.workloads.devices import FAR, NEAR, forwarder, netns, read_counters, read_stops
 from lab.workloads.devices import reader as open_reader
 from lab.workloads.latency import Latency, parse_ping
 from sluice.netlink import Queue
@@ -196,7 +196,18 @@ class Lane:
         time.sleep(seconds)
         os.kill(self.reader.pid, signal.SIGCONT)
 
+    def fill(self) -> None:
+        """Its ring, if no pause was long enough for the senders of a slow host."""
+        self.reader.pause()
+        self.env.wait_for(
+            lambda: read_stops(self.plan.device),
+            f"{self.plan.name}: the queue is stopped",
+            seconds=60,
+        )
+        self.reader.resume()
+
     def end(self) -> Tally:
+        self.fill()
         for sender in self.senders:
             sender.kill()
             sender.wait()
