@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One boot for each kernel and suite; its progress is shown while it lasts.
 
-A module of tests that asks for what was played names its suite as SUITE.
+A module of tests that asks for what was played names its suite as SUITE. All that
+asks for one boot is one group, so that one of pytest-xdist's workers boots it.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -33,18 +35,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = read_scenarios(suite, every)
         assert names, f"{suite.scenarios}: holds no scenario"
         metafunc.parametrize("name", names)
-    kernels = suite.chosen(every)
-    metafunc.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
+    kernels = [
+        pytest.param(
+            kernel,
+            id=kernel.name,
+            marks=pytest.mark.xdist_group(f"{suite.name}-{kernel.name}"),
+        )
+        for kernel in suite.chosen(every)
+    ]
+    metafunc.parametrize("kernel", kernels)
 
 
 @pytest.fixture(scope="session")
 def show(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Shows a line of progress at once."""
+    """Shows a line of progress at once; a worker's output is its talk with pytest."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
 
     def show(line: str) -> None:
         with capture.global_and_fixture_disabled():
-            print(f"    {line}", flush=True)
+            print(f"    {line}", file=sys.stderr, flush=True)
 
     return show
 
@@ -56,9 +65,12 @@ def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
 
     @functools.lru_cache(maxsize=None)
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
-        show(f"\n    kernel {kernel.name}: playing the {suite.name} scenarios")
+        def progress(line: str) -> None:
+            show(f"{kernel.name:5} {line}")
+
+        progress(f"playing the {suite.name} scenarios")
         try:
-            return play(kernel, read_scenarios(suite, every), show, suite)
+            return play(kernel, read_scenarios(suite, every), progress, suite)
         except LabError as error:
             return error
 
