@@ -29,8 +29,6 @@ GOOD = ("passed", "skipped")
 # Of a boot, beside what its scenarios take in the mean; the longest has 15 minutes.
 BOOT_SECONDS = 900.0
 BOOTS = 4  # a scenario that loses the VM costs a boot; then we give up
-# An emulated kernel leaves half of two CPUs idle: it waits, too.
-AT_ONCE = ("--numprocesses", "2", "--dist", "loadgroup")
 
 
 @dataclass(frozen=True)
@@ -285,7 +283,7 @@ def test(what: str, arguments: list[str]) -> int:
             root = scenario_root(kernel, PACKAGING)
             packages.ensure_compiled(root)
             ensure_disk(root)
-    command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider", *AT_ONCE]
+    command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
     command += ["--every"] if what in ("debug", "long") else []
     done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One boot for each kernel and suite; its progress is shown while it lasts.
 
-A module of tests that asks for what was played names its suite as SUITE. All that
-asks for one boot is one group, so that one of pytest-xdist's workers boots it.
+A module of tests that asks for what was played names its suite as SUITE.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -35,25 +33,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = read_scenarios(suite, every)
         assert names, f"{suite.scenarios}: holds no scenario"
         metafunc.parametrize("name", names)
-    kernels = [
-        pytest.param(
-            kernel,
-            id=kernel.name,
-            marks=pytest.mark.xdist_group(f"{suite.name}-{kernel.name}"),
-        )
-        for kernel in suite.chosen(every)
-    ]
-    metafunc.parametrize("kernel", kernels)
+    kernels = suite.chosen(every)
+    metafunc.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
 
 
 @pytest.fixture(scope="session")
 def show(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Shows a line of progress at once; a worker's output is its talk with pytest."""
+    """Shows a line of progress at once."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
 
     def show(line: str) -> None:
         with capture.global_and_fixture_disabled():
-            print(f"    {line}", file=sys.stderr, flush=True)
+            print(f"    {line}", flush=True)
 
     return show
 
@@ -65,12 +56,9 @@ def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
 
     @functools.lru_cache(maxsize=None)
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
-        def progress(line: str) -> None:
-            show(f"{kernel.name:5} {line}")
-
-        progress(f"playing the {suite.name} scenarios")
+        show(f"\n    kernel {kernel.name}: playing the {suite.name} scenarios")
         try:
-            return play(kernel, read_scenarios(suite, every), progress, suite)
+            return play(kernel, read_scenarios(suite, every), show, suite)
         except LabError as error:
             return error
 
