@@ -95,13 +95,18 @@ _found: List[Scenario] = []
 
 
 def scenario(
-    function: Any = None, *, deadline: float = DEADLINE_SECONDS, often: bool = True
+    function: Any = None,
+    *,
+    deadline: float = DEADLINE_SECONDS,
+    often: bool = True,
+    everywhere: bool = True,
 ) -> Any:
     """Marks a scenario; @scenario(deadline=...) for one that needs longer.
 
-    often=False: make test leaves it out, make test-all plays it.
+    make test leaves it out with often=False, and plays it on its newest kernel only
+    with everywhere=False; make test-all plays it on every kernel.
     """
-    del often  # lab/testing.py reads it from the source, and chooses
+    del often, everywhere  # lab/testing.py reads them from the source, and chooses
 
     def mark(marked: Callable[[Env], Any]) -> Callable[[Env], Any]:
         module = marked.__module__.rpartition(".")[2]

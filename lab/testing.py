@@ -50,6 +50,13 @@ class Suite:
     def chosen(self, every: bool) -> list[Kernel]:
         return [kernel_named(name) for name in (self.kernels if every else self.often)]
 
+    def left_out(self, kernel: Kernel, every: bool) -> tuple[str, ...]:
+        """The marks of scenarios that are not played on it; see lab.scenarios."""
+        if every:
+            return ()
+        newest = kernel.name == self.often[-1]
+        return ("often",) if newest else ("often", "everywhere")
+
 
 KERNEL = Suite(
     name="kernel",
@@ -115,17 +122,19 @@ def _run(*command: str) -> None:
         )
 
 
-def parse_scenarios(module: str, source: str, every: bool = True) -> list[str]:
+def parse_scenarios(
+    module: str, source: str, left_out: tuple[str, ...] = ()
+) -> list[str]:
     """The names of the functions with the scenario decorator.
 
-    every: also those that are marked often=False.
+    But for those for which it says that one of these is False.
     """
     return [
         f"{module}.{node.name}"
         for node in ast.parse(source).body
         if isinstance(node, ast.FunctionDef)
         and any(
-            _is_scenario(mark) and (every or not _is_seldom(mark))
+            _is_scenario(mark) and not _denied(mark) & {*left_out}
             for mark in node.decorator_list
         )
     ]
@@ -136,18 +145,23 @@ def _is_scenario(mark: ast.expr) -> bool:
     return isinstance(called, ast.Name) and called.id == "scenario"
 
 
-def _is_seldom(mark: ast.expr) -> bool:
-    return isinstance(mark, ast.Call) and any(
-        word.arg == "often" and ast.literal_eval(word.value) is False
-        for word in mark.keywords
-    )
+def _denied(mark: ast.expr) -> set[str | None]:
+    """What it says is False."""
+    words = mark.keywords if isinstance(mark, ast.Call) else ()
+    return {
+        word.arg
+        for word in words
+        if isinstance(word.value, ast.Constant) and word.value.value is False
+    }
 
 
-def read_scenarios(suite: Suite = KERNEL, every: bool = True) -> list[str]:
+def read_scenarios(
+    suite: Suite = KERNEL, left_out: tuple[str, ...] = ()
+) -> list[str]:
     names: list[str] = []
     for path in sorted(suite.scenarios.glob("*.py")):
         if not path.name.startswith("_"):
-            names += parse_scenarios(path.stem, path.read_text(), every)
+            names += parse_scenarios(path.stem, path.read_text(), left_out)
     return names
 
 

@@ -29,12 +29,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "played" not in metafunc.fixturenames:
         return
     suite, every = metafunc.module.SUITE, metafunc.config.getoption("--every")
-    if "name" in metafunc.fixturenames:
-        names = read_scenarios(suite, every)
-        assert names, f"{suite.scenarios}: holds no scenario"
-        metafunc.parametrize("name", names)
     kernels = suite.chosen(every)
-    metafunc.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
+    if "name" not in metafunc.fixturenames:
+        metafunc.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
+        return
+    played = [
+        pytest.param(name, kernel, id=f"{name}-{kernel.name}")
+        for kernel in kernels
+        for name in read_scenarios(suite, suite.left_out(kernel, every))
+    ]
+    assert played, f"{suite.scenarios}: holds no scenario"
+    metafunc.parametrize(("name", "kernel"), played)
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +63,8 @@ def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
         show(f"\n    kernel {kernel.name}: playing the {suite.name} scenarios")
         try:
-            return play(kernel, read_scenarios(suite, every), show, suite)
+            names = read_scenarios(suite, suite.left_out(kernel, every))
+            return play(kernel, names, show, suite)
         except LabError as error:
             return error
 

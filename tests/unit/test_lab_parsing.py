@@ -115,17 +115,31 @@ def test_scenarios_are_the_decorated_functions() -> None:
 
 
 def test_scenario_played_seldom_is_left_out_where_asked() -> None:
-    source = "@scenario(often=False)\ndef one(env): ...\n@scenario\ndef two(env): ...\n"
-    assert parse_scenarios("a", source) == ["a.one", "a.two"]
-    assert parse_scenarios("a", source, every=False) == ["a.two"]
+    source = (
+        "@scenario(deadline=9, often=False)\ndef one(env): ...\n"
+        "@scenario(everywhere=False)\ndef two(env): ...\n"
+        "@scenario(deadline=9, often=True)\ndef three(env): ...\n"
+        "@scenario\ndef four(env): ...\n"
+    )
+    assert parse_scenarios("a", source) == ["a.one", "a.two", "a.three", "a.four"]
+    left_out = ("often",)
+    assert parse_scenarios("a", source, left_out) == ["a.two", "a.three", "a.four"]
+    left_out = ("often", "everywhere")
+    assert parse_scenarios("a", source, left_out) == ["a.three", "a.four"]
 
 
 @pytest.mark.parametrize(
     "suite", [KERNEL, COMMAND, PACKAGING], ids=lambda suite: suite.name
 )
 def test_make_test_plays_a_part_of_each_suite(suite) -> None:
-    assert read_scenarios(suite, every=False)
-    assert set(read_scenarios(suite, every=False)) <= set(read_scenarios(suite))
+    whole = set(read_scenarios(suite))
+    newest = suite.chosen(every=False)[-1]
+    for kernel in suite.chosen(every=False):
+        assert suite.left_out(kernel, every=True) == ()
+        part = set(read_scenarios(suite, suite.left_out(kernel, every=False)))
+        of_newest = set(read_scenarios(suite, suite.left_out(newest, every=False)))
+        assert part and part <= of_newest <= whole
+        assert (part == of_newest) == (kernel == newest or suite is not KERNEL)
     often = [kernel.name for kernel in suite.chosen(every=False)]
     assert often and set(often) <= {kernel.name for kernel in suite.chosen(every=True)}
 

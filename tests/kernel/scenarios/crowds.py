@@ -83,7 +83,7 @@ def _serves_a_crowd(env: Env, size: int) -> str:
     )
 
 
-@scenario(deadline=300)
+@scenario(deadline=300, everywhere=False)
 def thousand_devices_are_served(env: Env) -> str:
     return _serves_a_crowd(env, 1000)
 
@@ -123,7 +123,7 @@ def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
     assert sluice - stock > QUEUES * 200, (stock, sluice)
 
 
-@scenario(deadline=180)
+@scenario(deadline=180, everywhere=False)
 def all_of_256_queues_stop_and_wake(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
@@ -152,7 +152,7 @@ def _drain(env: Env, device: Tap) -> None:
     env.wait_for(empty, "qdiscs and rings empty", seconds=60)
 
 
-@scenario(deadline=180)
+@scenario(deadline=180, everywhere=False)
 def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
@@ -167,7 +167,7 @@ def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
     assert device.read_count - read + dropped == sent, (read, dropped, sent)
 
 
-@scenario(deadline=180)
+@scenario(deadline=180, everywhere=False)
 def dump_misses_no_device_while_others_vanish(env: Env) -> str:
     """What vanishes is in front of them: each takes the place of the one before.
     Behind them are devices of another kind."""

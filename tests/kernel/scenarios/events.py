@@ -56,7 +56,7 @@ def _stall(env: Env, listener_of: object) -> None:
     env.wait_for(lambda: read_queue().stalls > before, "one more stall")
 
 
-@scenario
+@scenario(everywhere=False)
 def stalls_are_counted_when_they_are_not_told(env: Env) -> None:
     """Far more stalls than messages may tell: each is in one message."""
     env.load("stall_ms=1")
@@ -98,7 +98,7 @@ with Listener() as listener:
 """
 
 
-@scenario
+@scenario(everywhere=False)
 def events_stay_in_their_namespace(env: Env) -> None:
     env.load("stall_ms=100")
     sink(env, ring=RING, paused=True)
@@ -152,7 +152,7 @@ def _stall_again_and_again(storm: Sequence[Tap]) -> None:
                 device.read(place, 1)
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, everywhere=False)
 def others_stalls_do_not_silence_a_device(env: Env) -> str:
     """More than may be told are due all the time: each device has its turn."""
     files = (4096, 4096)

@@ -284,7 +284,7 @@ def _make_trouble(lanes: List[Any], seconds: float) -> List[Dict[str, float]]:
     return memory
 
 
-@scenario(deadline=7200)
+@scenario(deadline=7200, everywhere=False)
 def mixed_traffic_loses_nothing_at_the_ring(env: Env) -> str:
     seconds = float(os.environ.get("SLUICE_SOAK_SECONDS", SECONDS))
     env.run("modprobe", "vhost_net")
