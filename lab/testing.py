@@ -134,7 +134,7 @@ def parse_scenarios(
         for node in ast.parse(source).body
         if isinstance(node, ast.FunctionDef)
         and any(
-            _is_scenario(mark) and not _denied(mark) & {*left_out}
+            _is_scenario(mark) and _denied(mark).isdisjoint(left_out)
             for mark in node.decorator_list
         )
     ]
@@ -163,6 +163,11 @@ def read_scenarios(
         if not path.name.startswith("_"):
             names += parse_scenarios(path.stem, path.read_text(), left_out)
     return names
+
+
+def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
+    """What is played on this kernel; every: by make test-all."""
+    return read_scenarios(suite, suite.left_out(kernel, every))
 
 
 def parse_outcomes(result: dict, lost_because: str | None) -> list[Outcome]:

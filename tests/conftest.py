@@ -13,7 +13,7 @@ import pytest
 
 from lab.errors import LabError
 from lab.matrix import Kernel
-from lab.testing import Played, Suite, play, read_scenarios
+from lab.testing import Played, Suite, choose_scenarios, play, read_scenarios
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,9 +36,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     played = [
         pytest.param(name, kernel, id=f"{name}-{kernel.name}")
         for kernel in kernels
-        for name in read_scenarios(suite, suite.left_out(kernel, every))
+        for name in choose_scenarios(suite, kernel, every)
     ]
-    assert played, f"{suite.scenarios}: holds no scenario"
+    assert played or not kernels, f"{suite.scenarios}: holds no scenario"
     metafunc.parametrize(("name", "kernel"), played)
 
 
@@ -63,8 +63,7 @@ def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
         show(f"\n    kernel {kernel.name}: playing the {suite.name} scenarios")
         try:
-            names = read_scenarios(suite, suite.left_out(kernel, every))
-            return play(kernel, names, show, suite)
+            return play(kernel, choose_scenarios(suite, kernel, every), show, suite)
         except LabError as error:
             return error
 
