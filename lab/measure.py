@@ -39,6 +39,7 @@ class Plan:
     seconds: float
     packages: tuple[str, ...] = ()  # the root has them, too
     counted: bool = False  # instructions, not time
+    vcpus: int = vm.VCPUS
 
     @property
     def deadline(self) -> float:
@@ -69,9 +70,7 @@ def measure(plan: Plan) -> Run:
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
         staged = build.stage(root, output)
-        machine = vm.Machine(root, output)
-        if plan.counted:
-            machine = vm.Machine(root, output, vcpus=1, counted=True)
+        machine = vm.Machine(root, output, plan.vcpus, counted=plan.counted)
         job = {
             "kind": "bench",
             "rows": [row.name for row in plan.rows],

@@ -58,7 +58,7 @@ class Machine:
     output: Path
     vcpus: int = VCPUS
     memory_mb: int = MEMORY_MB
-    counted: bool = False  # an instruction takes 1 ns; emulated, one vCPU
+    counted: bool = False  # an instruction takes 1 ns, the vCPUs take turns; emulated
     disk: Path | None = None  # an image of its root, instead of the share
 
 
