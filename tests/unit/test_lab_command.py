@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
-from lab.vm import REPOSITORY
+from lab import measure
+from lab.__main__ import parser
+from lab.errors import LabError
+from lab.vm import REPOSITORY, VCPUS
 
 
 def lab(*arguments: str) -> subprocess.CompletedProcess:
@@ -42,6 +45,30 @@ def test_wrong_argument(arguments, says) -> None:
     assert done.returncode == 2, done
     assert says in done.stderr.splitlines()[-1], done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "machine"),
+    [
+        (["bench"], (VCPUS, False)),
+        (["bench", "--counted"], (VCPUS, True)),
+        (["apps"], (VCPUS, False)),
+        (["apps", "--counted"], (1, True)),
+        (["cost"], (1, True)),
+    ],
+)
+def test_machine_that_measures(arguments, machine, monkeypatch) -> None:
+    plans = []
+
+    def planned(plan: measure.Plan) -> None:
+        plans.append(plan)
+        raise LabError("enough")
+
+    monkeypatch.setattr(measure, "measure", planned)
+    options = parser().parse_args(arguments)
+    with pytest.raises(LabError, match="enough"):
+        options.run(options)
+    assert [(plan.vcpus, plan.counted) for plan in plans] == [machine]
 
 
 def test_reader_of_the_table_may_leave_early() -> None:
