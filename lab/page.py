@@ -32,6 +32,7 @@ COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6
 FILL_MS = 500  # of the trace, what can be read at a glance
 FEW_MARKS = 60
+LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;
@@ -132,7 +133,7 @@ def plot_latency(run: Run) -> str:
         axes.set_visible(False)
     for axes, row in zip(grid.flat, rows):
         for name in VARIANTS:
-            times = _pings(run, row, name)
+            times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
             shares = [(i + 1) / len(times) for i in range(len(times))]
             axes.step(times, shares, where="post", color=COLOURS[name], lw=1.5)
         axes.set_xscale("log")
