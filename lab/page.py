@@ -138,7 +138,7 @@ def plot_latency(run: Run) -> str:
             axes.step(times, shares, where="post", color=COLOURS[name], lw=1.5)
         axes.set_xscale("log")
         axes.set_title(row.title, fontsize=8)
-        axes.tick_params(labelsize=7)
+        axes.tick_params(which="both", labelsize=7)
         axes.grid(color="#eee")
         axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("ping under load, ms", fontsize=9)
