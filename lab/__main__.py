@@ -222,8 +222,15 @@ def _add_build(commands) -> None:
 
 
 def _add_measuring(
-    commands, name: str, text: str, seconds: float, run, rounds: int = 3
-) -> argparse.ArgumentParser:
+    commands,
+    name: str,
+    text: str,
+    seconds: float,
+    run,
+    rounds: int = 3,
+    counted: str | None = None,
+) -> None:
+    """counted: help for the option of that name, if it is to have it."""
     command = commands.add_parser(name, help=text)
     command.add_argument("--kernel", default=NEWEST)
     command.add_argument("--rounds", type=positive(int), default=rounds, metavar="N")
@@ -233,8 +240,9 @@ def _add_measuring(
     rows = "only these rows; * and ? match"
     command.add_argument("--rows", metavar="A,B", help=rows)
     command.add_argument("--json", metavar="FILE", help="save the run there")
+    if counted is not None:
+        command.add_argument("--counted", action="store_true", help=counted)
     command.set_defaults(run=run)
-    return command
 
 
 def _add_rest(commands) -> None:
@@ -277,13 +285,11 @@ def parser() -> argparse.ArgumentParser:
     demo = "the short table, in a few minutes"
     _add_measuring(commands, "demo", demo, 1.5, command_demo)
     bench = "every row, and every figure demanded"
-    rows = _add_measuring(commands, "bench", bench, 3.0, command_bench)
     counted = "each instruction takes 1 ns, and the host has no part"
-    rows.add_argument("--counted", action="store_true", help=counted)
+    _add_measuring(commands, "bench", bench, 3.0, command_bench, counted=counted)
     apps = "VPN programs of the distribution, unmodified"
-    programs = _add_measuring(commands, "apps", apps, 12.0, command_apps)
-    counted = "each instruction takes 1 ns, and the host has no part; on one CPU"
-    programs.add_argument("--counted", action="store_true", help=counted)
+    counted += "; on one CPU"
+    _add_measuring(commands, "apps", apps, 12.0, command_apps, counted=counted)
     depth = "what a shallower ring gives, and what it costs"
     _add_measuring(commands, "depth", depth, 3.0, command_depth)
     price = "instructions per packet, and one CPU that all share"
