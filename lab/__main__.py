@@ -129,8 +129,8 @@ def command_apps(options: argparse.Namespace) -> int:
     known = rows_of("apps")
     if options.rows is None:
         known = [row for row in known if row.demo]
-    how = {"counted": options.counted, "vcpus": 1 if options.counted else vm.VCPUS}
-    return _measure_with_page(options, known, packages=applications.PACKAGES, **how)
+    how = {"counted": options.counted, "packages": applications.PACKAGES}
+    return _measure_with_page(options, known, **how)
 
 
 def command_depth(options: argparse.Namespace) -> int:
@@ -288,7 +288,6 @@ def parser() -> argparse.ArgumentParser:
     counted = "each instruction takes 1 ns, and the host has no part"
     _add_measuring(commands, "bench", bench, 3.0, command_bench, counted=counted)
     apps = "VPN programs of the distribution, unmodified"
-    counted += "; on one CPU"
     _add_measuring(commands, "apps", apps, 12.0, command_apps, counted=counted)
     depth = "what a shallower ring gives, and what it costs"
     _add_measuring(commands, "depth", depth, 3.0, command_depth)

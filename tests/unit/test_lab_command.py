@@ -53,7 +53,7 @@ def test_wrong_argument(arguments, says) -> None:
         (["bench"], (VCPUS, False)),
         (["bench", "--counted"], (VCPUS, True)),
         (["apps"], (VCPUS, False)),
-        (["apps", "--counted"], (1, True)),
+        (["apps", "--counted"], (VCPUS, True)),
         (["cost"], (1, True)),
     ],
 )
