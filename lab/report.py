@@ -271,12 +271,13 @@ def is_disturbed(facts: Provenance) -> bool:
 def format_provenance(run: Run) -> list[str]:
     facts = run.provenance
     dirty = " with changes" if facts.module_dirty else ""
+    qemu = facts.qemu_version.partition(" (")[0].replace("emulator version ", "")
     return [
         f"kernel   {facts.kernel_package}",
         f"module   {facts.module_commit[:12]}{dirty}",
         f"host     {facts.host_cpus} x {facts.host_cpu}"[:WIDTH],
         f"VM       {facts.accelerator}, {facts.vcpus} vCPUs, "
-        f"{facts.memory_mb} MB, {facts.qemu_version}"[: WIDTH - 9],
+        f"{facts.memory_mb} MB, {qemu}"[:WIDTH],
         f"date     {facts.date}, boot {facts.boot_id}",
         f"others   used {facts.other_load_percent:.0f} % of the host meanwhile"
         + (": NOT QUIET" if is_disturbed(facts) else ""),
