@@ -17,7 +17,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from lab.initramfs import format_archive, module_files
 from lab.workloads import latency
@@ -28,6 +28,7 @@ from lab.workloads.program import READY_SECONDS, Process, folder, has_device
 from lab.workloads.program import read_backpressure, read_version
 from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client
+from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 
 PROGRAM = "qemu-system-x86_64"
 PACKAGES = ("qemu-system-x86",)
@@ -66,7 +67,12 @@ CMDLINE = (
 )
 
 TITLES = {"tap": "QEMU on a tap", "vhost": "QEMU with vhost-net"}
-LOADS = {"tcp_1": ("1 TCP", 1), "tcp_8": ("8 TCP", 8)}
+# Streams, and iperf3's further arguments.
+LOADS: Dict[str, Tuple[str, int, List[str]]] = {
+    "tcp_1": ("1 TCP", 1, []),
+    "tcp_8": ("8 TCP", 8, []),
+    "udp": ("UDP flood", 1, flood(PAYLOAD_BYTES)),
+}
 
 ROWS = [
     Row(
@@ -81,7 +87,7 @@ ROWS = [
         always_loads=True,
     )
     for kind, title in TITLES.items()
-    for load, (told, _) in LOADS.items()
+    for load, (told, _, _) in LOADS.items()
 ]
 
 
@@ -244,10 +250,10 @@ def _warm_machine(kind: str, preload: Optional[str]) -> Iterator[Guest]:
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     _, kind, load = row.name.split("_", 2)
-    streams = LOADS[load][1]
+    _, streams, options = LOADS[load]
     upstream = parse_variant(variant).base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
-    omitted = ("--omit", str(OMITTED_SECONDS))
+    options = [*options, "--omit", str(OMITTED_SECONDS)]
     with _warm_machine(kind, preload) as guest:
         tap = guest.tap
         if read_backpressure(tap) != upstream:
@@ -257,7 +263,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         stops = read_stops(tap)
         before, cpu = read_counters(tap), guest.read_cpu_seconds()
         with latency.ping(tap, INSIDE) as ping:
-            output = run_client(streams, seconds, *omitted, near=tap, far=INSIDE)
+            output = run_client(streams, seconds, *options, near=tap, far=INSIDE)
             pinged = ping.end()
         guest.wait_until_listens()
         counts, spent = read_counters(tap) - before, guest.read_cpu_seconds() - cpu
