@@ -22,7 +22,7 @@ matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
 matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 
-from lab.report import all_findings, format_number, format_pings  # noqa: E402
+from lab.report import all_findings, format_number, tell_pings  # noqa: E402
 from lab.report import format_provenance, format_share  # noqa: E402
 from lab.report import published_cells, ratio  # noqa: E402
 from lab.results import Run, Summary, parse_run, summarise, why_missing  # noqa: E402
@@ -307,7 +307,7 @@ def _other_cells(run: Run) -> list[list[str]]:
                 continue
             values = format_number(one.median), format_share(ratio(one, stock))
             lost = format_number(one.lost_at_ring)
-            pings = format_pings(one)
+            pings = tell_pings(one)
             lines.append([row.title, str(parse_variant(name)), *values, lost, pings])
     return lines
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import textwrap
@@ -97,15 +98,19 @@ def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[
     return findings
 
 
+def _median_ping(summary: Summary) -> float:
+    """Of all pings sent, ms; infinite where most are not answered."""
+    lost = summary.ping_answered is not None and summary.ping_answered < 0.5
+    return math.inf if lost or summary.ping_p50_ms is None else summary.ping_p50_ms
+
+
 def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
     """Of the median ping what the path itself does not explain."""
     demand = f"ping at most {row.latency_share:.2f}x stock's"
-    if stock.ping_p50_ms is None or sluice.ping_p50_ms is None:
-        return Finding(name, demand, "no ping came back", False)
-    before = max(0.0, stock.ping_p50_ms - row.path_ms)
-    after = max(0.0, sluice.ping_p50_ms - row.path_ms)
-    got = f"{after:.0f} of {before:.0f} ms"
-    return Finding(name, demand, got, after <= row.latency_share * before)
+    before, after = (max(0.0, _median_ping(s) - row.path_ms) for s in (stock, sluice))
+    told = (f"{ms:.0f} ms" if ms < math.inf else "no answer" for ms in (after, before))
+    reached = after < math.inf and after <= row.latency_share * before
+    return Finding(name, demand, " of ".join(told), reached)
 
 
 def _owed(row: Row, name: str, stock: Summary, sluice: Summary) -> list[Finding]:
@@ -201,6 +206,25 @@ def format_pings(summary: Summary | None) -> str:
     return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
 
 
+def are_pings_lost(summary: Summary) -> bool:
+    """More than those that were under way when the load ended."""
+    return summary.ping_answered is not None and summary.ping_answered < 0.9
+
+
+def format_answered(summary: Summary | None) -> str:
+    if summary is None or summary.ping_answered is None:
+        return "-"
+    return f"{summary.ping_answered:.0%}".rstrip("%")
+
+
+def tell_pings(summary: Summary) -> str:
+    """Their times, and how many there are, if few."""
+    times = format_pings(summary)
+    if not are_pings_lost(summary):
+        return times
+    return f"{times}, {format_answered(summary)} % back"
+
+
 def _reader(summary: Summary | None) -> str:
     if summary is None or summary.reader_softirq is None:
         return "-"
@@ -215,7 +239,7 @@ def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
         return (label + why_missing(run, row.name, name))[:WIDTH]
     value, lost = format_number(one.median), format_number(one.lost_at_ring)
     share = format_share(ratio(one, stock)) or "-"
-    text = f"{value} ({share}), {lost} lost, ping {format_pings(one)}"
+    text = f"{value} ({share}), {lost} lost, ping {tell_pings(one)}"
     return (label + text)[:WIDTH]
 
 
@@ -247,6 +271,9 @@ def format_row(run: Run, row: Row) -> list[str]:
     if any(s.ping_p50_ms is not None for s in measured):
         cells = [format_pings(s) for s in found]
         lines.append(_line("  ping p50/p99, ms", cells))
+    if any(are_pings_lost(s) for s in measured):
+        cells = [format_answered(s) for s in found]
+        lines.append(_line("  pings answered, %", cells))
     for name, label in COUNTED.items():
         if any(getattr(s, name) for s in measured):
             counts = [format_number(getattr(s, name) or 0) if s else "-" for s in found]

@@ -78,6 +78,7 @@ class Summary:
     unaccounted: int
     ping_p50_ms: float | None
     ping_p99_ms: float | None
+    ping_answered: float | None  # share of all that were sent; None: not told
     retransmits: float | None  # median; None where no TCP was measured
     reader_switches: float | None  # context switches/s, median; None: not counted
     reader_softirq: float | None  # per cent of its CPU, median; None: not pinned
@@ -94,6 +95,13 @@ EXTRAS += ("jain", "ecn_marks")
 def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:
     values = [sample[name] for sample in samples if sample[name] is not None]
     return statistics.median(values) if values else None
+
+
+def _share_answered(samples: list[dict[str, Any]]) -> float | None:
+    extras = [sample["extra"] for sample in samples]
+    sent = sum(extra.get("pings_sent", 0) for extra in extras)
+    received = sum(extra.get("pings_received", 0) for extra in extras)
+    return received / sent if sent else None
 
 
 def summarise(run: Run, row: str, variant: str) -> Summary | None:
@@ -116,6 +124,7 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         unaccounted=sum(abs(sample["unaccounted"]) for sample in samples),
         ping_p50_ms=_median_of(samples, "ping_p50_ms"),
         ping_p99_ms=_median_of(samples, "ping_p99_ms"),
+        ping_answered=_share_answered(samples),
         **{name: _median_of(extras, name) for name in EXTRAS},
     )
 

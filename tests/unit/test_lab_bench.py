@@ -263,12 +263,50 @@ def pinged(run: Run, **p50_ms: float) -> Run:
     return dataclasses.replace(run, measurements=lines)
 
 
+def answered(run: Run, **percent: int) -> Run:
+    """The run, of whose pings as many were answered."""
+    lines = [
+        dataclasses.replace(m, sample={**m.sample, "extra": extra})
+        for m in run.measurements
+        for extra in [{"pings_sent": 100, "pings_received": percent[m.variant]}]
+    ]
+    return dataclasses.replace(run, measurements=lines)
+
+
 @pytest.mark.parametrize(("sluice_ms", "reached"), [(30.0, True), (31.0, False)])
 def test_latency_is_judged_without_the_paths_own(sluice_ms, reached) -> None:
     row = dataclasses.replace(ROW, floor=None, latency_share=1 / 3, path_ms=20)
     run = pinged(run_with(row, stock=[1], sluice=[1]), stock=50, sluice=sluice_ms)
     finding = report.findings_of(run, row)[-1]
     assert finding.reached is reached, finding
+
+
+@pytest.mark.parametrize(
+    ("stock", "sluice", "got", "reached"),
+    [
+        (10, 90, "30 ms of no answer", True),
+        (10, 10, "no answer of no answer", False),
+        (90, 10, "no answer of 50 ms", False),
+        (60, 90, "30 ms of 50 ms", False),  # stock's answers are most of its pings
+    ],
+)
+def test_a_ping_that_is_lost_is_no_short_one(stock, sluice, got, reached) -> None:
+    row = dataclasses.replace(ROW, floor=None, latency_share=1 / 3)
+    run = pinged(run_with(row, stock=[1], sluice=[1]), stock=50, sluice=30)
+    run = answered(run, stock=stock, sluice=sluice)
+    finding = report.findings_of(run, row)[-1]
+    assert (finding.got, finding.reached) == (got, reached)
+
+
+def test_lost_pings_are_told() -> None:
+    row = dataclasses.replace(ROW, targets=[2000])
+    run = run_with(row, stock=[1], sluice=[1], **{"sluice@2000": [1]})
+    nearly = answered(run, **{"stock": 90, "sluice": 97, "sluice@2000": 91})
+    assert "answered" not in format_table(nearly)
+    few = answered(run, **{"stock": 15, "sluice": 97, "sluice@2000": 9})
+    lines = [line.split() for line in format_table(few).splitlines()]
+    assert ["pings", "answered,", "%", "15", "-", "97"] in lines
+    assert any(line[-3:] == ["9", "%", "back"] for line in lines)
 
 
 def test_latency_is_that_of_the_ring_held_to_a_time_if_there_is_one() -> None:
