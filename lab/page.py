@@ -21,6 +21,7 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
 matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import LogLocator  # noqa: E402
 
 from lab.report import all_findings, format_number, tell_pings  # noqa: E402
 from lab.report import format_provenance, format_share  # noqa: E402
@@ -112,6 +113,7 @@ def plot_losses(run: Run) -> str:
 
 
 def _pings(run: Run, row: Row, variant: str) -> list[float]:
+    """The answered ones' times, ms."""
     return sorted(
         time
         for m in run.measurements
@@ -120,8 +122,16 @@ def _pings(run: Run, row: Row, variant: str) -> list[float]:
     )
 
 
+def _held(row: Row) -> list[str]:
+    """The variant whose ring is held to a time, if there is one such."""
+    return [f"sluice@{row.targets[0]}"] if len(row.targets) == 1 else []
+
+
 def plot_latency(run: Run) -> str:
-    """The distribution of ping under load, one panel for each row."""
+    """The distribution of ping under load, one panel for each row.
+
+    A curve ends at the share that was answered.
+    """
     rows = [row for row in run.rows if _pings(run, row, "sluice")]
     if not rows:
         return ""
@@ -132,17 +142,25 @@ def plot_latency(run: Run) -> str:
     for axes in grid.flat[len(rows) :]:
         axes.set_visible(False)
     for axes, row in zip(grid.flat, rows):
-        for name in VARIANTS:
+        for name in (*VARIANTS, *_held(row)):
             times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
-            shares = [(i + 1) / len(times) for i in range(len(times))]
-            axes.step(times, shares, where="post", color=COLOURS[name], lw=1.5)
+            one = summarise(run, row.name, name)
+            answered = 1.0 if one is None else one.ping_answered or 1.0
+            shares = [(i + 1) / len(times) * answered for i in range(len(times))]
+            colour = COLOURS[parse_variant(name).base]
+            style = "--" if name in _held(row) else "-"
+            axes.step(times, shares, style, where="post", color=colour, lw=1.5)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
         axes.set_title(row.title, fontsize=8)
         axes.tick_params(which="both", labelsize=7)
         axes.grid(color="#eee")
         axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("ping under load, ms", fontsize=9)
-    figure.supylabel("share of the answers", fontsize=9)
+    dashed = "; dashed: with target_us" if any(map(_held, rows)) else ""
+    figure.supxlabel(f"ping under load, ms{dashed}", fontsize=9)
+    figure.supylabel("share of the pings sent", fontsize=9)
     figure.tight_layout()
     return _svg(figure)
 
