@@ -11,7 +11,7 @@ import threading
 from dataclasses import replace
 from typing import Callable, Iterator, List
 
-from lab.workloads.devices import HERE, THERE, attach, silence_first_netns
+from lab.workloads.devices import HERE, THERE, Counters, attach, silence_first_netns
 from lab.workloads.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
 
 TUNSETPERSIST = 0x400454CB
@@ -70,6 +70,14 @@ class Tap:
 
     def read_all(self) -> int:
         return sum(self.read(place) for place in range(len(self.queues)))
+
+    def is_drained(self, counters: Callable[[], Counters]) -> bool:
+        """Reads what is there; whether neither the rings nor the qdiscs held any.
+
+        The qdiscs are asked first: what they hold may come into a ring just read.
+        """
+        held = counters().held
+        return self.read_all() == 0 and held == 0
 
 
 class Readers:

@@ -537,10 +537,10 @@ class Abuser:
         assert queue.stops, "300 packets did not fill a ring of 100: proves nothing"
 
     def wait_until_empty(self) -> None:
-        def empty() -> bool:
-            return self.tap.read_all() == 0 and self.link.counters().held == 0
+        def drained() -> bool:
+            return self.tap.is_drained(self.link.counters)
 
-        self.env.wait_for(empty, "qdisc and rings empty", seconds=60)
+        self.env.wait_for(drained, "qdisc and rings empty", seconds=60)
 
     def check_stock(self) -> None:
         """Without the module the driver drops what a ring of 100 has no room for:

@@ -146,10 +146,8 @@ def _stop_every_queue(env: Env) -> int:
 
 
 def _drain(env: Env, device: Tap) -> None:
-    def empty() -> bool:
-        return device.read_all() == 0 and counters().held == 0
-
-    env.wait_for(empty, "qdiscs and rings empty", seconds=60)
+    what = "qdiscs and rings empty"
+    env.wait_for(lambda: device.is_drained(counters), what, seconds=60)
 
 
 @scenario(deadline=180, everywhere=False)

@@ -39,11 +39,7 @@ def _stop_all(env: Env, device: Tap) -> int:
 
 def _drain(env: Env, device: Tap) -> None:
     """Reads until the qdiscs and the rings hold nothing."""
-
-    def empty() -> bool:
-        return device.read_all() == 0 and counters().held == 0
-
-    env.wait_for(empty, "qdisc and rings empty")
+    env.wait_for(lambda: device.is_drained(counters), "qdisc and rings empty")
     wait_until_open(env)
 
 
