@@ -12,6 +12,7 @@ from __future__ import annotations
 import html
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6
 FILL_MS = 500  # of the trace, what can be read at a glance
 FEW_MARKS = 60
+# In the README's picture of latency.
+LATENCY_ROWS = ("pktgen_4", "vhost_4", "tcp_8_slow")
+LATENCY_ROWS += ("udp_link", "tcp_8_link", "shaping_cake")
+POINTS = 200  # of a curve
 LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
 
 STYLE = """
@@ -146,12 +151,14 @@ def plot_latency(run: Run) -> str:
             times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
             one = summarise(run, row.name, name)
             answered = 1.0 if one is None else one.ping_answered or 1.0
-            shares = [(i + 1) / len(times) * answered for i in range(len(times))]
+            sent = len(times) / answered
+            some = slice(None, None, -max(1, len(times) // POINTS))  # and the last
+            shares = [number / sent for number in range(1, len(times) + 1)][some]
             colour = COLOURS[parse_variant(name).base]
             style = "--" if name in _held(row) else "-"
-            axes.step(times, shares, style, where="post", color=colour, lw=1.5)
+            axes.step(times[some], shares, style, where="pre", color=colour, lw=1.5)
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
         axes.set_title(row.title, fontsize=8)
@@ -162,6 +169,7 @@ def plot_latency(run: Run) -> str:
     figure.supxlabel(f"ping under load, ms{dashed}", fontsize=9)
     figure.supylabel("share of the pings sent", fontsize=9)
     figure.tight_layout()
+    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.15))
     return _svg(figure)
 
 
@@ -407,8 +415,10 @@ def main() -> None:
     page.write_text(format_page(run))
     page.with_suffix(".md").write_text(format_markdown(run))
     if len(sys.argv) == 4:
-        for name, picture in (("received", plot_ratios), ("lost", plot_losses)):
-            (Path(sys.argv[3]) / f"{name}.svg").write_text(picture(run))
+        few = replace(run, rows=[row for row in run.rows if row.name in LATENCY_ROWS])
+        pictures = {"received": plot_ratios(run), "lost": plot_losses(run)}
+        for name, picture in {**pictures, "latency": plot_latency(few)}.items():
+            (Path(sys.argv[3]) / f"{name}.svg").write_text(picture)
 
 
 if __name__ == "__main__":
