@@ -214,7 +214,7 @@ def are_pings_lost(summary: Summary) -> bool:
 def format_answered(summary: Summary | None) -> str:
     if summary is None or summary.ping_answered is None:
         return "-"
-    return f"{summary.ping_answered:.0%}".rstrip("%")
+    return f"{100 * summary.ping_answered:.0f}"
 
 
 def tell_pings(summary: Summary) -> str:
