@@ -224,8 +224,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "requeues": after.requeues,
         "stops": stops,
         "udp_overflows": overflows,  # at the ends' own sockets
-        "pings_sent": pinged.sent,
-        "pings_received": pinged.received,
+        **pinged.counts(),
         "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
     }
     return Sample(

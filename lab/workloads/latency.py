@@ -34,6 +34,10 @@ class Latency:
             "pings_ms": [round(time, 1) for time in sorted(self.times_ms)],
         }
 
+    def counts(self) -> Dict[str, int]:
+        """For a sample's extra; lab/results.py makes the share answered of them."""
+        return {"pings_sent": self.sent, "pings_received": self.received}
+
 
 NOT_ASKED = Latency(0, 0, None, None, None)
 

@@ -118,8 +118,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             "seconds_until_all": told["seconds"],
             "packets_sent": told["sent"],
             "questions": told["asked"],
-            "pings_sent": pinged.sent,
-            "pings_received": pinged.received,
+            **pinged.counts(),
         },
         **pinged.fields(),
     )
