@@ -13,7 +13,7 @@ from lab.errors import FINE, NO, LabError
 from lab.published import PUBLISHED
 from lab.report import WIDTH, format_number, format_table
 from lab.results import Measurement, Provenance, Run, combine, parse_run
-from lab.workloads import rows_of
+from lab.workloads import all_rows
 from lab.workloads.row import Row, Sample, Skipped, parse_variant
 
 ROW = Row(name="fake", title="made-up row", unit="packets/s", floor=1.0)
@@ -349,7 +349,7 @@ def test_table_shows_stock_with_other_rings() -> None:
 
 
 def test_published_figures_are_of_rows_we_have() -> None:
-    assert {one.row for one in PUBLISHED} <= {row.name for row in rows_of("bench")}
+    assert {one.row for one in PUBLISHED} <= {row.name for row in all_rows()}
 
 
 def test_published_figures_stand_beside_ours_where_measured() -> None:
