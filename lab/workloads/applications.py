@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from lab.workloads import latency, openconnect, openvpn, qemu, tinc, wireguard_go
+from lab.workloads import file, latency, openconnect, openvpn, qemu, tinc
+from lab.workloads import wireguard_go
 from lab.workloads.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
 from lab.workloads.devices import read_all_counters, read_stops, run_tool
 from lab.workloads.env import GuestEnv
@@ -44,6 +45,7 @@ LOADS = {
     "tcp_1": "1 TCP",
     "tcp_8": "8 TCP",
     "udp": "UDP flood",
+    "file": f"{file.BYTES // 1_000_000} MB by TCP",
 }
 UDP_PAYLOAD_BYTES = 1200
 RINGS = (50, 10000)
@@ -55,13 +57,14 @@ LINK_MBIT = 10
 # Of both tunnels' devices, where not the application's: longer, and so much shorter
 # than the path as 500 packets are at the rates of a machine that is not emulated.
 OTHER_RINGS = (25, 1000)
-WITH_OTHER_RINGS = ("tcp_1", "tcp_8")  # loads of OpenVPN
+WITH_OTHER_RINGS = ("tcp_1", "tcp_8", "file")  # loads of OpenVPN
 # make apps without --rows.
 USUAL = (
     "openvpn_tcp_8_20ms_10mbit",
     "openvpn_tcp_8_120ms_10mbit",
     "openvpn_tcp_1_120ms_10mbit_ring25",
     "openvpn_udp_20ms_10mbit",
+    "openvpn_file_120ms_10mbit_ring25",
     "wireguard-go_tcp_8_10ms",
     "wireguard-go_tcp_8_20ms",
     "tinc_tcp_8_20ms_10mbit",
@@ -94,7 +97,7 @@ class Case:
 
 
 def parse_case(name: str) -> Case:
-    pattern = r"([a-z-]+)_(tcp_\d+|udp)_(\d+)ms(?:_(\d+)mbit)?(?:_ring(\d+))?"
+    pattern = r"([a-z-]+)_(tcp_\d+|udp|file)_(\d+)ms(?:_(\d+)mbit)?(?:_ring(\d+))?"
     found = re.fullmatch(pattern, name)
     if found is None:
         raise WorkloadError(f"row {name}: not APPLICATION_LOAD_RTTms[_RATEmbit][_ringN]")
@@ -198,29 +201,36 @@ def load_options(load: str) -> Tuple[int, List[str]]:
     return int(load.rpartition("_")[2]), []
 
 
-def _measure(case: Case, seconds: float) -> Tuple[str, latency.Latency]:
+def _measure(
+    case: Case, seconds: float
+) -> Tuple[float, Dict[str, Any], latency.Latency]:
+    """Mbit/s, what else TCP tells, and the ping beside it."""
+    if case.load == "file":
+        with latency.ping(NEAR, FAR) as ping:
+            moved = file.move(NEAR, FAR)
+            return moved.mbit, asdict(moved), ping.end()
     streams, options = load_options(case.load)
     with server(), latency.ping(NEAR, FAR) as ping:
-        output = run_client(streams, seconds, *options)
-        return output, ping.end()
+        received = parse_iperf3(run_client(streams, seconds, *options))
+        return received.mbit, {"retransmits": received.retransmits}, ping.end()
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    """A file takes as long as it takes, whatever the seconds."""
     case = parse_case(row.name)
     module = APPLICATIONS[case.application]
     with tunnel(case, variant, env) as processes:
         ring = read_ring(NEAR)
         before = [process.read_cpu_seconds() for process in processes]
-        output, pinged = _measure(case, seconds)
+        mbit, told, pinged = _measure(case, seconds)
         after = wait_settled()
         overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
         stops = sum(read_stops(end) for end in (NEAR, FAR))
-    received = parse_iperf3(output)
     extra: Dict[str, Any] = {
         "version": read_version(module.PACKAGES[0]),
         "txqueuelen": ring,
-        "retransmits": received.retransmits,
+        **told,
         "requeues": after.requeues,
         "stops": stops,
         "udp_overflows": overflows,  # at the ends' own sockets
@@ -228,7 +238,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
     }
     return Sample(
-        value=received.mbit,
+        value=mbit,
         sent=after.offered,
         read=after.read,
         **after.unread(),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.workloads import VARIANTS, all_rows, applications, rows_of
+from lab.workloads import VARIANTS, all_rows, applications, file, rows_of
 from lab.workloads import dead_reader, devices, latency, pktgen, tasks, tcp
 from lab.workloads.never_full import require_busy_time
 from lab.workloads.path import delay_arguments, link_arguments
@@ -215,6 +215,17 @@ def test_case_of_a_row_is_in_its_name() -> None:
     assert (case.rate_mbit, case.ring) == (10, 25)
     with pytest.raises(WorkloadError, match="nonsense"):
         applications.parse_case("nonsense")
+
+
+def test_file_is_there_when_its_receiver_says_so() -> None:
+    loopback = devices.Device("lo", "127.0.0.1", mac="")
+    moved = file.move(loopback, loopback)
+    assert 0 < moved.seconds_until_all < file.DEADLINE_SECONDS
+    assert moved.mbit == pytest.approx(80 / moved.seconds_until_all)
+    assert moved.retransmits >= 0
+    nowhere = replace(loopback, address="127.0.0.256")
+    with pytest.raises(WorkloadError):
+        file.move(nowhere, nowhere)
 
 
 def test_usual_rows_of_the_applications_exist() -> None:

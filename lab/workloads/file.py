@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A file by TCP: how long until the other end has all of it?
+
+iperf3's end of a transfer is when its sender has handed over the last byte, with
+what is in socket, qdisc and ring still to come. Here the receiver answers when it
+has all. main() is the program at either end:
+
+    receive               say "ready", take one connection, answer how much came
+    send ADDRESS BYTES    print JSON, as Moved takes it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Iterator
+
+from lab.workloads.devices import Device
+from lab.workloads.row import WorkloadError
+
+PROGRAM = (sys.executable, "-B", "-m", "lab.workloads.file")
+PORT = 5003
+BYTES = 10_000_000
+CHUNK = 1 << 16
+DEADLINE_SECONDS = 180.0  # 10 MB at half a Mbit/s
+TOTAL_RETRANS = struct.Struct("100xI")  # of struct tcp_info, linux/tcp.h
+
+
+@dataclass(frozen=True)
+class Moved:
+    seconds_until_all: float  # of the receiver's; from the connect on
+    retransmits: int
+
+    @property
+    def mbit(self) -> float:
+        """Per second."""
+        return BYTES * 8 / self.seconds_until_all / 1e6
+
+
+def receive() -> None:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", PORT))
+        listener.listen(1)
+        print("ready", flush=True)
+        connection, _ = listener.accept()
+    with connection:
+        count = 0
+        while True:
+            data = connection.recv(CHUNK)
+            if not data:
+                break
+            count += len(data)
+        connection.sendall(str(count).encode())
+
+
+def send(address: str, size: int) -> None:
+    began = time.monotonic()
+    with socket.create_connection((address, PORT)) as connection:
+        for start in range(0, size, CHUNK):
+            connection.sendall(bytes(min(CHUNK, size - start)))
+        connection.shutdown(socket.SHUT_WR)
+        count = int(connection.recv(32))
+        seconds = time.monotonic() - began
+        info = connection.getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_INFO, TOTAL_RETRANS.size
+        )
+    if count != size:
+        sys.exit(f"file: {count} of {size} bytes arrived")
+    (retransmits,) = TOTAL_RETRANS.unpack(info)
+    print(json.dumps(asdict(Moved(seconds, retransmits))))
+
+
+@contextlib.contextmanager
+def _receiver(far: Device) -> Iterator[None]:
+    with subprocess.Popen(
+        far.command(*PROGRAM, "receive"),
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise WorkloadError("file: the receiver does not listen")
+            yield
+        finally:
+            process.kill()
+
+
+def move(near: Device, far: Device) -> Moved:
+    """BYTES from near to far."""
+    with _receiver(far):
+        try:
+            done = subprocess.run(
+                near.command(*PROGRAM, "send", far.address, str(BYTES)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=DEADLINE_SECONDS,
+                universal_newlines=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise WorkloadError(
+                f"file: not there after {DEADLINE_SECONDS:.0f} s; "
+                "is a queue stopped for ever?"
+            ) from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise WorkloadError(said[-1] if said else "file: the sender died")
+    return Moved(**json.loads(done.stdout))
+
+
+def main() -> None:
+    what, *rest = sys.argv[1:]
+    if what == "receive":
+        receive()
+    else:
+        send(rest[0], int(rest[1]))
+
+
+if __name__ == "__main__":
+    main()
