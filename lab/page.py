@@ -24,7 +24,8 @@ matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator  # noqa: E402
 
-from lab.report import all_findings, format_number, tell_pings  # noqa: E402
+from lab.report import COUNTED, all_findings, format_counted  # noqa: E402
+from lab.report import format_number, tell_pings  # noqa: E402
 from lab.report import format_provenance, format_share  # noqa: E402
 from lab.report import published_cells, ratio  # noqa: E402
 from lab.results import Run, Summary, parse_run, summarise, why_missing  # noqa: E402
@@ -318,6 +319,26 @@ def _reader_cells(run: Run) -> list[list[str]]:
     return lines
 
 
+def _counted_table(run: Run) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Head and cells: what else is told of each row and variant, if anything."""
+    found = {
+        (row.title, str(parse_variant(name))): summarise(run, row.name, name)
+        for row in run.rows
+        for name in row.variants
+    }
+    told = {
+        name: label
+        for name, label in COUNTED.items()
+        if any(getattr(one, name, None) for one in found.values())
+    }
+    lines = []
+    for key, one in found.items():
+        cells = [format_counted(one, name) for name in told]
+        if any(cell != "-" for cell in cells):
+            lines.append([*key, *cells])
+    return ("row", "variant", *told.values()), lines
+
+
 OTHERS_HEADER = ("row", "variant", "median", ": stock", "lost at the ring")
 OTHERS_HEADER += ("ping p50/p99, ms",)
 
@@ -346,6 +367,7 @@ def tables(run: Run) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
         ("Other rings, other targets", OTHERS_HEADER, _other_cells(run)),
         ("Beside what was published", PUBLISHED_HEADER, published_cells(run)),
         ("What a pinned reader pays", READER_HEADER, _reader_cells(run)),
+        ("Median of what else was counted", *_counted_table(run)),
     ]
     return [table for table in all_tables if table[2]]
 

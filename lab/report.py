@@ -243,12 +243,20 @@ def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
     return (label + text)[:WIDTH]
 
 
-# Lines of a row that has them.
+# What a summary may tell besides.
 COUNTED = {
-    "retransmits": "  TCP retransmits",
-    "ecn_marks": "  ECN marks",
-    "jain": "  Jain's fairness of the streams",
+    "retransmits": "TCP retransmits",
+    "ecn_marks": "ECN marks",
+    "jain": "Jain's fairness of the streams",
+    "cpu_seconds": "CPU of the program's ends, s",
+    "seconds_until_all": "until all was there, s",
 }
+
+
+def format_counted(summary: Summary | None, name: str) -> str:
+    """One of COUNTED."""
+    value = getattr(summary, name, None)
+    return "-" if value is None else format_number(value)
 
 
 def format_row(run: Run, row: Row) -> list[str]:
@@ -276,8 +284,8 @@ def format_row(run: Run, row: Row) -> list[str]:
         lines.append(_line("  pings answered, %", cells))
     for name, label in COUNTED.items():
         if any(getattr(s, name) for s in measured):
-            counts = [format_number(getattr(s, name) or 0) if s else "-" for s in found]
-            lines.append(_line(label, counts))
+            counts = [format_counted(s, name) for s in found]
+            lines.append(_line(f"  {label}", counts))
     if any(s.reader_softirq is not None for s in measured):
         cells = [_reader(s) for s in found]
         lines.append(_line("  reader switched/s, softirq %", cells))

@@ -85,16 +85,26 @@ class Summary:
     sender_softirq: float | None
     jain: float | None  # fairness between streams, median; None: one stream
     ecn_marks: float | None  # median
+    cpu_seconds: float | None  # of the program's ends together, median
+    seconds_until_all: float | None  # of what has an end, median
 
 
 # What a sample may have besides, whose median is taken.
 EXTRAS = ("retransmits", "reader_switches", "reader_softirq", "sender_softirq")
-EXTRAS += ("jain", "ecn_marks")
+EXTRAS += ("jain", "ecn_marks", "cpu_seconds", "seconds_until_all")
 
 
 def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:
     values = [sample[name] for sample in samples if sample[name] is not None]
     return statistics.median(values) if values else None
+
+
+def _extras(sample: dict[str, Any]) -> dict[str, Any]:
+    """All of EXTRAS; None for what the sample does not tell."""
+    extras = {**dict.fromkeys(EXTRAS), **sample["extra"]}
+    if extras["cpu_seconds"] is not None:
+        extras["cpu_seconds"] = sum(extras["cpu_seconds"])
+    return extras
 
 
 def _share_answered(samples: list[dict[str, Any]]) -> float | None:
@@ -114,7 +124,7 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
     if not samples:
         return None
     values = [sample["value"] for sample in samples]
-    extras = [{**dict.fromkeys(EXTRAS), **sample["extra"]} for sample in samples]
+    extras = [_extras(sample) for sample in samples]
     return Summary(
         rounds=len(samples),
         median=statistics.median(values),

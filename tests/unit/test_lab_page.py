@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from lab import page
+from lab import page, report
 from lab.results import Measurement
 from lab.workloads import fill
 from tests.unit.test_lab_bench import ROW, run_with, sample
@@ -50,16 +50,30 @@ def test_tables_without_figures_are_left_out() -> None:
     assert titles == ["Median / packets lost at the ring in all rounds"]
 
 
-def test_reader_that_was_pinned_has_a_table() -> None:
+def run_with_extra(**extra):
     run = run_with(stock=[1], sluice=[1])
-    spent = {"reader_switches": 1500.0, "reader_softirq": 2.4, "sender_softirq": 30.0}
     lines = [
-        dataclasses.replace(m, sample={**m.sample, "extra": spent})
+        dataclasses.replace(m, sample={**m.sample, "extra": extra})
         for m in run.measurements
     ]
-    run = dataclasses.replace(run, measurements=lines)
-    text = page.format_markdown(run)
+    return dataclasses.replace(run, measurements=lines)
+
+
+def test_reader_that_was_pinned_has_a_table() -> None:
+    spent = {"reader_switches": 1500.0, "reader_softirq": 2.4, "sender_softirq": 30.0}
+    text = page.format_markdown(run_with_extra(**spent))
     assert "1.50k / 2 / 30 | - | 1.50k / 2 / 30" in text
+
+
+def test_what_a_program_pays_is_in_table_and_page() -> None:
+    run = run_with_extra(cpu_seconds=[2.5, 1.0], seconds_until_all=9.0, retransmits=0)
+    text = page.format_markdown(run)
+    head = "| row | variant | CPU of the program's ends, s | until all was there, s |"
+    assert head in text
+    assert "| made-up row | stock | 3.50 | 9 |" in text
+    assert "| made-up row | upstream |" not in text
+    (line,) = [li for li in report.format_table(run).splitlines() if "until all" in li]
+    assert line.split()[-3:] == ["9", "-", "9"]
 
 
 def test_variants_of_variants_are_plotted_and_have_a_table() -> None:
