@@ -90,9 +90,7 @@ def _measure(
     rows = measure.choose_rows(options.rows, known)
     kernel = kernel_named(options.kernel)
     plan = measure.Plan(kernel, rows, options.rounds, options.seconds, **how)
-    path = _written(options.json)
-    run = measure.measure(plan)
-    path = measure.save(run, path)
+    run, path = measure.measure(plan, _written(options.json))
     measure.show(run)
     print(f"saved in {path}")
     return run, path

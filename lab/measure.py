@@ -64,8 +64,33 @@ def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:
     return list(chosen.values())
 
 
-def measure(plan: Plan) -> Run:
-    """Boot the kernel and measure; raises VmLost with nothing to show."""
+def _read_measured(
+    machine: vm.Machine, load: HostLoad, trouble: list[str]
+) -> Run | None:
+    """What the guest has written until now."""
+    path = machine.output / "result.json"
+    if not path.exists():
+        return None
+    measured = json.loads(path.read_text())
+    return run_of(read_provenance(machine, load), measured, trouble)
+
+
+def _save_part(run: Run, path: Path | None) -> None:
+    """Of a boot that was cut short."""
+    measured = sum(m.status == "measured" for m in run.measurements)
+    path = save(run, path)
+    say(
+        f"cut short: {measured} of {run.planned} samples are saved in {path}; "
+        f"to see them: python3 -m lab report {path}"
+    )
+
+
+def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
+    """Boot the kernel, measure, and save the run: where asked, else in the cache.
+
+    Raises what vm.run_job() raises. What was measured until then is saved all the
+    same, also if the user ends it.
+    """
     root = ensure_root(plan.kernel, plan.packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
@@ -81,13 +106,17 @@ def measure(plan: Plan) -> Run:
         }
         say(f"kernel {root.release}: booting under {vm.accelerator(plan.counted)}")
         load = HostLoad()
-        path = output / "result.json"
-        result = vm.run_job(machine, job, plan.deadline, say)
-        if not path.exists():
+        try:
+            result = vm.run_job(machine, job, plan.deadline, say)
+        except BaseException:
+            part = _read_measured(machine, load, ["cut short"])
+            if part is not None:
+                _save_part(part, path)
+            raise
+        run = _read_measured(machine, load, result.trouble)
+        if run is None:
             raise LabError(f"kernel {root.kernel}: nothing measured: {result.reason}")
-        measured = json.loads(path.read_text())
-        provenance = read_provenance(machine, load)
-        return run_of(provenance, measured, result.trouble)
+        return run, save(run, path)
 
 
 def ensure_writable(path: Path) -> None:

@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from types import ModuleType
 
 import pytest
 
 from lab import bench, measure, report, results, workloads
 from lab.errors import FINE, NO, LabError
+from lab.matrix import kernel_named
 from lab.published import PUBLISHED
 from lab.report import WIDTH, format_number, format_table
 from lab.results import Measurement, Provenance, Run, combine, parse_run
+from lab.roots import Root
+from lab.vm import VmLost
 from lab.workloads import all_rows
 from lab.workloads.row import Row, Sample, Skipped, parse_variant
 
@@ -357,3 +361,30 @@ def test_published_figures_stand_beside_ours_where_measured() -> None:
     text = report.format_published(run_with(row, stock=[100], sluice=[104]))
     assert "0.97x  391/s" in text and "1.04x" in text
     assert report.format_published(run_with(stock=[100], sluice=[104])) == ""
+
+
+@pytest.mark.parametrize("end", [VmLost("VM lost"), KeyboardInterrupt(), SystemExit(143)])
+def test_what_was_measured_until_a_boot_was_cut_short_is_saved(
+    tmp_path, monkeypatch, capsys, end
+) -> None:
+    whole = run_with(stock=[100], sluice=[110])
+
+    def run_job(machine, *_):
+        written = {"rows": [dataclasses.asdict(ROW)], "planned": 9}
+        lines = [dataclasses.asdict(m) for m in whole.measurements]
+        text = json.dumps({**written, "measurements": lines})
+        (machine.output / "result.json").write_text(text)
+        raise end
+
+    root = Root("7.3", tmp_path, "7.3.4", "linux-image 7.3.4", "key")
+    monkeypatch.setattr(measure, "ensure_root", lambda *_: root)
+    monkeypatch.setattr(measure.build, "stage", lambda *_: {})
+    monkeypatch.setattr(measure.vm, "run_job", run_job)
+    monkeypatch.setattr(measure, "read_provenance", lambda *_: PROVENANCE)
+    path = tmp_path / "kept.json"
+    plan = measure.Plan(kernel_named("7.3"), [ROW], 3, 1.0)
+    with pytest.raises(type(end)):
+        measure.measure(plan, path)
+    kept = parse_run(path.read_text())
+    assert kept.measurements == whole.measurements and not kept.complete
+    assert f"2 of 9 samples are saved in {path}" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_wrong_argument(arguments, says) -> None:
 def test_machine_that_measures(arguments, machine, monkeypatch) -> None:
     plans = []
 
-    def planned(plan: measure.Plan) -> None:
+    def planned(plan: measure.Plan, _) -> None:
         plans.append(plan)
         raise LabError("enough")
 
