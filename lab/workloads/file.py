@@ -19,28 +19,32 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import Iterator
+from typing import Dict, Iterator
 
 from lab.workloads.devices import Device
 from lab.workloads.row import WorkloadError
 
 PROGRAM = (sys.executable, "-B", "-m", "lab.workloads.file")
 PORT = 5003
-BYTES = 10_000_000
 CHUNK = 1 << 16
-DEADLINE_SECONDS = 180.0  # 10 MB at half a Mbit/s
+DEADLINE_SECONDS = 180.0  # 10 MB at half a Mbit/s, 50 MB at 2
 TOTAL_RETRANS = struct.Struct("100xI")  # of struct tcp_info, linux/tcp.h
 
 
 @dataclass(frozen=True)
 class Moved:
-    seconds_until_all: float  # of the receiver's; from the connect on
+    size: int  # bytes
+    seconds: float  # from the connect until the receiver had all
     retransmits: int
 
     @property
     def mbit(self) -> float:
         """Per second."""
-        return BYTES * 8 / self.seconds_until_all / 1e6
+        return self.size * 8 / self.seconds / 1e6
+
+    def counts(self) -> Dict[str, float]:
+        """For a sample's extra."""
+        return {"retransmits": self.retransmits, "seconds_until_all": self.seconds}
 
 
 def receive() -> None:
@@ -74,7 +78,7 @@ def send(address: str, size: int) -> None:
     if count != size:
         sys.exit(f"file: {count} of {size} bytes arrived")
     (retransmits,) = TOTAL_RETRANS.unpack(info)
-    print(json.dumps(asdict(Moved(seconds, retransmits))))
+    print(json.dumps(asdict(Moved(size, seconds, retransmits))))
 
 
 @contextlib.contextmanager
@@ -93,12 +97,12 @@ def _receiver(far: Device) -> Iterator[None]:
             process.kill()
 
 
-def move(near: Device, far: Device) -> Moved:
-    """BYTES from near to far."""
+def move(near: Device, far: Device, size: int) -> Moved:
+    """size: bytes."""
     with _receiver(far):
         try:
             done = subprocess.run(
-                near.command(*PROGRAM, "send", far.address, str(BYTES)),
+                near.command(*PROGRAM, "send", far.address, str(size)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 timeout=DEADLINE_SECONDS,

@@ -213,19 +213,22 @@ def test_case_of_a_row_is_in_its_name() -> None:
     assert (case.application, case.load, case.rtt_ms) == ("wireguard-go", "tcp_8", 120)
     case = applications.parse_case("openvpn_tcp_1_120ms_10mbit_ring25")
     assert (case.rate_mbit, case.ring) == (10, 25)
+    titles = {row.name: row.title for row in applications.ROWS}
+    assert titles["tinc_file_20ms_10mbit"] == "tinc 10 MB by TCP, 20 ms 10 Mbit/s"
+    assert titles["tinc_file_20ms"] == "tinc 50 MB by TCP, 20 ms"
     with pytest.raises(WorkloadError, match="nonsense"):
         applications.parse_case("nonsense")
 
 
 def test_file_is_there_when_its_receiver_says_so() -> None:
     loopback = devices.Device("lo", "127.0.0.1", mac="")
-    moved = file.move(loopback, loopback)
-    assert 0 < moved.seconds_until_all < file.DEADLINE_SECONDS
-    assert moved.mbit == pytest.approx(80 / moved.seconds_until_all)
-    assert moved.retransmits >= 0
+    moved = file.move(loopback, loopback, 1_000_000)
+    assert moved.size == 1_000_000 and moved.retransmits >= 0
+    assert 0 < moved.seconds < file.DEADLINE_SECONDS
+    assert moved.mbit == pytest.approx(8 / moved.seconds)
     nowhere = replace(loopback, address="127.0.0.256")
     with pytest.raises(WorkloadError):
-        file.move(nowhere, nowhere)
+        file.move(nowhere, nowhere, 1)
 
 
 def test_usual_rows_of_the_applications_exist() -> None:
