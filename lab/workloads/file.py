@@ -11,7 +11,6 @@ has all. main() is the program at either end:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import struct
@@ -19,9 +18,10 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import Dict, Iterator
+from typing import Dict
 
 from lab.workloads.devices import Device
+from lab.workloads.program import receiving
 from lab.workloads.row import WorkloadError
 
 PROGRAM = (sys.executable, "-B", "-m", "lab.workloads.file")
@@ -81,25 +81,9 @@ def send(address: str, size: int) -> None:
     print(json.dumps(asdict(Moved(size, seconds, retransmits))))
 
 
-@contextlib.contextmanager
-def _receiver(far: Device) -> Iterator[None]:
-    with subprocess.Popen(
-        far.command(*PROGRAM, "receive"),
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline() != "ready\n":
-                raise WorkloadError("file: the receiver does not listen")
-            yield
-        finally:
-            process.kill()
-
-
 def move(near: Device, far: Device, size: int) -> Moved:
     """size: bytes."""
-    with _receiver(far):
+    with receiving(far.command(*PROGRAM, "receive")):
         try:
             done = subprocess.run(
                 near.command(*PROGRAM, "send", far.address, str(size)),

@@ -9,17 +9,16 @@ two peers carries every packet there is; the others would have to be told of gro
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 from lab.workloads import latency
 from lab.workloads.applications import LINK_MBIT, Case, tunnel, wait_settled
 from lab.workloads.devices import FAR, NEAR, Device, run_tool
 from lab.workloads.env import GuestEnv
 from lab.workloads.openvpn import PACKAGES
-from lab.workloads.program import read_ring, read_version
+from lab.workloads.program import read_ring, read_version, receiving
 from lab.workloads.row import Row, Sample, WorkloadError
 from lab.workloads.tcp import TARGET_US
 
@@ -67,22 +66,6 @@ def _command(env: GuestEnv, what: str, device: Device) -> List[str]:
     return device.command(*words)
 
 
-@contextlib.contextmanager
-def _receiver(env: GuestEnv) -> Iterator[None]:
-    with subprocess.Popen(
-        _command(env, "receive", FAR),
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline() != "ready\n":
-                raise WorkloadError("multicast: the receiver did not get ready")
-            yield
-        finally:
-            process.kill()
-
-
 def _send(env: GuestEnv) -> Dict[str, Any]:
     done = subprocess.run(
         _command(env, "send", NEAR),
@@ -102,7 +85,8 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     with tunnel(Case("openvpn", "multicast", rtt_ms, rate_mbit), variant, env):
         for device in (NEAR, FAR):
             _enable_ipv6(device)
-        with _receiver(env), latency.ping(NEAR, FAR) as ping:
+        receiver = receiving(_command(env, "receive", FAR))
+        with receiver, latency.ping(NEAR, FAR) as ping:
             told = _send(env)
             pinged = ping.end()
         after = wait_settled()

@@ -185,3 +185,18 @@ def read_version(package: str) -> str:
     """The package's version, not what the program says of itself."""
     version = run_tool(["dpkg-query", "-W", "-f", "${Version}", package])
     return f"{package} {version}"
+
+
+@contextlib.contextmanager
+def receiving(argv: Sequence[str]) -> Iterator[None]:
+    """A receiver, which says "ready" when it is; it is killed at the end."""
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, universal_newlines=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise WorkloadError(f"{' '.join(argv)}: did not get ready")
+            yield
+        finally:
+            process.kill()
