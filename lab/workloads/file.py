@@ -14,15 +14,13 @@ from __future__ import annotations
 import json
 import socket
 import struct
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
 from typing import Dict
 
+from lab.workloads import program
 from lab.workloads.devices import Device
-from lab.workloads.program import receiving
-from lab.workloads.row import WorkloadError
 
 PROGRAM = (sys.executable, "-B", "-m", "lab.workloads.file")
 PORT = 5003
@@ -83,24 +81,9 @@ def send(address: str, size: int) -> None:
 
 def move(near: Device, far: Device, size: int) -> Moved:
     """size: bytes."""
-    with receiving(far.command(*PROGRAM, "receive")):
-        try:
-            done = subprocess.run(
-                near.command(*PROGRAM, "send", far.address, str(size)),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                timeout=DEADLINE_SECONDS,
-                universal_newlines=True,
-            )
-        except subprocess.TimeoutExpired:
-            raise WorkloadError(
-                f"file: not there after {DEADLINE_SECONDS:.0f} s; "
-                "is a queue stopped for ever?"
-            ) from None
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise WorkloadError(said[-1] if said else "file: the sender died")
-    return Moved(**json.loads(done.stdout))
+    sender = near.command(*PROGRAM, "send", far.address, str(size))
+    with program.receiving(far.command(*PROGRAM, "receive")):
+        return Moved(**program.send(sender, DEADLINE_SECONDS))
 
 
 def main() -> None:

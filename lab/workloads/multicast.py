@@ -9,17 +9,15 @@ two peers carries every packet there is; the others would have to be told of gro
 
 from __future__ import annotations
 
-import json
-import subprocess
-from typing import Any, Dict, List
+from typing import List
 
 from lab.workloads import latency
 from lab.workloads.applications import LINK_MBIT, Case, tunnel, wait_settled
 from lab.workloads.devices import FAR, NEAR, Device, run_tool
 from lab.workloads.env import GuestEnv
 from lab.workloads.openvpn import PACKAGES
-from lab.workloads.program import read_ring, read_version, receiving
-from lab.workloads.row import Row, Sample, WorkloadError
+from lab.workloads.program import read_ring, read_version, receiving, send
+from lab.workloads.row import Row, Sample
 from lab.workloads.tcp import TARGET_US
 
 GROUPS, PACKETS = 4, 600  # threads, and packets of 1000 bytes for each
@@ -66,19 +64,6 @@ def _command(env: GuestEnv, what: str, device: Device) -> List[str]:
     return device.command(*words)
 
 
-def _send(env: GuestEnv) -> Dict[str, Any]:
-    done = subprocess.run(
-        _command(env, "send", NEAR),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        timeout=2 * DEADLINE_SECONDS,
-        universal_newlines=True,
-    )
-    if done.returncode != 0:
-        raise WorkloadError(done.stderr.strip() or "multicast: the sender died")
-    return json.loads(done.stdout)
-
-
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """It lasts as long as it takes, whatever the seconds."""
     rtt_ms, rate_mbit = PATHS[row.name]
@@ -87,7 +72,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             _enable_ipv6(device)
         receiver = receiving(_command(env, "receive", FAR))
         with receiver, latency.ping(NEAR, FAR) as ping:
-            told = _send(env)
+            told = send(_command(env, "send", NEAR), 2 * DEADLINE_SECONDS)
             pinged = ping.end()
         after = wait_settled()
         ring = read_ring(NEAR)

@@ -9,7 +9,7 @@ import os
 import subprocess
 import time
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 from lab.workloads.devices import Device, run_tool
 from lab.workloads.row import WorkloadError
@@ -200,3 +200,24 @@ def receiving(argv: Sequence[str]) -> Iterator[None]:
             yield
         finally:
             process.kill()
+
+
+def send(argv: Sequence[str], seconds: float) -> Dict[str, Any]:
+    """What a sender prints as JSON once all has arrived; seconds: at most."""
+    name = " ".join(argv)
+    try:
+        done = subprocess.run(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            universal_newlines=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkloadError(
+            f"{name}: not done after {seconds:.0f} s; is a queue stopped for ever?"
+        ) from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise WorkloadError(said[-1] if said else f"{name}: died")
+    return json.loads(done.stdout)
