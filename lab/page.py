@@ -24,7 +24,7 @@ matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator  # noqa: E402
 
-from lab.report import COUNTED, all_findings, format_counted  # noqa: E402
+from lab.report import all_findings, counted_of, format_counted  # noqa: E402
 from lab.report import format_number, tell_pings  # noqa: E402
 from lab.report import format_provenance, format_share  # noqa: E402
 from lab.report import published_cells, ratio  # noqa: E402
@@ -326,11 +326,7 @@ def _counted_table(run: Run) -> tuple[tuple[str, ...], list[list[str]]]:
         for row in run.rows
         for name in row.variants
     }
-    told = {
-        name: label
-        for name, label in COUNTED.items()
-        if any(getattr(one, name, None) for one in found.values())
-    }
+    told = counted_of(found.values())
     lines = []
     for key, one in found.items():
         cells = [format_counted(one, name) for name in told]

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.matrix import VARIANTS
@@ -253,6 +254,16 @@ COUNTED = {
 }
 
 
+def counted_of(summaries: Iterable[Summary | None]) -> dict[str, str]:
+    """Those of COUNTED that any of them tells, and not as 0."""
+    told = [summary for summary in summaries if summary is not None]
+    return {
+        name: label
+        for name, label in COUNTED.items()
+        if any(getattr(summary, name) for summary in told)
+    }
+
+
 def format_counted(summary: Summary | None, name: str) -> str:
     """One of COUNTED."""
     value = getattr(summary, name, None)
@@ -282,10 +293,9 @@ def format_row(run: Run, row: Row) -> list[str]:
     if any(are_pings_lost(s) for s in measured):
         cells = [format_answered(s) for s in found]
         lines.append(_line("  pings answered, %", cells))
-    for name, label in COUNTED.items():
-        if any(getattr(s, name) for s in measured):
-            counts = [format_counted(s, name) for s in found]
-            lines.append(_line(f"  {label}", counts))
+    for name, label in counted_of(measured).items():
+        counts = [format_counted(s, name) for s in found]
+        lines.append(_line(f"  {label}", counts))
     if any(s.reader_softirq is not None for s in measured):
         cells = [_reader(s) for s in found]
         lines.append(_line("  reader switched/s, softirq %", cells))
