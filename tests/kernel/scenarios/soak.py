@@ -30,7 +30,7 @@ from tests.kernel.scenarios._traffic import read_queues, set_device
 
 SECONDS = 15.0  # unless SLUICE_SOAK_SECONDS says otherwise
 SEED = 1
-STALL_MS = 20000  # of a reader that lives: a busy host is no dead reader
+STALL_MS = 5000  # of a reader that lives: a busy host is no dead reader
 STALL_MS_DYING = 250
 PAUSES = (0.002, 0.3)  # seconds, of a reader that lives
 DEATHS = (0.5, 2.0)  # seconds without a reader
