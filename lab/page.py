@@ -24,10 +24,11 @@ matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator  # noqa: E402
 
-from lab.report import all_findings, counted_of, format_counted  # noqa: E402
+from lab.report import SURE_PERCENT, all_findings, counted_of  # noqa: E402
+from lab.report import format_counted, format_interval  # noqa: E402
 from lab.report import format_number, tell_pings  # noqa: E402
 from lab.report import format_provenance, format_share  # noqa: E402
-from lab.report import published_cells, ratio  # noqa: E402
+from lab.report import published_cells, ratio, ratio_interval  # noqa: E402
 from lab.results import Run, Summary, parse_run, summarise, why_missing  # noqa: E402
 from lab.workloads.row import VARIANTS, Row, parse_variant  # noqa: E402
 
@@ -284,10 +285,13 @@ def _cells(run: Run, row: Row) -> list[str]:
         one = found[name]
         lost = format_number(one.lost_at_ring)
         cells.append(f"{format_number(one.median)} / {lost}")
-    share = ratio(found.get("sluice"), found.get("stock"))
-    known = ratio(found.get("upstream"), found.get("stock"))
-    cells.append("-" if known is None else f"{known:.2f}x")
-    cells.append("-" if share is None else f"{share:.2f}x")
+    stock = found.get("stock")
+    for name in ("upstream", "sluice"):
+        share = ratio(found.get(name), stock)
+        cells.append("-" if share is None else f"{share:.2f}x")
+        interval = ratio_interval(found.get(name), stock)
+        if interval:
+            cells[-1] += f" ({format_interval(interval)})"
     return cells
 
 
@@ -420,7 +424,8 @@ def format_page(run: Run) -> str:
         f"<style>{STYLE}</style>\n"
         f"<h1>stock, upstream and sluice on Linux {html.escape(facts.kernel)}</h1>\n"
         "<p>Every row was measured in one boot of one kernel, the variants in turn. "
-        "Compare ratios, not absolutes: the machine is emulated.</p>\n"
+        "Compare ratios, not absolutes: the machine is emulated. A ratio is of medians; "
+        f"behind it, from 5 rounds on, between what it is, {SURE_PERCENT} % sure.</p>\n"
         f"{body}<h2>Provenance</h2><pre>{html.escape(footer)}</pre></html>\n"
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import os
+import random
+import statistics
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -24,6 +26,9 @@ PROMPT = {50: 1 / 5, 99: 1 / 3}
 # More of the host used by others than this, and the numbers say little.
 QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 35, 13, 6
+# How sure an interval is, and what it takes to tell one.
+SURE_PERCENT = 90
+_SURE_ROUNDS, _RESAMPLES = 5, 2000
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,35 @@ def ratio(one: Summary | None, other: Summary | None) -> float | None:
     return one.median / other.median
 
 
+def ratio_interval(
+    one: Summary | None, other: Summary | None
+) -> tuple[float, float] | None:
+    """Between what two the ratio of the medians is, SURE_PERCENT sure.
+
+    Percentiles of a bootstrap (Efron 1979): both drawn anew from their own samples,
+    many times, and the same draws each time one asks. None for fewer than 5 rounds.
+    """
+    if one is None or other is None or min(other.values) <= 0:
+        return None
+    if min(one.rounds, other.rounds) < _SURE_ROUNDS:
+        return None
+    draw = random.Random(1)
+    ratios = sorted(
+        _redrawn_median(one, draw) / _redrawn_median(other, draw)
+        for _ in range(_RESAMPLES)
+    )
+    outside = _RESAMPLES * (100 - SURE_PERCENT) // 200
+    return ratios[outside], ratios[-1 - outside]
+
+
+def _redrawn_median(summary: Summary, draw: random.Random) -> float:
+    return statistics.median(draw.choices(summary.values, k=summary.rounds))
+
+
+def format_interval(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.2f}-{interval[1]:.2f}"
+
+
 def _against_stock(
     row: Row, name: str, stock: Summary, sluice: Summary
 ) -> Finding:
@@ -72,6 +106,9 @@ def _against_stock(
     got = f"{share:.2f}x" if reached else f"{share:.3f}x"
     if not reached and row.floor == 1.0 and is_equal(sluice, stock):
         got, reached = got + ", within the spread", True
+    interval = ratio_interval(sluice, stock)
+    if not reached and interval:
+        got += f" ({format_interval(interval)}, {SURE_PERCENT} % sure)"
     return Finding(name, f"at least {row.floor:.2f}x stock", got, reached)
 
 
@@ -285,6 +322,10 @@ def format_row(run: Run, row: Row) -> list[str]:
     rounds = max((s.rounds for s in measured), default=0)
     label = f"  {row.unit}, {rounds} round{'s' if rounds != 1 else ''}, from-to"
     lines.append(_line(label, [_spread(s) for s in found]))
+    interval = ratio_interval(found[2], found[0])
+    if interval:
+        label = f"  sluice : stock, {SURE_PERCENT} % sure"
+        lines.append(_line(label, ["", "", format_interval(interval)]))
     lost = [format_number(s.lost_at_ring) if s else "-" for s in found]
     lines.append(_line("  packets lost at the ring", lost))
     if any(s.ping_p50_ms is not None for s in measured):

@@ -70,7 +70,7 @@ class Run:
 class Summary:
     """One row under one variant: the median of its rounds, and the spread."""
 
-    rounds: int
+    values: tuple[float, ...]  # one of each round
     median: float
     low: float
     high: float
@@ -87,6 +87,10 @@ class Summary:
     ecn_marks: float | None  # median
     cpu_seconds: float | None  # of the program's ends together, median
     seconds_until_all: float | None  # of what has an end, median
+
+    @property
+    def rounds(self) -> int:
+        return len(self.values)
 
 
 # What a sample may have besides, whose median is taken.
@@ -123,10 +127,10 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
     ]
     if not samples:
         return None
-    values = [sample["value"] for sample in samples]
+    values = tuple(sample["value"] for sample in samples)
     extras = [_extras(sample) for sample in samples]
     return Summary(
-        rounds=len(samples),
+        values=values,
         median=statistics.median(values),
         low=min(values),
         high=max(values),

@@ -160,6 +160,31 @@ def test_wide_spread_excuses_no_low_median() -> None:
     assert not all(f.reached for f in report.findings_of(noisy, ROW))
 
 
+def test_ratio_of_five_rounds_has_an_interval_around_it() -> None:
+    run = run_with(stock=[80, 90, 100, 110, 120], sluice=[60, 75, 90, 105, 120])
+    stock, sluice = (results.summarise(run, "fake", v) for v in ("stock", "sluice"))
+    low, high = report.ratio_interval(sluice, stock)
+    assert 60 / 120 <= low < 0.9 < high <= 120 / 80
+    assert report.ratio_interval(sluice, stock) == (low, high)
+    told = f"0.900x ({low:.2f}-{high:.2f}, 90 % sure)"
+    assert told in [finding.got for finding in report.findings_of(run, ROW)]
+    assert f"{low:.2f}-{high:.2f}" in format_table(run)
+
+
+def test_ratio_without_spread_has_an_interval_without_width() -> None:
+    run = run_with(stock=[100] * 5, sluice=[50] * 5)
+    stock, sluice = (results.summarise(run, "fake", v) for v in ("stock", "sluice"))
+    assert report.ratio_interval(sluice, stock) == (0.5, 0.5)
+
+
+def test_few_rounds_have_no_interval() -> None:
+    run = run_with(stock=[100] * 5, sluice=[50] * 4)
+    stock, sluice = (results.summarise(run, "fake", v) for v in ("stock", "sluice"))
+    assert report.ratio_interval(sluice, stock) is None
+    assert report.ratio_interval(sluice, None) is None
+    assert "sure" not in format_table(run)
+
+
 def test_busy_host_is_said() -> None:
     loud = dataclasses.replace(PROVENANCE, other_load_percent=40.0)
     run = dataclasses.replace(run_with(stock=[1]), provenance=loud)
