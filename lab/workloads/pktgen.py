@@ -161,15 +161,28 @@ def start(names: Sequence[str]) -> None:
     wait_running(names)
 
 
+def read_sent_so_far(names: Sequence[str]) -> List[int]:
+    """While they run."""
+    return [parse_sent_so_far((PROC / name).read_text()) for name in names]
+
+
 def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> List[Sent]:
-    """Waits for the results: the write of "start" may return before them."""
+    """Waits for the results: the write of "start" may return before them.
+
+    seconds: so long all of them may be without a packet more.
+    """
+    sent: List[int] = []
     deadline = time.monotonic() + seconds
     while not set(names).isdisjoint(read_running()) or not all(
         "Result: OK" in (PROC / name).read_text() for name in names
     ):
-        if time.monotonic() > deadline:
+        before, sent = sent, read_sent_so_far(names)
+        if sent != before:
+            deadline = time.monotonic() + seconds
+        elif time.monotonic() > deadline:
             raise WorkloadError(
-                f"pktgen: {', '.join(names)}: does not end; is the reader alive?"
+                f"pktgen: {', '.join(names)}: stays at {sent} packets for "
+                f"{seconds:.0f} s; is the reader alive?"
             )
         time.sleep(0.005)
     return [parse_pktgen((PROC / name).read_text()) for name in names]

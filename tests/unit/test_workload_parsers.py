@@ -91,6 +91,39 @@ def test_pktgen_result_counts_what_was_refused() -> None:
     assert pktgen.parse_sent_so_far(PKTGEN) == 1093691
 
 
+class SlowPktgen:
+    """/proc/net/pktgen and a clock: a packet every 9 s, none after the last."""
+
+    def __init__(self, folder, last: int, ends: bool) -> None:
+        self.folder, self.last, self.ends, self.now = folder, last, ends, 0
+        self.sleep(0)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, _: float) -> None:
+        self.now += 1
+        over = self.ends and self.now > 9 * self.last
+        running = "" if over else "here0@0"
+        (self.folder / "kpktgend_0").write_text(f"Running: {running}\n")
+        sent = f"pkts-sofar: {min(self.now // 9, self.last)}\n"
+        (self.folder / "here0@0").write_text(PKTGEN if over else sent)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_slow_pktgen_is_waited_for_and_a_stuck_one_given_up(
+    monkeypatch, tmp_path, ends
+) -> None:
+    slow = SlowPktgen(tmp_path, last=20, ends=ends)
+    monkeypatch.setattr(pktgen, "time", slow)
+    monkeypatch.setattr(pktgen, "PROC", tmp_path)
+    if ends:
+        assert pktgen.wait_ended(["here0@0"]) == [pktgen.parse_pktgen(PKTGEN)]
+        return
+    with pytest.raises(WorkloadError, match=r"stays at \[20\] packets for 10 s"):
+        pktgen.wait_ended(["here0@0"])
+
+
 @pytest.mark.parametrize("text", ["Result: Idle\n", "Result: OK: 1(c1+d0) usec, 1 ("])
 def test_pktgen_without_result_is_refused(text: str) -> None:
     with pytest.raises(WorkloadError, match="did not run"):
