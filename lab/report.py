@@ -106,8 +106,8 @@ def _against_stock(
     got = f"{share:.2f}x" if reached else f"{share:.3f}x"
     if not reached and row.floor == 1.0 and is_equal(sluice, stock):
         got, reached = got + ", within the spread", True
-    interval = ratio_interval(sluice, stock)
-    if not reached and interval:
+    interval = None if reached else ratio_interval(sluice, stock)
+    if interval:
         got += f" ({format_interval(interval)}, {SURE_PERCENT} % sure)"
     return Finding(name, f"at least {row.floor:.2f}x stock", got, reached)
 
