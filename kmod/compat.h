@@ -89,7 +89,13 @@ static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
 #define SLUICE_DIRECT_SHARES
 #endif
 
+/*
+ * gcc only: clang leaves the argument registers out of what a function marked
+ * no_caller_saved_registers preserves, and the driver would run with a wrong
+ * packet and a wrong device.
+ */
 #if defined(CONFIG_X86_64) && \
+	defined(CONFIG_CC_IS_GCC) && !defined(__clang__) && \
 	defined(CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS) && \
 	__has_attribute(__no_caller_saved_registers__) && \
 	(defined(SLUICE_DIRECT_SHARES) || !defined(SLUICE_FTRACE_SAVES_ARGS))
