@@ -10,49 +10,8 @@
 #include <linux/workqueue.h>
 
 #include "compat.h"
+#include "entry.h"
 #include "sluice.h"
-
-/*
- * Did the producer leave the span that somebody saw room for, or did the ring
- * change? All it reads the driver is about to read or write. A device that was
- * never served has no file, so its slot is not read.
- */
-static __always_inline bool look_is_due(const struct sluice_queue *q)
-{
-	/* pairs with queue_adopted(): q->ring is in this file, or a later
-	 * proofs/litmus: ring_before_file
-	 */
-	void *file = smp_load_acquire(&q->file);
-	const struct ptr_ring *ring = READ_ONCE(q->ring);
-	u32 left, size = READ_ONCE(q->size);
-
-	if (unlikely(!file || file != READ_ONCE(*q->slot) ||
-		     size != READ_ONCE(ring->size)))
-		return true;
-	left = sluice_look_last(atomic64_read(&q->look)) -
-	       READ_ONCE(ring->producer);
-	return left >= sluice_look_span(size); /* or below 0: it is behind */
-}
-
-/*
- * The queue the packet goes to, if somebody has to look at its ring first.
- *
- * Context: whoever transmits, with BH off (and so inside an RCU read side);
- * the packet is not yet the driver's. proofs/litmus: unload_against_sender
- */
-static __always_inline struct sluice_queue *
-queue_to_look_at(const struct sk_buff *skb, const struct net_device *dev)
-{
-	struct sluice_device *device = sluice_device_find(dev);
-	unsigned int id = skb_get_queue_mapping(skb);
-	struct sluice_queue *q;
-
-	if (!device || id >= device->queues)
-		return NULL;
-	q = &device->queue[id];
-	OPTIMIZER_HIDE_VAR(q);	/* or each field of it is found anew */
-	return look_is_due(q) ? q : NULL;
-}
 
 static void notrace transmit_entered(unsigned long ip, unsigned long parent,
 				     struct ftrace_ops *ops,

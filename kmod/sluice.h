@@ -4,6 +4,7 @@
  *
  *   layout.c   where the stock driver keeps a queue's ring, verified
  *   hook.c     how we get to see a packet before the driver does
+ *   entry.h    when that leads to a look at the ring
  *   queue.c    the policy: when a queue stops, wakes, stalls
  *   device.c   which devices are served, through their whole life
  *   netlink.c  what the operator sees and sets
