@@ -13,15 +13,16 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import abuse, build, measure, packages, soak, testing, verify, vm
 from lab.cache import cache_dir
-from lab.errors import NO, LabError, Unsuitable
-from lab.matrix import KERNELS, PACKAGED, Kernel, kernel_named
-from lab.results import Run, combine, read_run
-from lab.roots import ensure_root
+from lab.checks import abuse, measure, packages, soak, testing, verify
+from lab.errors import LabError, NO, Unsuitable
+from lab.machines import build, vm
+from lab.machines.matrix import KERNELS, PACKAGED, Kernel, kernel_named
+from lab.machines.roots import ensure_root
+from lab.report.results import Run, combine, read_run
+from lab.row import Row
 from lab.setup import say
 from lab.workloads import applications, rows_of
-from lab.workloads.row import Row
 
 NEWEST = KERNELS[-1].name
 
@@ -99,7 +100,7 @@ def _measure(
 def _write_page(result: Path) -> None:
     """The page beside the result; its plots need the lab's venv."""
     page = result.with_suffix(".html")
-    command = [str(testing.ensure_venv()), "-B", "-m", "lab.page"]
+    command = [str(testing.ensure_venv()), "-B", "-m", "lab.report.page"]
     done = subprocess.run([*command, str(result), str(page)], cwd=vm.REPOSITORY)
     if done.returncode != 0:
         raise LabError(f"{page}: could not be drawn (see above)")

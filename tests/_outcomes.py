@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.testing import Played
+from lab.checks.testing import Played
 
 
 def assert_passed(played: Played, name: str) -> None:

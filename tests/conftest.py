@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.checks.testing import Played, Suite, choose_scenarios, play, read_scenarios
 from lab.errors import LabError
-from lab.matrix import Kernel
-from lab.testing import Played, Suite, choose_scenarios, play, read_scenarios
+from lab.machines.matrix import Kernel
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

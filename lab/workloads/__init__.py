@@ -13,10 +13,10 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Dict, List
 
-from lab.workloads.row import VARIANTS, Row, Sample, Skipped, WorkloadError
+from lab.row import VARIANTS, Row, Sample, Skipped, WorkloadError
 
 if TYPE_CHECKING:
-    from lab.workloads.env import GuestEnv
+    from lab.guest.env import GuestEnv
 
 __all__ = [
     "VARIANTS",

@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-from lab.workloads import VARIANTS, Skipped, all_rows, measure
-from lab.workloads.env import GuestEnv
+from lab.guest.env import GuestEnv
+from lab.workloads import Skipped, VARIANTS, all_rows, measure
 
 
 def main() -> None:

@@ -15,16 +15,17 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from lab.workloads import file, latency, openconnect, openvpn, qemu, tinc
+from lab.guest import latency
+from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
+from lab.guest.devices import read_all_counters, read_stops, run_tool
+from lab.guest.env import GuestEnv
+from lab.guest.path import path
+from lab.guest.program import READY_SECONDS, Program, has_device
+from lab.guest.program import read_backpressure, read_ring
+from lab.guest.program import read_udp_overflows, read_version, succeeds
+from lab.row import Row, Sample, WorkloadError, parse_variant
+from lab.workloads import file, openconnect, openvpn, qemu, tinc
 from lab.workloads import wireguard_go
-from lab.workloads.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
-from lab.workloads.devices import read_all_counters, read_stops, run_tool
-from lab.workloads.env import GuestEnv
-from lab.workloads.path import path
-from lab.workloads.program import READY_SECONDS, Program, has_device
-from lab.workloads.program import read_backpressure, read_ring
-from lab.workloads.program import read_udp_overflows, read_version, succeeds
-from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client, server
 from lab.workloads.udp_flood import flood
 

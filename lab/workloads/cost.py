@@ -13,11 +13,11 @@ import contextlib
 import statistics
 from dataclasses import replace
 
+from lab.guest.crowd import crowd
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, WorkloadError
 from lab.workloads import dead_reader, tcp, udp_flood
-from lab.workloads.crowd import crowd
-from lab.workloads.env import GuestEnv
 from lab.workloads.never_full import BURST, time_bursts
-from lab.workloads.row import Row, Sample, WorkloadError
 
 BURSTS = 9  # what a load leaves to be done is in one or two of them
 CROWD = 1000

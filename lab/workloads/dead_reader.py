@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any, Dict
 
-from lab.workloads.devices import HERE, THERE, read_counters, run_tool
-from lab.workloads.devices import sink, wait_drained
-from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample, WorkloadError
+from lab.guest.devices import HERE, THERE, read_counters, run_tool
+from lab.guest.devices import sink, wait_drained
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, WorkloadError
 
 LIVING = "127.0.0.1"
 PORT = "9001"

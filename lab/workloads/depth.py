@@ -8,9 +8,9 @@ sluice's defaults.
 
 from __future__ import annotations
 
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample
 from lab.workloads import pktgen
-from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample
 from lab.workloads.tcp import PACES, transfer
 from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 

@@ -19,8 +19,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Dict
 
-from lab.workloads import program
-from lab.workloads.devices import Device
+from lab.guest import program
+from lab.guest.devices import Device
 
 PROGRAM = (sys.executable, "-B", "-m", "lab.workloads.file")
 PORT = 5003

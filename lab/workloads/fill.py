@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
+from lab.guest.devices import HERE, THERE, attach, reader, run_tool
+from lab.guest.devices import silence_first_netns, wait_drained
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, Skipped, WorkloadError
 from lab.workloads import pktgen
-from lab.workloads.devices import HERE, THERE, attach, reader, run_tool
-from lab.workloads.devices import silence_first_netns, wait_drained
-from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample, Skipped, WorkloadError
 from lab.workloads.tcp import PACES, PROMPT
 
 TRACING = Path("/sys/kernel/tracing")

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import List
 
-from lab.workloads import latency
-from lab.workloads.applications import LINK_MBIT, Case, tunnel, wait_settled
-from lab.workloads.devices import FAR, NEAR, Device, run_tool
-from lab.workloads.env import GuestEnv
+from lab.guest import latency
+from lab.guest.devices import FAR, NEAR, Device, run_tool
+from lab.guest.env import GuestEnv
+from lab.guest.program import read_ring, read_version, receiving, send
+from lab.row import Row, Sample
+from lab.workloads.applications import Case, LINK_MBIT, tunnel, wait_settled
 from lab.workloads.openvpn import PACKAGES
-from lab.workloads.program import read_ring, read_version, receiving, send
-from lab.workloads.row import Row, Sample
 from lab.workloads.tcp import TARGET_US
 
 GROUPS, PACKETS = 4, 600  # threads, and packets of 1000 bytes for each

@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from typing import Callable, Iterator, List
 
+from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
+from lab.guest.devices import run_tool, sink, wait_drained
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, Skipped, WorkloadError
 from lab.workloads import pktgen
-from lab.workloads.devices import DRAIN_SECONDS, HERE, THERE, Reader
-from lab.workloads.devices import run_tool, sink, wait_drained
-from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample, Skipped, WorkloadError
 
 RING = 10000
 BURST = 4000

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import Iterator, List, Optional
 
-from lab.workloads.devices import FAR, NEAR, run_tool
-from lab.workloads.path import FAR_END, NEAR_END
-from lab.workloads.program import Program, ensure_certificate, folder, program
+from lab.guest.devices import FAR, NEAR, run_tool
+from lab.guest.path import FAR_END, NEAR_END
+from lab.guest.program import Program, ensure_certificate, folder, program
 
 PROGRAM = "openconnect"
 PACKAGES = ("openconnect", "ocserv")

@@ -6,9 +6,9 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator, List, Optional
 
-from lab.workloads.devices import FAR, NEAR, Device
-from lab.workloads.path import FAR_END, NEAR_END
-from lab.workloads.program import Program, ensure_certificate, program
+from lab.guest.devices import FAR, NEAR, Device
+from lab.guest.path import FAR_END, NEAR_END
+from lab.guest.program import Program, ensure_certificate, program
 
 PROGRAM = "openvpn"
 PACKAGES = ("openvpn", "openssl")

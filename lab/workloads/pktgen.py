@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
-from lab.workloads import latency, tasks
-from lab.workloads.devices import HERE, THERE, Counters, read_stops, run_tool, sink
-from lab.workloads.devices import wait_drained
-from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
+from lab.guest import latency, tasks
+from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
+from lab.guest.devices import wait_drained
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, WorkloadError, parse_variant
 
 PROC = Path("/proc/net/pktgen")
 PACKET_BYTES = 60

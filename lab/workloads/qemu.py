@@ -19,14 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from lab.initramfs import format_archive, module_files
-from lab.workloads import latency
-from lab.workloads.devices import Device, attach, make_netns, read_counters
-from lab.workloads.devices import read_stops, run_tool
-from lab.workloads.env import GuestEnv
-from lab.workloads.program import READY_SECONDS, Process, folder, has_device
-from lab.workloads.program import read_backpressure, read_version
-from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
+from lab.guest import latency
+from lab.guest.devices import Device, attach, make_netns, read_counters
+from lab.guest.devices import read_stops, run_tool
+from lab.guest.env import GuestEnv
+from lab.guest.program import READY_SECONDS, Process, folder, has_device
+from lab.guest.program import read_backpressure, read_version
+from lab.machines.initramfs import format_archive, module_files
+from lab.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client
 from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 

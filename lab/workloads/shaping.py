@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Tuple
 
-from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample
 from lab.workloads.tcp import PACES, PROMPT, transfer
 from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 

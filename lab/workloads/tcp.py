@@ -15,11 +15,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, Sequence
 
-from lab.workloads import latency
-from lab.workloads.devices import FAR, NEAR, Device, forwarder, read_counters
-from lab.workloads.devices import read_ecn_marks, run_tool, wait_drained
-from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample, WorkloadError, parse_variant
+from lab.guest import latency
+from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
+from lab.guest.devices import read_ecn_marks, run_tool, wait_drained
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, WorkloadError, parse_variant
 
 PACES = {
     "fast": (),

@@ -7,9 +7,9 @@ import contextlib
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional
 
-from lab.workloads.devices import FAR, NEAR, Device, run_tool
-from lab.workloads.path import FAR_END, NEAR_END
-from lab.workloads.program import Program, folder, program
+from lab.guest.devices import FAR, NEAR, Device, run_tool
+from lab.guest.path import FAR_END, NEAR_END
+from lab.guest.program import Program, folder, program
 
 PROGRAM = "tincd"
 PACKAGES = ("tinc",)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import List
 
-from lab.workloads.env import GuestEnv
-from lab.workloads.row import Row, Sample
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample
 from lab.workloads.tcp import PACES, PROMPT, transfer
 
 PAYLOAD_BYTES = 1400

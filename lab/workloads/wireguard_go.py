@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Iterator, List, Optional
 
-from lab.workloads.devices import FAR, NEAR, Device, run_tool
-from lab.workloads.path import FAR_END, NEAR_END
-from lab.workloads.program import Program, folder, program
-from lab.workloads.tun import (
+from lab.guest.devices import FAR, NEAR, Device, run_tool
+from lab.guest.path import FAR_END, NEAR_END
+from lab.guest.program import Program, folder, program
+from lab.guest.tun import (
     IFF_BACKPRESSURE,
     IFF_NO_PI,
     IFF_TUN,

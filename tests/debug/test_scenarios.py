@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from lab import testing
-from lab.matrix import DEBUG
+from lab.checks import testing
+from lab.machines.matrix import DEBUG
 from tests._outcomes import assert_no_trouble, assert_passed
 
 SUITE = dataclasses.replace(

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import build, testing
-from lab.chroot import Root
-from lab.matrix import DEBUG
+from lab.checks import testing
+from lab.machines import build
+from lab.machines.chroot import Root
+from lab.machines.matrix import DEBUG
 
 SPLAT = Path(__file__).with_name("splat")
 # By configuration: the scenario, and the trouble it ends with.

@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 
-from lab.build import KMOD, TEST_MODULES, check_module, check_style, source_files
-from lab.matrix import PACKAGED
-from lab.testing import scenario_root
+from lab.checks.testing import scenario_root
+from lab.machines.build import KMOD, TEST_MODULES, check_module, check_style, source_files
+from lab.machines.matrix import PACKAGED
 
 NEWEST = PACKAGED[-1]
 BROKEN = """

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from lab import selftests
-from lab.matrix import kernel_named
-from lab.testing import KERNEL
+from lab.checks import selftests
+from lab.checks.testing import KERNEL
+from lab.machines.matrix import kernel_named
 
 SUITE = replace(KERNEL, stage=selftests.stage)
 

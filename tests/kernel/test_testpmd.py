@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from lab.matrix import KERNELS
-from lab.testing import KERNEL
+from lab.checks.testing import KERNEL
+from lab.machines.matrix import KERNELS
 
 
 def test_testpmd_loses_nothing(assert_module_passes) -> None:

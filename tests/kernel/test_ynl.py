@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.build import stage_with_ynl
-from lab.matrix import kernel_named
-from lab.testing import KERNEL
+from lab.checks.testing import KERNEL
+from lab.machines.build import stage_with_ynl
+from lab.machines.matrix import kernel_named
 
 SUITE = replace(KERNEL, stage=stage_with_ynl)
 NEEDS = ("python3-jsonschema", "python3-yaml")

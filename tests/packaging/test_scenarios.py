@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lab import testing
+from lab.checks import testing
 from tests._outcomes import assert_no_trouble, assert_passed
 
 SUITE = testing.PACKAGING

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.abuse import SCENARIO, format_outcome, format_seconds, format_sum, read_boots
+from lab.checks.abuse import SCENARIO, format_outcome, format_seconds, format_sum
+from lab.checks.abuse import read_boots
+from lab.checks.testing import read_scenarios
 from lab.errors import UsageError
-from lab.testing import read_scenarios
 
 
 def test_scenario_exists() -> None:

@@ -9,16 +9,19 @@ from types import ModuleType
 
 import pytest
 
-from lab import bench, measure, report, results, workloads
-from lab.errors import FINE, NO, LabError
-from lab.matrix import kernel_named
-from lab.published import PUBLISHED
-from lab.report import WIDTH, format_number, format_table
-from lab.results import Measurement, Provenance, Run, combine, parse_run
-from lab.roots import Root
-from lab.vm import VmLost
+from lab import workloads
+from lab.checks import measure
+from lab.errors import FINE, LabError, NO
+from lab.guest import env, rows
+from lab.machines.matrix import kernel_named
+from lab.machines.roots import Root
+from lab.machines.vm import VmLost
+from lab.report import results, tables
+from lab.report.published import PUBLISHED
+from lab.report.results import Measurement, Provenance, Run, combine, parse_run
+from lab.report.tables import WIDTH, format_number, format_table
+from lab.row import Row, Sample, Skipped, parse_variant
 from lab.workloads import all_rows
-from lab.workloads.row import Row, Sample, Skipped, parse_variant
 
 ROW = Row(name="fake", title="made-up row", unit="packets/s", floor=1.0)
 PROVENANCE = Provenance(
@@ -57,7 +60,7 @@ def run_with(row: Row = ROW, **values: list[float]) -> Run:
 
 
 def test_variants_rotate_with_the_round() -> None:
-    plan = bench.schedule([ROW], 3)
+    plan = rows.schedule([ROW], 3)
     assert [p[2] for p in plan[:3]] == ["stock", "upstream", "sluice"]
     assert [p[2] for p in plan[3:6]] == ["upstream", "sluice", "stock"]
     assert len(plan) == 9
@@ -65,7 +68,7 @@ def test_variants_rotate_with_the_round() -> None:
 
 def test_rings_are_measured_in_turn_with_the_variants() -> None:
     row = dataclasses.replace(ROW, rings=[50])
-    plan = bench.schedule([row], 2)
+    plan = rows.schedule([row], 2)
     assert [p[2] for p in plan[:4]] == ["stock", "upstream", "sluice", "stock-50"]
     assert [p[2] for p in plan[4:]] == ["upstream", "sluice", "stock-50", "stock"]
 
@@ -92,7 +95,7 @@ def fake_workload(monkeypatch):
     module = ModuleType("fake")
     module.ROWS, module.run = [ROW], run
     monkeypatch.setattr(workloads, "_modules", lambda _: [module])
-    monkeypatch.setattr(workloads.env.GuestEnv, "variant", _variant)
+    monkeypatch.setattr(env.GuestEnv, "variant", _variant)
 
 
 class _variant:
@@ -109,12 +112,12 @@ class _variant:
 def test_bench_measures_skips_and_reports(monkeypatch, fake_workload) -> None:
     import contextlib
 
-    monkeypatch.setattr(bench, "background_ping", contextlib.nullcontext)
-    monkeypatch.setattr(bench, "unload", lambda: None)
+    monkeypatch.setattr(rows, "background_ping", contextlib.nullcontext)
+    monkeypatch.setattr(rows, "unload", lambda: None)
     said, written = [], []
     job = {"rows": ["fake"], "rounds": 2, "seconds": 0.1, "counted": False}
     job |= {"module": None, "helpers": "/nonexistent"}
-    status, _ = bench.run_bench(job, written.append, said.append)
+    status, _ = rows.run_bench(job, written.append, said.append)
     assert status == 0 and len(said) == 6
     states = [line["status"] for line in written[-1]["measurements"]]
     assert sorted(states) == ["measured"] * 4 + ["skipped"] * 2
@@ -149,39 +152,39 @@ def test_garbage_is_refused() -> None:
 
 def test_overlap_counts_as_stock_only_where_stock_is_the_floor() -> None:
     near = run_with(stock=[100, 104], upstream=[1, 1], sluice=[99, 101])
-    assert all(f.reached for f in report.findings_of(near, ROW))
+    assert all(f.reached for f in tables.findings_of(near, ROW))
     row = dataclasses.replace(ROW, floor=1.3)
     flood = run_with(row, stock=[100, 104], upstream=[1, 1], sluice=[99, 101])
-    assert not all(f.reached for f in report.findings_of(flood, row))
+    assert not all(f.reached for f in tables.findings_of(flood, row))
 
 
 def test_wide_spread_excuses_no_low_median() -> None:
     noisy = run_with(stock=[60, 100], upstream=[1, 1], sluice=[50, 80])
-    assert not all(f.reached for f in report.findings_of(noisy, ROW))
+    assert not all(f.reached for f in tables.findings_of(noisy, ROW))
 
 
 def test_ratio_of_five_rounds_has_an_interval_around_it() -> None:
     run = run_with(stock=[80, 90, 100, 110, 120], sluice=[60, 75, 90, 105, 120])
     stock, sluice = (results.summarise(run, "fake", v) for v in ("stock", "sluice"))
-    low, high = report.ratio_interval(sluice, stock)
+    low, high = tables.ratio_interval(sluice, stock)
     assert 60 / 120 <= low < 0.9 < high <= 120 / 80
-    assert report.ratio_interval(sluice, stock) == (low, high)
+    assert tables.ratio_interval(sluice, stock) == (low, high)
     told = f"0.900x ({low:.2f}-{high:.2f}, 90 % sure)"
-    assert told in [finding.got for finding in report.findings_of(run, ROW)]
+    assert told in [finding.got for finding in tables.findings_of(run, ROW)]
     assert f"{low:.2f}-{high:.2f}" in format_table(run)
 
 
 def test_ratio_without_spread_has_an_interval_without_width() -> None:
     run = run_with(stock=[100] * 5, sluice=[50] * 5)
     stock, sluice = (results.summarise(run, "fake", v) for v in ("stock", "sluice"))
-    assert report.ratio_interval(sluice, stock) == (0.5, 0.5)
+    assert tables.ratio_interval(sluice, stock) == (0.5, 0.5)
 
 
 def test_few_rounds_have_no_interval() -> None:
     run = run_with(stock=[100] * 5, sluice=[50] * 4)
     stock, sluice = (results.summarise(run, "fake", v) for v in ("stock", "sluice"))
-    assert report.ratio_interval(sluice, stock) is None
-    assert report.ratio_interval(sluice, None) is None
+    assert tables.ratio_interval(sluice, stock) is None
+    assert tables.ratio_interval(sluice, None) is None
     assert "sure" not in format_table(run)
 
 
@@ -199,8 +202,8 @@ def test_lost_packet_is_short() -> None:
     run = run_with(stock=[1], upstream=[1], sluice=[1])
     lossy = dataclasses.replace(run.measurements[2], sample=sample(1, lost=3))
     run = dataclasses.replace(run, measurements=[*run.measurements[:2], lossy])
-    assert not report.lost_nothing(run)
-    assert report.findings_of(run, ROW)[0].got == "3 lost"
+    assert not tables.lost_nothing(run)
+    assert tables.findings_of(run, ROW)[0].got == "3 lost"
 
 
 def test_stray_packet_is_short() -> None:
@@ -208,7 +211,7 @@ def test_stray_packet_is_short() -> None:
     stray = dict(sample(1), unaccounted=-2)
     stray = dataclasses.replace(run.measurements[0], sample=stray)
     run = dataclasses.replace(run, measurements=[stray, *run.measurements[1:]])
-    assert "2 are not" in [f.got for f in report.findings_of(run, ROW)]
+    assert "2 are not" in [f.got for f in tables.findings_of(run, ROW)]
 
 
 def test_missing_variant_is_short_and_not_complete() -> None:
@@ -216,12 +219,12 @@ def test_missing_variant_is_short_and_not_complete() -> None:
     lost = Measurement(0, "fake", "sluice", "lost", "no answer", None)
     run = dataclasses.replace(run, measurements=[*run.measurements, lost], planned=2)
     assert not run.complete
-    assert not report.findings_of(run, ROW)[0].reached
+    assert not tables.findings_of(run, ROW)[0].reached
 
 
 def test_nothing_planned_is_not_complete() -> None:
     assert not Run(PROVENANCE, [], [], 0).complete
-    assert not report.lost_nothing(Run(PROVENANCE, [], [], 0))
+    assert not tables.lost_nothing(Run(PROVENANCE, [], [], 0))
 
 
 def test_demo_ends_well_with_a_figure_short_and_says_why_it_may_be(capsys) -> None:
@@ -269,8 +272,8 @@ def test_pings_of_seconds_stand_apart() -> None:
 
 def test_findings_are_told_to_their_last_word() -> None:
     name = "openvpn_tcp_8_120ms_10mbit_ring1000, 2000 us"
-    finding = report.Finding(name, "ping at most 0.33x stock's", "53 of 55 ms", False)
-    text = report.format_findings([finding], colour=False)
+    finding = tables.Finding(name, "ping at most 0.33x stock's", "53 of 55 ms", False)
+    text = tables.format_findings([finding], colour=False)
     assert all(len(line) <= WIDTH for line in text.splitlines())
     assert " ".join(text.split()).startswith(f"SHORT {name}: {finding.demand}: 53 of 55")
 
@@ -306,7 +309,7 @@ def answered(run: Run, **percent: int) -> Run:
 def test_latency_is_judged_without_the_paths_own(sluice_ms, reached) -> None:
     row = dataclasses.replace(ROW, floor=None, latency_share=1 / 3, path_ms=20)
     run = pinged(run_with(row, stock=[1], sluice=[1]), stock=50, sluice=sluice_ms)
-    finding = report.findings_of(run, row)[-1]
+    finding = tables.findings_of(run, row)[-1]
     assert finding.reached is reached, finding
 
 
@@ -323,7 +326,7 @@ def test_a_ping_that_is_lost_is_no_short_one(stock, sluice, got, reached) -> Non
     row = dataclasses.replace(ROW, floor=None, latency_share=1 / 3)
     run = pinged(run_with(row, stock=[1], sluice=[1]), stock=50, sluice=30)
     run = answered(run, stock=stock, sluice=sluice)
-    finding = report.findings_of(run, row)[-1]
+    finding = tables.findings_of(run, row)[-1]
     assert (finding.got, finding.reached) == (got, reached)
 
 
@@ -343,14 +346,14 @@ def test_latency_is_that_of_the_ring_held_to_a_time_if_there_is_one() -> None:
     samples = {"stock": [1], "sluice": [1], "sluice@2000": [1]}
     pings = {"stock": 30, "sluice": 30, "sluice@2000": 9}
     run = pinged(run_with(row, **samples), **pings)
-    latency = [f for f in report.findings_of(run, row) if "ping" in f.demand]
+    latency = [f for f in tables.findings_of(run, row) if "ping" in f.demand]
     assert [(f.row, f.reached) for f in latency] == [(f"{row.name}, 2000 us", True)]
 
 
 def test_a_ring_held_to_a_time_owes_what_the_whole_one_does() -> None:
     row = dataclasses.replace(ROW, floor=0.97, targets=[2000, 500])
     run = run_with(row, stock=[100], sluice=[100], **{"sluice@2000": [90]})
-    short = [f for f in report.findings_of(run, row) if not f.reached]
+    short = [f for f in tables.findings_of(run, row) if not f.reached]
     assert [(f.row, f.got) for f in short] == [
         (f"{row.name}, 2000 us", "0.900x"),
         (f"{row.name}, 500 us", "sluice@500 not reached"),
@@ -363,7 +366,7 @@ def test_every_variants_packets_are_accounted_for() -> None:
     last = run.measurements[-1]
     stray = dataclasses.replace(last, sample={**last.sample, "unaccounted": 1})
     run = dataclasses.replace(run, measurements=[*run.measurements[:-1], stray])
-    short = [f for f in report.findings_of(run, row) if not f.reached]
+    short = [f for f in tables.findings_of(run, row) if not f.reached]
     assert [(f.demand, f.got) for f in short] == [
         ("every packet accounted for", "1 are not")
     ]
@@ -383,9 +386,9 @@ def test_published_figures_are_of_rows_we_have() -> None:
 
 def test_published_figures_stand_beside_ours_where_measured() -> None:
     row = dataclasses.replace(ROW, name="pktgen_2")
-    text = report.format_published(run_with(row, stock=[100], sluice=[104]))
+    text = tables.format_published(run_with(row, stock=[100], sluice=[104]))
     assert "0.97x  391/s" in text and "1.04x" in text
-    assert report.format_published(run_with(stock=[100], sluice=[104])) == ""
+    assert tables.format_published(run_with(stock=[100], sluice=[104])) == ""
 
 
 @pytest.mark.parametrize("end", [VmLost("VM lost"), KeyboardInterrupt(), SystemExit(143)])

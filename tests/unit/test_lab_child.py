@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from lab.child import run_child
+from lab.guest.child import run_child
 
 
 def test_answer_comes_back() -> None:

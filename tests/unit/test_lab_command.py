@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from lab import measure
 from lab.__main__ import parser
+from lab.checks import measure
 from lab.errors import LabError
-from lab.vm import REPOSITORY, VCPUS
+from lab.machines.vm import REPOSITORY, VCPUS
 
 
 def lab(*arguments: str) -> subprocess.CompletedProcess:

@@ -7,12 +7,12 @@ import dataclasses
 
 import pytest
 
-from lab import kernel
-from lab.debug import parse_is_watching
+from lab.checks.testing import KERNEL
 from lab.errors import LabError
-from lab.matrix import DEBUG, KERNELS, PACKAGED, Kernel
-from lab.roots import Root, builder_recipe, recipe, root_key
-from lab.testing import KERNEL
+from lab.guest.debug import parse_is_watching
+from lab.machines import kernels
+from lab.machines.matrix import DEBUG, KERNELS, PACKAGED, Kernel
+from lab.machines.roots import Root, builder_recipe, recipe, root_key
 
 BUILT = [one for one in KERNELS if one.configs]
 
@@ -20,7 +20,7 @@ BUILT = [one for one in KERNELS if one.configs]
 @pytest.fixture
 def one(tmp_path, monkeypatch) -> Kernel:
     """A kernel of two files: TUN built in, and preemption chosen anew."""
-    monkeypatch.setattr(kernel, "CONFIGS", tmp_path)
+    monkeypatch.setattr(kernels, "CONFIGS", tmp_path)
     (tmp_path / "a.config").write_text("CONFIG_TUN=y\nCONFIG_PREEMPT_VOLUNTARY=y\n")
     (tmp_path / "b.config").write_text(
         "# CONFIG_PREEMPT_VOLUNTARY is not set\nCONFIG_PREEMPT=y\n"
@@ -30,11 +30,11 @@ def one(tmp_path, monkeypatch) -> Kernel:
 
 def test_options_are_what_is_said_last() -> None:
     text = "# a word\nCONFIG_TUN=y\nCONFIG_HZ=250\n# CONFIG_TUN is not set\n"
-    assert kernel.parse_options(text) == {"CONFIG_TUN": "n", "CONFIG_HZ": "250"}
+    assert kernels.parse_options(text) == {"CONFIG_TUN": "n", "CONFIG_HZ": "250"}
 
 
 def test_files_are_put_on_top_of_each_other(one) -> None:
-    options = kernel.parse_options(kernel.format_config(one))
+    options = kernels.parse_options(kernels.format_config(one))
     assert options == {
         "CONFIG_TUN": "y",
         "CONFIG_PREEMPT_VOLUNTARY": "n",
@@ -46,7 +46,7 @@ def test_files_are_put_on_top_of_each_other(one) -> None:
 def test_an_option_that_did_not_survive_is_refused() -> None:
     wanted = {"CONFIG_TUN": "y", "CONFIG_TAP": "y", "CONFIG_EFI": "n"}
     given = {"CONFIG_TUN": "m", "CONFIG_TAP": "y"}
-    assert kernel.refused_options(wanted, given) == ["CONFIG_TUN=y"]
+    assert kernels.refused_options(wanted, given) == ["CONFIG_TUN=y"]
 
 
 def _builds(given: str, asked: list[str]):
@@ -65,10 +65,10 @@ def test_another_kernel_than_wanted_is_not_built(
     one, given, tmp_path, monkeypatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(kernel, "run_in_root", _builds(given, asked))
+    monkeypatch.setattr(kernels, "run_in_root", _builds(given, asked))
     builder = Root(one.name, tmp_path, "", "", "")
     with pytest.raises(LabError, match="CONFIG_TUN=y"):
-        kernel.build_kernel(one, builder, tmp_path)
+        kernels.build_kernel(one, builder, tmp_path)
     assert len(asked) == 1, "it was built all the same"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from lab import page, report
-from lab.results import Measurement
+from lab.report import page, tables
+from lab.report.results import Measurement
 from lab.workloads import fill
 from tests.unit.test_lab_bench import ROW, run_with, sample
 
@@ -72,7 +72,7 @@ def test_what_a_program_pays_is_in_table_and_page() -> None:
     assert head in text
     assert "| made-up row | stock | 3.50 | 9 |" in text
     assert "| made-up row | upstream |" not in text
-    (line,) = [li for li in report.format_table(run).splitlines() if "until all" in li]
+    (line,) = [li for li in tables.format_table(run).splitlines() if "until all" in li]
     assert line.split()[-3:] == ["9", "-", "9"]
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.build import parse_warnings
-from lab.errors import LabError, Unsuitable
-from lab.initramfs import format_archive, format_entry, parse_load_order
-from lab.matrix import KERNELS, kernel_named
-from lab.results import parse_cpu
-from lab.roots import parse_mirror, recipe, root_key
-from lab.testing import (
+from lab.checks.testing import (
     COMMAND,
     KERNEL,
     PACKAGING,
@@ -21,6 +15,12 @@ from lab.testing import (
     parse_scenarios,
     read_scenarios,
 )
+from lab.errors import LabError, Unsuitable
+from lab.machines.build import parse_warnings
+from lab.machines.initramfs import format_archive, format_entry, parse_load_order
+from lab.machines.matrix import KERNELS, kernel_named
+from lab.machines.roots import parse_mirror, recipe, root_key
+from lab.report.results import parse_cpu
 from lab.trouble import parse_trouble
 
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from lab.soak import SCENARIO, format_lanes, format_memory
-from lab.testing import read_scenarios
+from lab.checks.soak import SCENARIO, format_lanes, format_memory
+from lab.checks.testing import read_scenarios
 from tests.kernel.scenarios.soak import Tally
 
 

@@ -7,9 +7,7 @@ import re
 
 import pytest
 
-from lab.build import KMOD
-from lab.errors import LabError
-from lab.verify import (
+from lab.checks.verify import (
     FINE,
     FOUND,
     LITMUS,
@@ -26,6 +24,8 @@ from lab.verify import (
     parse_seeds,
     seed,
 )
+from lab.errors import LabError
+from lab.machines.build import KMOD
 
 BASES = sorted({path.stem.partition("+")[0] for path in LITMUS.glob("*.litmus")})
 SEARCHED = "State-vector 64 byte, errors: 0\n  1228 states, stored\n"

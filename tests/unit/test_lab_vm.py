@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import testing, vm
-from lab.arch import ARM64, HOST
-from lab.emulator import format_starter
-from lab.roots import Root
-from lab.vm import Machine, VmLost, VmNotBooted, VmResult, _result, qemu_command
+from lab.checks import testing
+from lab.machines import vm
+from lab.machines.arch import ARM64, HOST
+from lab.machines.emulator import format_starter
+from lab.machines.roots import Root
+from lab.machines.vm import Machine, VmLost, VmNotBooted, VmResult, _result, qemu_command
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.build import KERNEL_SOURCE
 from lab.cache import cache_dir
+from lab.machines.build import KERNEL_SOURCE
 from sluice import config, netlink
 
 REPOSITORY = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.build import KMOD, source_files
+from lab.machines.build import KMOD, source_files
 from sluice import VERSION
 
 TREE = Path(__file__).resolve().parents[2]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lab.testing import read_scenarios
+from lab.checks.testing import read_scenarios
 from tests.kernel.scenarios.selftests import parse_results
 
 SAID = """\

@@ -8,14 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from lab.guest import devices, latency, tasks
+from lab.guest import program as programs
+from lab.guest.path import delay_arguments, link_arguments
+from lab.guest.program import parse_cpu_seconds, parse_state, parse_udp_overflows
+from lab.row import Sample, Skipped, WorkloadError
 from lab.workloads import VARIANTS, all_rows, applications, file, rows_of
-from lab.workloads import dead_reader, devices, latency, pktgen, tasks, tcp
+from lab.workloads import dead_reader, pktgen, tcp
 from lab.workloads.never_full import require_busy_time
-from lab.workloads.path import delay_arguments, link_arguments
-from lab.workloads import program as programs
-from lab.workloads.program import parse_cpu_seconds, parse_state, parse_udp_overflows
 from lab.workloads.qemu import listens
-from lab.workloads.row import Sample, Skipped, WorkloadError
 
 PING = """\
 PING 10.91.0.2 (10.91.0.2) 56(84) bytes of data.

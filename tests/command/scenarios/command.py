@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import FAR, HERE, NEAR, forwarder
-from lab.workloads.tun import IFF_TAP
+from lab.guest.devices import FAR, HERE, NEAR, forwarder
+from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
 from tests.kernel.scenarios._command import (
     CONFIG,

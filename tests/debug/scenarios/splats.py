@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.scenarios import Env, scenario
+from lab.guest.scenarios import Env, scenario
 
 DEBUG = Path("/sys/kernel/debug")
 

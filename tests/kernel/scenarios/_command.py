@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Iterator
 
-from lab.scenarios import Env
-from lab.workloads.devices import HERE, Device
-from lab.workloads.program import succeeds
+from lab.guest.devices import HERE, Device
+from lab.guest.program import succeeds
+from lab.guest.scenarios import Env
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SLUICE = (sys.executable, str(REPOSITORY / "bin/sluice"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.scenarios import Env
+from lab.guest.scenarios import Env
 from lab.workloads.fill import TRACING
 
 TRANSMIT = "tun_net_xmit"

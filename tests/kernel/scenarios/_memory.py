@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.debug import finds_leaks
+from lab.guest.debug import finds_leaks
 
 
 def read_kb(name: str) -> int:

@@ -8,7 +8,7 @@ import platform
 from pathlib import Path
 from typing import Iterator
 
-from lab.scenarios import Env
+from lab.guest.scenarios import Env
 
 ALL = Path("/sys/kernel/livepatch")
 PATCH = ALL / "patch_tun"

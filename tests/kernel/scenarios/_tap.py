@@ -11,8 +11,8 @@ import threading
 from dataclasses import replace
 from typing import Callable, Iterator, List
 
-from lab.workloads.devices import HERE, THERE, Counters, attach, silence_first_netns
-from lab.workloads.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
+from lab.guest.devices import HERE, THERE, Counters, attach, silence_first_netns
+from lab.guest.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
 
 TUNSETPERSIST = 0x400454CB
 TUNSETQUEUE = 0x400454D9

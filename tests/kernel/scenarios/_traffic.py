@@ -10,11 +10,11 @@ import threading
 import time
 from typing import Any, Iterator, List, Optional, Protocol
 
-from lab.scenarios import Env
-from lab.workloads.devices import HERE, THERE, Counters, Reader, ask_module
-from lab.workloads.devices import Device as Link
-from lab.workloads.devices import read_counters
-from lab.workloads.devices import sink as open_sink
+from lab.guest.devices import HERE, THERE, Counters, Reader, ask_module
+from lab.guest.devices import Device as Link
+from lab.guest.devices import read_counters
+from lab.guest.devices import sink as open_sink
+from lab.guest.scenarios import Env
 from sluice.netlink import Device, Queue
 
 DISCARD_PORT = 9

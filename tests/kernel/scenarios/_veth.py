@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from lab.scenarios import Env
-from lab.workloads.devices import silence_first_netns
+from lab.guest.devices import silence_first_netns
+from lab.guest.scenarios import Env
 
 SOURCE, ENTRY = "source0", "entry0"
 

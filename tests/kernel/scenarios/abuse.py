@@ -26,15 +26,13 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from lab.bench import unload
-from lab.debug import finds_leaks
-from lab.guest import write_json
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, THERE, Counters, Reader, netns
-from lab.workloads.devices import silence_first_netns
-from lab.workloads.fill import TRACING, mount_tracefs
-from lab.workloads.row import WorkloadError
-from lab.workloads.tun import (
+from lab.guest.debug import finds_leaks
+from lab.guest.devices import HERE, THERE, Counters, Reader, netns
+from lab.guest.devices import silence_first_netns
+from lab.guest.job import write_json
+from lab.guest.rows import unload
+from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import (
     IFF_BACKPRESSURE,
     IFF_NO_PI,
     IFF_TAP,
@@ -43,6 +41,8 @@ from lab.workloads.tun import (
     TUNSETIFF,
     request,
 )
+from lab.row import WorkloadError
+from lab.workloads.fill import TRACING, mount_tracefs
 from sluice import system
 from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _ftrace, _patch

@@ -9,12 +9,12 @@ import shutil
 import subprocess
 from typing import Iterator
 
-from lab.scenarios import Env, scenario
+from lab.guest.devices import FAR, HERE, NEAR, Counters, Device, read_counters
+from lab.guest.program import read_backpressure
+from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import IFF_BACKPRESSURE, IFF_TUN, read_has_backpressure
 from lab.workloads import applications, qemu
-from lab.workloads.devices import FAR, HERE, NEAR, Counters, Device, read_counters
-from lab.workloads.program import read_backpressure
 from lab.workloads.tcp import server
-from lab.workloads.tun import IFF_BACKPRESSURE, IFF_TUN, read_has_backpressure
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap
 from tests.kernel.scenarios._traffic import read_device, read_queue, set_device
 

@@ -9,7 +9,7 @@ import socket
 import struct
 from pathlib import Path
 
-from lab.scenarios import Env, scenario
+from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Client
 from tests.kernel.scenarios._tap import PACKET_MAX
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from lab.scenarios import Env, scenario
-from lab.workloads.crowd import crowd
+from lab.guest.crowd import crowd
+from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Client
 from tests.kernel.scenarios._memory import allowed
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap

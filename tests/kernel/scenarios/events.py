@@ -15,9 +15,9 @@ import sys
 import time
 from typing import Sequence
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, silence_first_netns
-from lab.workloads.tun import IFF_TAP
+from lab.guest.devices import HERE, silence_first_netns
+from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import IFF_TAP
 from sluice.netlink import Event, Listener
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
 from tests.kernel.scenarios._traffic import ifindex, read_queue, send, sink

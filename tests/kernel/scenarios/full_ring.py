@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import sink as open_sink
+from lab.guest.devices import sink as open_sink
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
     assert_direct_senders_lose_nothing,
     assert_flood_loses_nothing,

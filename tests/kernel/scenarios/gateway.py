@@ -9,11 +9,11 @@ import subprocess
 from dataclasses import replace
 from typing import Any, Dict, Iterator
 
-from lab.scenarios import Env, scenario
+from lab.guest.devices import FAR, NEAR, attach, read_counters
+from lab.guest.path import FAR_END, NEAR_END, path
+from lab.guest.program import READY_SECONDS, Program, has_device, program, succeeds
+from lab.guest.scenarios import Env, scenario
 from lab.workloads import openvpn
-from lab.workloads.devices import FAR, NEAR, attach, read_counters
-from lab.workloads.path import FAR_END, NEAR_END, path
-from lab.workloads.program import READY_SECONDS, Program, has_device, program, succeeds
 from lab.workloads.tcp import server
 from tests.kernel.scenarios._command import (
     SECONDS,

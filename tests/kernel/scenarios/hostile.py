@@ -12,9 +12,9 @@ import sys
 from dataclasses import replace
 from typing import Dict, Tuple
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, THERE, Device, Reader, attach
-from lab.workloads.devices import reader as open_reader
+from lab.guest.devices import HERE, THERE, Device, Reader, attach
+from lab.guest.devices import reader as open_reader
+from lab.guest.scenarios import Env, scenario
 from sluice import netlink
 from sluice.netlink import Client
 from tests.kernel.scenarios._requests import (
@@ -177,7 +177,7 @@ def ask(ifindex):
     return 0
 
 if sys.argv[1] == "own":
-    from lab.workloads.tun import IFF_TAP
+    from lab.guest.tun import IFF_TAP
     from tests.kernel.scenarios._tap import Tap
     tap = Tap(IFF_TAP)
     tap.open_queue()
@@ -218,8 +218,8 @@ def root_of_a_user_namespace_sets_its_own_devices_only(env: Env) -> None:
 # In a network namespace of its own: a tap, its senders, and nobody who reads.
 DYING = """
 import time
-from lab.workloads.devices import HERE, THERE, attach
-from lab.workloads.tun import IFF_TAP
+from lab.guest.devices import HERE, THERE, attach
+from lab.guest.tun import IFF_TAP
 from tests.kernel.scenarios._tap import Tap
 from tests.kernel.scenarios._traffic import flood, read_queue
 tap = Tap(IFF_TAP)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, THERE, attach, read_counters
+from lab.guest.devices import HERE, THERE, attach, read_counters
+from lab.guest.scenarios import Env, scenario
 from lab.workloads.fill import mount_tracefs
 from tests.kernel.scenarios import _ftrace, _patch
 from tests.kernel.scenarios._traffic import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
-from lab.debug import finds_leaks, forget_leaks, read_leaks
-from lab.scenarios import Env, scenario
+from lab.guest.debug import finds_leaks, forget_leaks, read_leaks
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._tap import tap
 
 

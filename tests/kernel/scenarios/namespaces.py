@@ -7,15 +7,15 @@ import errno
 import subprocess
 import sys
 
-from lab.scenarios import Env, scenario
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import read_device, sink
 
 # Switches the only device off, one of its own if it is given a word.
 ADMIN = """
 import sys
 from pyroute2.netlink.exceptions import NetlinkError
+from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
-from lab.workloads.tun import IFF_TAP
 from tests.kernel.scenarios._tap import Tap
 if len(sys.argv) > 1:
     tap = Tap(IFF_TAP)

@@ -7,8 +7,8 @@ import functools
 import re
 from pathlib import Path
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, Reader
+from lab.guest.devices import HERE, Reader
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
     assert_flood_is_read,
     counters,

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE
-from lab.workloads.tun import IFF_TAP, IFF_TUN
+from lab.guest.devices import HERE
+from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import IFF_TAP, IFF_TUN
 from sluice.netlink import Client
 from tests.kernel.scenarios._tap import (
     IFF_MULTI_QUEUE,

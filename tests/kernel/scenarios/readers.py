@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Iterator
 
-from lab.scenarios import Env, scenario
+from lab.guest.devices import FAR, HERE, NEAR, THERE, Device, Reader, attach
+from lab.guest.devices import netns, read_counters, silence_first_netns
+from lab.guest.devices import reader as open_reader
+from lab.guest.scenarios import Env, scenario
 from lab.workloads import tcp
-from lab.workloads.devices import FAR, HERE, NEAR, THERE, Device, Reader, attach
-from lab.workloads.devices import netns, read_counters, silence_first_netns
-from lab.workloads.devices import reader as open_reader
 from sluice import system
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._tap import reading, tap

@@ -9,11 +9,11 @@ import socket
 import sys
 from pathlib import Path
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE
-from lab.workloads.devices import sink as open_sink
+from lab.guest.devices import HERE
+from lab.guest.devices import sink as open_sink
+from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import read_has_backpressure
 from lab.workloads.fill import mount_tracefs
-from lab.workloads.tun import read_has_backpressure
 from pyroute2.netlink.exceptions import NetlinkError
 from sluice import netlink
 from sluice.netlink import Client, Device

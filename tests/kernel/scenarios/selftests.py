@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The kernel's own tests of tun and tap come out the same with sluice loaded.
 
-They are built from the kernel's source; see lab/selftests.py.
+They are built from the kernel's source; see lab/checks/selftests.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict
 
-from lab.scenarios import Env, scenario
+from lab.guest.scenarios import Env, scenario
 
 FOLDER = Path("/out/selftests")
 # "ok 3 tun.detach_close_delete", "not ok 4 tap.x", "ok 5 tap.y # SKIP no rights"

@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from lab.guest import write_json
-from lab.scenarios import Env, scenario
+from lab.guest.devices import HERE, THERE, Counters, Device, Reader, attach
+from lab.guest.devices import FAR, NEAR, forwarder, netns, read_counters, read_stops
+from lab.guest.devices import reader as open_reader
+from lab.guest.job import write_json
+from lab.guest.latency import Latency, parse_ping
+from lab.guest.scenarios import Env, scenario
 from lab.workloads import tcp
-from lab.workloads.devices import HERE, THERE, Counters, Device, Reader, attach
-from lab.workloads.devices import FAR, NEAR, forwarder, netns, read_counters, read_stops
-from lab.workloads.devices import reader as open_reader
-from lab.workloads.latency import Latency, parse_ping
 from sluice.netlink import Queue
 from tests.kernel.scenarios._memory import read_kb
 from tests.kernel.scenarios._traffic import read_queues, set_device

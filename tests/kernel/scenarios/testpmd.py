@@ -13,8 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Dict, Iterator
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, THERE, attach, silence_first_netns
+from lab.guest.devices import HERE, THERE, attach, silence_first_netns
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
     assert_flood_loses_nothing,
     pktgen,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lab.scenarios import Env, scenario
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
     assert_direct_senders_lose_nothing,
     assert_flood_loses_nothing,

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Dict, Iterator
 
-from lab.scenarios import Env, scenario
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import redirected
 from tests.kernel.scenarios._tap import SLOWEST, Tap, reading, tap
 from tests.kernel.scenarios._traffic import (

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE
+from lab.guest.devices import HERE
+from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Client
 from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import (

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, List, Set, Tuple
 
-from lab.scenarios import Env
+from lab.guest.scenarios import Env
 from tests.kernel.scenarios._traffic import assert_flows, read_device, read_queue, send
 
 PACKAGES = Path("/out/packages")

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Iterator
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE, THERE
+from lab.guest.devices import HERE, THERE
+from lab.guest.scenarios import Env, scenario
 from sluice import VERSION
 from sluice.netlink import Client
 from tests.kernel.scenarios._traffic import assert_flows, sink

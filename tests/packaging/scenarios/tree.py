@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import List, Set
 
-from lab.scenarios import Env, scenario
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import assert_flows, sink
 from tests.packaging.scenarios._machine import (
     BUILD,

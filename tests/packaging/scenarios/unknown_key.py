@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lab.scenarios import Env, scenario
+from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import sink
 from tests.packaging.scenarios._machine import (
     apt_install,

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The host's side of a bench: one boot, its progress, its numbers."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from lab.cache import cache_dir
+from lab.errors import FINE, LabError, NO, UsageError
+from lab.machines import build, vm
+from lab.machines.matrix import Kernel
+from lab.machines.roots import ensure_root
+from lab.report.results import HostLoad, Run, format_run, read_provenance, run_of
+from lab.report.tables import (
+    all_findings,
+    format_findings,
+    format_published,
+    format_table,
+    lost_nothing,
+    read_colour,
+)
+from lab.row import Row
+from lab.setup import say
+
+BOOT_SECONDS = 60.0
+# A VM that counts instructions, on a busy host.
+COUNTED_SLOWER = 10
+
+
+@dataclass(frozen=True)
+class Plan:
+    kernel: Kernel
+    rows: list[Row]
+    rounds: int
+    seconds: float
+    packages: tuple[str, ...] = ()  # the root has them, too
+    counted: bool = False  # instructions, not time
+    vcpus: int = vm.VCPUS
+
+    @property
+    def deadline(self) -> float:
+        """For the whole boot: every sample slow, none for ever."""
+        round_seconds = sum(
+            len(row.variants) * (row.setup_seconds + self.seconds + 30)
+            for row in self.rows
+        )
+        slower = COUNTED_SLOWER if self.counted else 1
+        return (BOOT_SECONDS + self.rounds * round_seconds) * slower
+
+
+def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:
+    """The rows named (patterns joined by commas), or all."""
+    chosen = {}
+    for pattern in (patterns or "*").split(","):
+        matching = {r.name: r for r in known if fnmatchcase(r.name, pattern)}
+        if not matching:
+            names = ", ".join(row.name for row in known)
+            raise UsageError(f"row {pattern}: unknown; choose from {names}")
+        chosen |= matching
+    return list(chosen.values())
+
+
+def _read_measured(
+    machine: vm.Machine, load: HostLoad, trouble: list[str]
+) -> Run | None:
+    """What the guest has written until now."""
+    path = machine.output / "result.json"
+    if not path.exists():
+        return None
+    measured = json.loads(path.read_text())
+    return run_of(read_provenance(machine, load), measured, trouble)
+
+
+def _save_part(run: Run, path: Path | None) -> None:
+    """Of a boot that was cut short."""
+    measured = sum(m.status == "measured" for m in run.measurements)
+    path = save(run, path)
+    say(
+        f"cut short: {measured} of {run.planned} samples are saved in {path}; "
+        f"to see them: python3 -m lab report {path}"
+    )
+
+
+def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
+    """Boot the kernel, measure, and save the run: where asked, else in the cache.
+
+    Raises what vm.run_job() raises. What was measured until then is saved all the
+    same, also if the user ends it.
+    """
+    root = ensure_root(plan.kernel, plan.packages)
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        output = Path(name)
+        staged = build.stage(root, output)
+        machine = vm.Machine(root, output, plan.vcpus, counted=plan.counted)
+        job = {
+            "kind": "bench",
+            "rows": [row.name for row in plan.rows],
+            "rounds": plan.rounds,
+            "seconds": plan.seconds,
+            "counted": plan.counted,
+            **staged,
+        }
+        say(f"kernel {root.release}: booting under {vm.accelerator(plan.counted)}")
+        load = HostLoad()
+        try:
+            result = vm.run_job(machine, job, plan.deadline, say)
+        except BaseException:
+            part = _read_measured(machine, load, ["cut short"])
+            if part is not None:
+                _save_part(part, path)
+            raise
+        run = _read_measured(machine, load, result.trouble)
+        if run is None:
+            raise LabError(f"kernel {root.kernel}: nothing measured: {result.reason}")
+        return run, save(run, path)
+
+
+def ensure_writable(path: Path) -> None:
+    """Say so before minutes of measuring, not after."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error})") from error
+
+
+def save(run: Run, path: Path | None) -> Path:
+    """Write the run as JSON: where asked, else in the cache."""
+    if path is None:
+        stamp = run.provenance.date.replace(":", "")
+        path = cache_dir() / "results" / f"{run.provenance.kernel}-{stamp}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(format_run(run))
+    return path
+
+
+def show(run: Run) -> None:
+    print(format_table(run) + "\n")
+    published = format_published(run)
+    if published:
+        print(published)
+    print(format_findings(all_findings(run), read_colour()))
+    for line in run.trouble:
+        print(f"kernel: {line}")
+
+
+def bench_status(run: Run) -> int:
+    """0 only when complete, sound, and every figure is reached."""
+    reached = all(finding.reached for finding in all_findings(run))
+    return FINE if run.complete and not run.trouble and reached else NO
+
+
+def demo_status(run: Run) -> int:
+    """0 only when sluice lost nothing and the table is complete."""
+    fine = run.complete and not run.trouble and lost_nothing(run)
+    if not all(finding.reached for finding in all_findings(run)):
+        print("few and short samples; make bench takes more and longer ones")
+    print(
+        "sluice lost nothing, and the table is complete"
+        if fine
+        else "not shown: sluice lost packets, or the table is not complete"
+    )
+    return FINE if fine else NO

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The Debian packages: built and looked at by lintian, inside a root."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, digest_files, fresh_directory, locked
+from lab.errors import LabError
+from lab.machines import build
+from lab.machines.chroot import Root
+from lab.machines.matrix import kernel_named
+from lab.machines.roots import ensure_root
+from lab.machines.vm import REPOSITORY
+from lab.setup import say
+from sluice import VERSION
+
+BUILDER = "6.12"  # the kernel whose root, and so whose suite, builds
+TOOLS = ("debhelper", "dh-python", "lintian")
+# What the packages are made from.
+SOURCES = ("bin", "kmod", "man", "packaging", "sluice")
+# Nothing is compiled: build-essential, which it would ask for, is not needed.
+BUILD = "dpkg-buildpackage --build=binary --no-sign --no-check-builddeps"
+LINTIAN = "lintian --allow-root --fail-on error --tag-display-limit 0 ../*.changes"
+
+
+def package_sources() -> list[Path]:
+    """The files the packages are made from: not what a run or a build leaves."""
+    found = [path for name in SOURCES for path in (REPOSITORY / name).rglob("*")]
+    return sorted(
+        path
+        for path in found
+        if path.is_file()
+        and path.suffix not in (".pyc", ".ko", ".o", ".mod", ".cmd")
+        and not path.name.endswith(".mod.c")
+        and "ansible" not in path.parts
+    )
+
+
+def _key(sources: list[Path], builder: str) -> str:
+    parts: list[bytes | str] = [builder, BUILD, LINTIAN]
+    for path in sources:
+        mode = "x" if path.stat().st_mode & 0o100 else "-"
+        parts += [str(path.relative_to(REPOSITORY)), mode, path.read_bytes()]
+    return digest(*parts)
+
+
+def _stage(sources: list[Path], tree: Path) -> None:
+    """The tree as Debian's tools want it, with debian/ at its top."""
+    for path in sources:
+        copy = tree / path.relative_to(REPOSITORY)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    (tree / "packaging/debian").rename(tree / "debian")
+
+
+def _run(root: Root, work: Path, command: str) -> str:
+    say(f"+ {command}")
+    status, log = build.run_in_root(root, work, f"cd tree; {command}")
+    if status != 0:
+        print(log)
+        raise LabError(f"{command.split()[0]}: status {status} (see above); mend it")
+    return log
+
+
+def ensure_packages() -> list[Path]:
+    """The packages of this tree: from the cache, or built now."""
+    root = ensure_root(kernel_named(BUILDER), extra=TOOLS)
+    sources = package_sources()
+    final = cache_dir() / "packages" / _key(sources, root.key)
+    with locked("packages"):
+        if not final.exists():
+            with fresh_directory(final) as work:
+                _stage(sources, work / "tree")
+                _run(root, work, BUILD)
+                (work / "lintian.log").write_text(_run(root, work, LINTIAN))
+                shutil.rmtree(work / "tree")
+    return sorted(final.glob("*.deb"))
+
+
+# Compiles the module where and as DKMS will, so that ccache knows the answers: an
+# emulated compiler takes minutes. Debian's headers ask ccache if they are told to.
+_COMPILE = """
+busybox mount -t tmpfs dkms /var/lib/dkms
+there=/var/lib/dkms/sluice/{version}/build
+mkdir -p $there
+cp -r /mnt/source/. $there
+export DEBIAN_KERNEL_USE_CCACHE=1 CCACHE_DIR=/mnt/ccache CCACHE_SLOPPINESS=locale
+make KERNELRELEASE={release} -C /lib/modules/{release}/build M=$there
+"""
+
+
+def ensure_compiled(root: Root) -> Path:
+    """A ccache directory with the module's objects for this root's kernel."""
+    sources = build.source_files(build.KMOD)
+    key = digest(root.key, VERSION, _COMPILE, digest_files(sources))
+    final = cache_dir() / "compiled" / f"{root.release}-{key}"
+    with locked(f"compiled-{root.kernel}"):
+        if not final.exists():
+            with fresh_directory(final) as work:
+                shutil.copytree(build.KMOD, work / "source")
+                script = _COMPILE.format(version=VERSION, release=root.release)
+                status, log = build.run_in_root(root, work, script)
+                if status != 0:
+                    print(log)
+                    raise LabError(f"kernel {root.kernel}: the module does not build "
+                                   "with ccache (see above); mend it")
+    return final / "ccache"
+
+
+def stage(root: Root, output: Path) -> dict[str, str]:
+    """What the guest needs to try the packages, in its /out."""
+    folder = output / "packages"
+    folder.mkdir(parents=True, exist_ok=True)
+    for package in ensure_packages():
+        shutil.copy(package, folder)
+    shutil.copytree(ensure_compiled(root), output / "ccache", dirs_exist_ok=True)
+    return build.stage(root, output)

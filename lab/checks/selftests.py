@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The kernel's own selftests for tun and tap, built from its source."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.errors import LabError
+from lab.machines import build
+from lab.machines.chroot import Root, run_in_root
+from lab.machines.matrix import Kernel
+from lab.setup import say
+
+TESTS = ("tun", "tap")
+KERNELS = ("6.12", "7.3")  # whose suites have the source
+# Some of them speak netlink by code that is made from the kernel's specs.
+_TOOLS = ("python3-jsonschema", "python3-yaml", "xz-utils")
+_PARTS = ("Documentation/netlink", "arch/x86", "include", "scripts", "tools", "usr")
+# Their generator takes the folder with MAINTAINERS for the whole source.
+_FILES = ("Kbuild", "Kconfig", "MAINTAINERS", "Makefile")
+_BUILD = """
+mkdir linux built
+tar -xf /usr/src/linux-source-{kernel}.tar.xz -C linux --strip-components=1 \\
+    --wildcards {parts}
+cd linux
+make -s headers
+make -s -C tools/testing/selftests/net OUTPUT=/mnt/built \\
+    KHDR_INCLUDES='-isystem /mnt/linux/usr/include' {tests}
+"""
+
+
+def packages(kernel: Kernel) -> tuple[str, ...]:
+    """What a root has besides the lab's own, to build them in."""
+    return (f"linux-source-{kernel.name}", *_TOOLS)
+
+
+def _script(kernel: str) -> str:
+    wanted = [*(f"{part}/*" for part in _PARTS), *_FILES]
+    parts = " ".join(f"'linux-source-{kernel}/{one}'" for one in wanted)
+    tests = " ".join(f"/mnt/built/{test}" for test in TESTS)
+    return _BUILD.format(kernel=kernel, parts=parts, tests=tests)
+
+
+def _ensure_selftests(root: Root) -> Path:
+    """The directory of TESTS: from the cache, or built now."""
+    script = _script(root.kernel)
+    final = cache_dir() / "selftests" / f"{root.kernel}-{digest(root.key, script)}"
+    with locked(f"selftests-{root.kernel}"):
+        if not final.exists():
+            say(f"kernel {root.kernel}: building its selftests (1-3 minutes)")
+            with fresh_directory(final) as work:
+                status, log = run_in_root(root, work, script)
+                missing = [t for t in TESTS if not (work / "built" / t).exists()]
+                if status != 0 or missing:
+                    print(log)
+                    raise LabError(
+                        f"kernel {root.kernel}: its selftests do not build "
+                        "(see above); mend lab/checks/selftests.py"
+                    )
+                shutil.rmtree(work / "linux")
+    return final / "built"
+
+
+def stage(root: Root, output: Path) -> dict[str, str]:
+    """What the guest needs, with the selftests in /out/selftests."""
+    staged = build.stage(root, output)
+    (output / "selftests").mkdir()
+    for test in TESTS:
+        shutil.copy(_ensure_selftests(root) / test, output / "selftests")
+    return staged

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The project's tests: their tools, and the kernel scenarios of one kernel."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, locked
+from lab.checks import packages, verify
+from lab.errors import LabError
+from lab.machines import build, vm
+from lab.machines.chroot import Root
+from lab.machines.disk import ensure_disk
+from lab.machines.matrix import DEBUG, KERNELS, PACKAGED, Kernel, kernel_named
+from lab.machines.roots import ensure_root
+from lab.setup import install, require_root, say
+from lab.workloads.applications import PACKAGES
+
+REQUIREMENTS = vm.REPOSITORY / "tests" / "requirements.txt"
+GOOD = ("passed", "skipped")
+# Of a boot, beside what its scenarios take in the mean; the longest has 15 minutes.
+BOOT_SECONDS = 900.0
+BOOTS = 4  # a scenario that loses the VM costs a boot; then we give up
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The scenarios of one folder, and what they are played on."""
+
+    name: str  # of the folder below tests/
+    kernels: tuple[str, ...]
+    often: tuple[str, ...]  # of these, what make test plays
+    extra: tuple[str, ...] = ()  # packages its roots have besides the lab's
+    seconds: float = 90.0  # for each scenario, on average
+    disk: bool = False  # the root is a disk image
+    stage: Callable[[Root, Path], dict[str, str]] = build.stage
+
+    @property
+    def scenarios(self) -> Path:
+        return vm.REPOSITORY / "tests" / self.name / "scenarios"
+
+    def chosen(self, every: bool) -> list[Kernel]:
+        return [kernel_named(name) for name in (self.kernels if every else self.often)]
+
+    def left_out(self, kernel: Kernel, every: bool) -> tuple[str, ...]:
+        """The marks of scenarios that are not played on it; see lab.guest.scenarios."""
+        if every:
+            return ()
+        newest = kernel.name == self.often[-1]
+        return ("often",) if newest else ("often", "everywhere")
+
+
+KERNEL = Suite(
+    name="kernel",
+    kernels=tuple(kernel.name for kernel in KERNELS if not kernel.debug),
+    often=tuple(kernel.name for kernel in PACKAGED if kernel.often),
+)
+# The program is the same on every kernel, and slow to start in an emulated one.
+COMMAND = replace(KERNEL, name="command", often=("7.3",))
+# Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
+PACKAGING = Suite(
+    name="packaging",
+    kernels=("5.10", "6.1", "6.12", "7.3"),
+    often=("6.12",),
+    extra=("ccache", "dkms", "openssl"),
+    seconds=600.0,
+    disk=True,
+    stage=packages.stage,
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    outcome: str  # passed, failed, skipped, lost
+    message: str
+    seconds: float = 0.0
+
+
+@dataclass
+class Played:
+    """What the scenarios of one kernel came to."""
+
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+
+
+def ensure_venv() -> Path:
+    """The python of the project's own venv with the pinned tools."""
+    key = digest(REQUIREMENTS.read_bytes(), sys.version)
+    final = cache_dir() / "venvs" / key
+    with locked("venv"):
+        if not (final / "complete").exists():
+            if importlib.util.find_spec("ensurepip") is None:
+                require_root()
+                install(["python3-venv"])
+            say("installing the test tools into the cache (pip)")
+            final.mkdir(parents=True, exist_ok=True)
+            python = str(final / "bin" / "python")
+            _run(sys.executable, "-m", "venv", "--clear", str(final))
+            pip = [python, "-m", "pip", "install", "--quiet"]
+            pip += ["--disable-pip-version-check", "-r", str(REQUIREMENTS)]
+            _run(*pip)
+            (final / "complete").touch()
+    return final / "bin" / "python"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise LabError(
+            f"{' '.join(command)}: status {done.returncode} (see above); "
+            "check the network and run again"
+        )
+
+
+def parse_scenarios(
+    module: str, source: str, left_out: tuple[str, ...] = ()
+) -> list[str]:
+    """The names of the functions with the scenario decorator.
+
+    But for those for which it says that one of these is False.
+    """
+    return [
+        f"{module}.{node.name}"
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            _is_scenario(mark) and _denied(mark).isdisjoint(left_out)
+            for mark in node.decorator_list
+        )
+    ]
+
+
+def _is_scenario(mark: ast.expr) -> bool:
+    called = mark.func if isinstance(mark, ast.Call) else mark
+    return isinstance(called, ast.Name) and called.id == "scenario"
+
+
+def _denied(mark: ast.expr) -> set[str | None]:
+    """What it says is False."""
+    words = mark.keywords if isinstance(mark, ast.Call) else ()
+    return {
+        word.arg
+        for word in words
+        if isinstance(word.value, ast.Constant) and word.value.value is False
+    }
+
+
+def read_scenarios(
+    suite: Suite = KERNEL, left_out: tuple[str, ...] = ()
+) -> list[str]:
+    names: list[str] = []
+    for path in sorted(suite.scenarios.glob("*.py")):
+        if not path.name.startswith("_"):
+            names += parse_scenarios(path.stem, path.read_text(), left_out)
+    return names
+
+
+def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
+    """What is played on this kernel; every: by make test-all."""
+    return read_scenarios(suite, suite.left_out(kernel, every))
+
+
+def parse_outcomes(result: dict, lost_because: str | None) -> list[Outcome]:
+    """What one boot settled; the scenario it was lost in is lost."""
+    settled = [Outcome(**one) for one in result.get("results", [])]
+    running = result.get("running")
+    if running and lost_because is not None:
+        settled.append(Outcome(running, "lost", lost_because))
+    return settled
+
+
+def boot(
+    machine: vm.Machine,
+    job: dict,
+    deadline: float,
+    progress: Callable[[str], None],
+) -> tuple[list[Outcome], list[str]]:
+    """One boot: what it settled, and the kernel's trouble."""
+    lost_because, trouble = None, []
+    try:
+        result = vm.run_job(machine, job, deadline, progress)
+        trouble = result.trouble
+        if result.status != 0:
+            lost_because = result.reason
+    except vm.VmLost as error:
+        lost_because = str(error)
+        progress(f"lab: {error}")
+    path = machine.output / "result.json"
+    written = json.loads(path.read_text()) if path.exists() else {}
+    settled = parse_outcomes(written, lost_because)
+    if not settled:
+        raise LabError(
+            f"kernel {machine.root.kernel}: no scenario ran: "
+            f"{lost_because or 'no result'}; see the console above"
+        )
+    if lost_because and all(one.outcome in GOOD for one in settled):
+        trouble = [*trouble, lost_because]  # no scenario tells of it
+    return settled, trouble
+
+
+def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
+    """The root the scenarios of this kernel are played in."""
+    applications = PACKAGES if kernel.applications else ()
+    return ensure_root(kernel, suite.extra or applications)
+
+
+def _job(machine: vm.Machine, kernel: Kernel, suite: Suite, names: list[str]) -> dict:
+    """What the machine is told to play; its output folder gets what that needs."""
+    job = {"kind": "tests", "suite": suite.name, "names": names}
+    job["patience"] = kernel.patience
+    return job | suite.stage(machine.root, machine.output)
+
+
+@contextlib.contextmanager
+def single(
+    kernel: Kernel, scenario: str, environment: dict[str, object]
+) -> Iterator[tuple[vm.Machine, dict]]:
+    """A machine, and the job for this scenario: its environment says what to do."""
+    root = scenario_root(kernel)
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb)
+        asked = {name: str(value) for name, value in environment.items()}
+        yield machine, {**_job(machine, kernel, KERNEL, [scenario]), "environment": asked}
+
+
+def play(
+    kernel: Kernel,
+    names: list[str],
+    progress: Callable[[str], None],
+    suite: Suite = KERNEL,
+    extra: tuple[str, ...] = (),
+) -> Played:
+    """Run the scenarios on one kernel, booting again after a lost VM.
+
+    extra: packages only these scenarios need, in a root of their own.
+    """
+    root = ensure_root(kernel, extra) if extra else scenario_root(kernel, suite)
+    disk = ensure_disk(root) if suite.disk else None
+    played = Played()
+    for _ in range(BOOTS):
+        left = [name for name in names if name not in played.outcomes]
+        if not left:
+            break
+        with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+            machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb, disk=disk)
+            job = _job(machine, kernel, suite, left)
+            deadline = (BOOT_SECONDS + suite.seconds * len(left)) * kernel.patience
+            settled, trouble = boot(machine, job, deadline, progress)
+        played.outcomes |= {one.name: one for one in settled}
+        played.trouble += trouble
+    return played
+
+
+FOLDERS = {
+    "all": ["unit", "kernel", "command", "packaging"],
+    "unit": ["unit"],
+    "kernel": ["kernel"],
+    "command": ["command"],
+    "packaging": ["packaging"],
+    "debug": ["debug"],  # the kernel's, on kernels that watch themselves
+    "long": ["unit", "kernel", "command", "packaging", "debug"],  # all, on every kernel
+}
+# The kernels whose roots these need.
+BOOTED = {
+    "all": PACKAGED,
+    "kernel": PACKAGED,
+    "command": COMMAND.chosen(every=False),
+    "debug": DEBUG,
+    "long": KERNELS,
+}
+
+
+def test(what: str, arguments: list[str]) -> int:
+    """Run ruff, the proofs and pytest; what: one of FOLDERS."""
+    python = ensure_venv()
+    if what in ("all", "long"):
+        say("ruff check")
+        done = subprocess.run(
+            [python, "-m", "ruff", "check", "--no-cache", "."], cwd=vm.REPOSITORY
+        )
+        if done.returncode != 0:
+            return 1
+        say("the proofs")
+        if verify.verify(short=what == "all") != 0:
+            return 1
+    # Here, because pytest would hide the progress.
+    for kernel in BOOTED.get(what, ()):
+        scenario_root(kernel)
+    if "packaging" in FOLDERS[what]:
+        packages.ensure_packages()
+        for kernel in PACKAGING.chosen(every=what == "long"):
+            root = scenario_root(kernel, PACKAGING)
+            packages.ensure_compiled(root)
+            ensure_disk(root)
+    command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
+    command += [f"tests/{folder}" for folder in FOLDERS[what]]
+    command += ["--every"] if what in ("debug", "long") else []
+    done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)
+    return done.returncode

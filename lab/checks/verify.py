@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The proofs: each one's verdict beside the one it must have.
+
+A proof that must fail, because a guard was taken out, is a proof like the
+others: it shows that the question can be answered otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
+from lab.errors import LabError
+from lab.machines.build import KMOD, run_in_root
+from lab.machines.roots import Root
+from lab.machines.vm import REPOSITORY
+from lab.setup import say
+
+PROOFS = REPOSITORY / "proofs"
+LITMUS = PROOFS / "litmus"
+MODEL = PROOFS / "model" / "queue.pml"
+POLICY = PROOFS / "policy"
+
+FINE, FOUND = "fine", "found"  # nothing amiss; what is amiss was found
+
+
+@dataclass(frozen=True)
+class Proof:
+    name: str
+    expected: str
+    ask: Callable[[], tuple[str, str]]  # its verdict, and what it adds to that
+    short: bool = True  # make test asks it; if not, only make verify
+
+
+@dataclass(frozen=True)
+class Verdict:
+    name: str
+    expected: str
+    said: str
+    detail: str
+    seconds: float
+
+    @property
+    def as_expected(self) -> bool:
+        return self.said == self.expected
+
+
+@dataclass(frozen=True)
+class Search:
+    """One run of the model."""
+
+    name: str
+    defines: str
+    expected: str = FINE
+    claim: str = ""  # an ltl formula of the model, else its assertions
+    short: bool = True
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """A guard of the real source, taken out."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    seeds: int = 200
+    threads: bool = False
+
+
+# Half the ring is more than the headroom, a quarter more than the senders
+# that may pass a look unseen.
+ONE = "-DSENDERS=1 -DSIZE=8"
+TWO = "-DSENDERS=2 -DSIZE=16"
+SEARCHES = (
+    Search("two_senders_lose_nothing", TWO),
+    Search("held_to_a_time", f"{TWO} -DDEPTH"),
+    Search("no_headroom", f"{TWO} -DBUG_HEADROOM", FOUND),
+    Search("look_replaced_unread", f"{TWO} -DBUG_LOOK", FOUND),
+    Search("look_stored_not_exchanged", f"{TWO} -DBUG_EXCHANGE", FOUND),
+    Search("look_half_a_ring_on", f"{TWO} -DBUG_SPAN", FOUND),
+    Search("stopped_is_watched", TWO, claim="watched"),
+    Search("not_armed_again", f"{ONE} -DBUG_REARM", FOUND, "watched"),
+    Search("senders_go_on", TWO, claim="progress"),
+    Search("senders_wait_for_ever", f"{ONE} -DBUG_REARM", FOUND, "progress"),
+    Search("reader_dies", f"{ONE} -DDIES"),
+    Search("operated", f"{ONE} -DOPERATOR=1"),
+    Search("operated_senders_go_on", f"{ONE} -DOPERATOR=1", claim="progress"),
+    Search("stop_when_closed", f"{ONE} -DOPERATOR=1 -DBUG_OPEN", FOUND),
+    Search("foreign_stop_taken", f"{ONE} -DOPERATOR=1 -DBUG_FOREIGN", FOUND),
+    Search("no_cancel", f"{ONE} -DOPERATOR=1 -DBUG_CANCEL", FOUND),
+    Search("no_lock", f"{ONE} -DOPERATOR=1 -DBUG_LOCK", FOUND, short=False),
+    Search("rings_change", f"{ONE} -DOPERATOR=2", short=False),
+    Search("operated_reader_dies", f"{ONE} -DOPERATOR=1 -DDIES", short=False),
+    Search("batches_of_two", "-DSENDERS=2 -DSIZE=18 -DBATCH=2", short=False),
+)
+
+POLICY_SOURCES = ("device.c", "hook.c", "queue.c")
+SEEDS_SHORT, SEEDS_LONG = 100, 1000
+THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 4, 16
+PACKETS, THREAD_PACKETS = 3000, 20000  # each sender's
+SEEDED = (
+    Seeded("no_headroom", "queue.c", "size - headroom_for(ring, size)", "size"),
+    Seeded("not_armed_again", "queue.c", "__queue_arm_after(q, excess);", ";"),
+    Seeded("no_cancel", "queue.c", "hrtimer_cancel(&q->timer);", ";"),
+    Seeded(
+        "foreign_stop_taken",
+        "queue.c",
+        "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
+        "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
+    ),
+    # What was read of a batch and is not handed back is no packet of the operator's
+    # limit: a reader that lives would be taken for dead.
+    Seeded(
+        "limit_of_slots",
+        "queue.c",
+        "used - limit + 1);",
+        "used - depth_for(q, limit) + 1);",
+    ),
+    # Where the limit is half of a small ring, drops are then not counted.
+    Seeded(
+        "stalled_looks_no_more",
+        "queue.c",
+        "look_next(q, look, producer, 0, size);\n",
+        ";\n",
+    ),
+    Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", 40, True),
+    Seeded(
+        "file_not_released",
+        "queue.c",
+        "smp_store_release(&q->file, file);",
+        "q->file = file;",
+        40,
+        True,
+    ),
+)
+
+
+# Parts of the controller, whose lack shows in what a ring holds.
+SEEDED_PACE = (
+    Seeded("never_deeper", "queue.c", "depth_ns += min(idle, depth_ns / 2);", ";"),
+    Seeded("pace_not_learned", "queue.c", "if (packets) {", "if (0) {"),
+    Seeded("patience_not_lost", "queue.c", "ns /= 2;", ";"),
+    Seeded("whole_ring", "queue.c", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
+    Seeded("crowd_not_seen", "queue.c", "else if (crowded || ", "else if ("),
+    Seeded("crowd_seen_for_ever", "queue.c", "crowded ? now + waited : now", "~0ULL"),
+)
+
+
+def parse_expected(litmus: str) -> str:
+    """What a litmus test says of itself."""
+    found = re.search(r"^ \* Result: (\w+)$", litmus, re.MULTILINE)
+    if not found:
+        raise LabError("litmus: a test without a Result: line; add it")
+    return found[1]
+
+
+def parse_observation(log: str, name: str) -> str:
+    found = re.search(rf"^Observation {re.escape(name)} (\w+) ", log, re.MULTILINE)
+    return found[1] if found else "no verdict"
+
+
+def parse_search(log: str) -> tuple[str, str]:
+    """The verdict of SPIN's search, and how far it went."""
+    states = re.search(r"(\d+) states, stored", log)
+    errors = re.search(r"errors: (\d+)", log)
+    if not states or not errors:
+        last = (log.strip().splitlines() or ["no output"])[-1]
+        return "no verdict", last
+    detail = f"{int(states[1]):,} states"
+    if int(errors[1]):
+        why = re.search(r"^pan:1: (.*?) \(at depth", log, re.MULTILINE)
+        return FOUND, f"{why[1] if why else 'an error'}; {detail}"
+    if "max search depth too small" in log or "out of memory" in log:
+        return "incomplete", detail
+    return FINE, detail
+
+
+class Workplace:
+    """Where the provers run: directories that go when it is left."""
+
+    def __init__(self) -> None:
+        self.root: Root = ensure_provers()
+        self.kernel: Path = ensure_kernel_model()
+        self._folder = tempfile.TemporaryDirectory(prefix="sluice-proofs-")
+
+    def __enter__(self) -> Workplace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def folder(self, name: str) -> Path:
+        path = Path(self._folder.name) / name.replace("/", "-")
+        path.mkdir()
+        return path
+
+    def run(self, work: Path, script: str) -> tuple[int, str]:
+        return run_in_root(self.root, work, script)
+
+
+def _ask_litmus(place: Workplace, path: Path) -> tuple[str, str]:
+    work = place.folder(f"litmus-{path.stem}")
+    for source in (path, *place.kernel.iterdir()):
+        shutil.copy(source, work)
+    _, log = place.run(work, f"herd7 -conf linux-kernel.cfg '{path.name}'")
+    said = parse_observation(log, path.stem)
+    last = (log.strip().splitlines() or ["no output"])[-1]
+    return said, last if said == "no verdict" else ""
+
+
+def litmus_proofs(place: Workplace) -> list[Proof]:
+    return [
+        Proof(
+            f"litmus/{path.stem}",
+            parse_expected(path.read_text()),
+            lambda path=path: _ask_litmus(place, path),
+        )
+        for path in sorted(LITMUS.glob("*.litmus"))
+    ]
+
+
+def _ask_model(place: Workplace, search: Search) -> tuple[str, str]:
+    work = place.folder(f"model-{search.name}")
+    shutil.copy(MODEL, work)
+    kind = "-DNFAIR=3" if search.claim else "-DSAFETY -DNOCLAIM"
+    fair = "-f " if search.claim == "progress" else ""
+    options = f"-a {fair}-N {search.claim}" if search.claim else ""
+    script = f"spin {search.defines} -a {MODEL.name} && gcc -O2 -w {kind} -o pan pan.c"
+    status, log = place.run(work, f"{script} && ./pan -E -w24 -m8000000 {options}")
+    return parse_search(log)
+
+
+def model_proofs(place: Workplace) -> list[Proof]:
+    return [
+        Proof(
+            f"model/{search.name}",
+            search.expected,
+            lambda search=search: _ask_model(place, search),
+            search.short,
+        )
+        for search in SEARCHES
+    ]
+
+
+def headers_named(sources: list[str]) -> set[str]:
+    """The kernel headers that sources include."""
+    return {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
+
+
+def _build_policy(
+    place: Workplace,
+    name: str,
+    bug: Seeded | None,
+    threads: bool = False,
+    main: str = "world.c",
+    sources: tuple[str, ...] = POLICY_SOURCES,
+) -> Path:
+    """A folder with the module's sources and one of POLICY, built as ./world."""
+    work = place.folder(f"policy-{name}")
+    shutil.copytree(KMOD, work / "kmod")
+    if bug:
+        seed(work / "kmod", bug)
+    shutil.copytree(POLICY, work / "policy")
+    ring = (place.kernel / RING).read_text()
+    texts = [path.read_text() for path in (work / "kmod").glob("*.[ch]")]
+    wanted = {n for n in headers_named([*texts, ring]) if not n.startswith("asm/")}
+    for name in wanted:
+        header = work / "empty" / name
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.touch()
+    (work / "empty" / "linux" / RING).write_text(ring)
+    flags = "-std=gnu11 -O1 -g -w -include policy/kernel.h -Iempty -Ikmod -Ipolicy"
+    flags += " -DTHREADS" if threads else ""
+    judged = "-fsanitize=thread" if threads else ""
+    lines = [f"gcc {flags} {judged} -c kmod/{name}" for name in sources]
+    lines += [f"gcc {flags} -c policy/{main}"]
+    lines += [f"gcc {judged} -pthread *.o -o world"]
+    status, log = place.run(work, "\n".join(lines))
+    if status != 0:
+        print(log)
+        raise LabError("proofs/policy: does not build (see above); mend it")
+    return work
+
+
+def seed(source: Path, seeded: Seeded) -> None:
+    """Takes a guard out of a copy of the module's sources."""
+    path = source / seeded.file
+    text = path.read_text()
+    if text.count(seeded.old) != 1:
+        raise LabError(
+            f"policy/{seeded.name}: kmod/{seeded.file} does not say "
+            f"'{seeded.old}' once; name the guard anew in lab/checks/verify.py"
+        )
+    path.write_text(text.replace(seeded.old, seeded.new))
+
+
+def _ask_policy(
+    place: Workplace, name: str, seeds: int, threads: bool, bug: Seeded | None = None
+) -> tuple[str, str]:
+    work = _build_policy(place, name, bug, threads)
+    packets = THREAD_PACKETS if threads else PACKETS
+    each = f"./world $i {packets} || break; i=$((i + 1))"
+    _, log = place.run(work, f"i=0; while [ $i -lt {seeds} ]; do {each}; done")
+    return parse_seeds(log, seeds)
+
+
+def parse_paces(log: str, status: int) -> tuple[str, str]:
+    """The verdict of pace.c, and the first reader it complains of."""
+    lines = log.strip().splitlines()
+    wrong = [line for line in lines if line.endswith("TOO MUCH")]
+    if wrong:
+        return FOUND, " ".join(wrong[0].split())
+    if status or not lines:
+        return "no verdict", lines[-1] if lines else "no output"
+    return FINE, f"{len(lines)} readers"
+
+
+def _ask_pace(place: Workplace, bug: Seeded | None = None) -> tuple[str, str]:
+    name = bug.name if bug else "pace"
+    work = _build_policy(place, name, bug, main="pace.c", sources=("queue.c",))
+    status, log = place.run(work, "./world")
+    return parse_paces(log, status)
+
+
+def pace_proofs(place: Workplace) -> list[Proof]:
+    whole = [Proof("policy/pace", FINE, lambda: _ask_pace(place))]
+    return whole + [
+        Proof(f"policy/{bug.name}", FOUND, lambda bug=bug: _ask_pace(place, bug))
+        for bug in SEEDED_PACE
+    ]
+
+
+def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
+    steps, threads = (
+        (SEEDS_SHORT, THREAD_SEEDS_SHORT) if short else (SEEDS_LONG, THREAD_SEEDS_LONG)
+    )
+    whole = [
+        Proof(
+            f"policy/{name}",
+            FINE,
+            lambda name=name, n=seeds, t=t: _ask_policy(place, name, n, t),
+        )
+        for name, seeds, t in (("steps", steps, False), ("threads", threads, True))
+    ]
+    return whole + [
+        Proof(
+            f"policy/{bug.name}",
+            FOUND,
+            lambda bug=bug: _ask_policy(place, bug.name, bug.seeds, bug.threads, bug),
+        )
+        for bug in SEEDED
+    ]
+
+
+def ask(proof: Proof) -> Verdict:
+    started = time.monotonic()
+    said, detail = proof.ask()
+    seconds = time.monotonic() - started
+    return Verdict(proof.name, proof.expected, said, detail, seconds)
+
+
+def format_verdict(verdict: Verdict) -> str:
+    line = f"{verdict.name:44} {verdict.said:10}"
+    if not verdict.as_expected:
+        line += f" NOT {verdict.expected}"
+    line += f" {verdict.seconds:5.1f} s  {verdict.detail}"
+    return line.rstrip()
+
+
+def format_summary(verdicts: list[Verdict], planned: int) -> str:
+    wrong = [one.name for one in verdicts if not one.as_expected]
+    if wrong or not verdicts or len(verdicts) != planned:
+        return (
+            f"verify: {len(wrong)} of {planned} proofs not as expected, "
+            f"{planned - len(verdicts)} not asked: {', '.join(wrong)}"
+        )
+    return f"verify: {planned} proofs, each as expected"
+
+
+def verify(short: bool) -> int:
+    """Ask every proof, print each verdict; 0 if all are as expected."""
+    with Workplace() as place:
+        proofs = litmus_proofs(place)
+        proofs += [p for p in model_proofs(place) if p.short or not short]
+        proofs += policy_proofs(place, short) + pace_proofs(place)
+        say(f"verify: {len(proofs)} proofs")
+        verdicts = []
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for verdict in pool.map(ask, proofs):
+                verdicts.append(verdict)
+                print(format_verdict(verdict), flush=True)
+    print(format_summary(verdicts, len(proofs)))
+    fine = len(verdicts) == len(proofs) and all(v.as_expected for v in verdicts)
+    return 0 if fine and verdicts else 1
+
+
+def parse_seeds(log: str, seeds: int) -> tuple[str, str]:
+    """The verdict of as many worlds, and the first complaint."""
+    complaints = [
+        line
+        for line in log.splitlines()
+        if re.match(r"seed \d+(, step \d+)?: (?!fine)", line)
+        or line.startswith("SUMMARY: ThreadSanitizer")
+    ]
+    if complaints:
+        return FOUND, complaints[0]
+    fine = re.findall(r"^seed \d+: fine: (\d+) packets, (\d+).*?(\d+) stops", log, re.M)
+    if len(fine) != seeds:
+        last = (log.strip().splitlines() or ["no output"])[-1]
+        return "no verdict", last
+    packets, _, stops = (sum(int(one[i]) for one in fine) for i in range(3))
+    return FINE, f"{seeds} seeds, {packets:,} packets, {stops:,} stops"

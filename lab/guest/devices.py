@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The tun/tap devices of a workload: made, connected, counted, removed.
+
+A device lives as long as the reader that made it. Neighbours are static and
+IPv6 is off, so that nothing but the workload sends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, fields
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
+
+from lab.row import WorkloadError
+
+Answer = TypeVar("Answer")
+DRAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Device:
+    name: str
+    address: str
+    mac: str
+    netns: Optional[str] = None  # None: the guest's first
+
+    @property
+    def spec(self) -> str:
+        return f"{self.name}@{self.netns}" if self.netns else self.name
+
+    def command(self, *argv: str) -> List[str]:
+        """A command that sees this device."""
+        if self.netns is None:
+            return list(argv)
+        return ["ip", "netns", "exec", self.netns, *argv]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Of one device, since it was made. Packets; a GSO packet counts each."""
+
+    read: int  # tx_packets: the driver counts when the reader reads
+    lost_at_ring: int  # tx_dropped
+    passed_by_qdisc: int
+    qdisc_drops: int
+    requeues: int
+    held: int  # in the qdisc
+
+    def __add__(self, other: Counters) -> Counters:
+        return Counters(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
+        )
+
+    def __sub__(self, other: Counters) -> Counters:
+        return Counters(
+            *(getattr(self, f.name) - getattr(other, f.name) for f in fields(self))
+        )
+
+    @property
+    def offered(self) -> int:
+        """Given to the qdisc."""
+        return self.passed_by_qdisc + self.qdisc_drops + self.held
+
+    def unread(self) -> Dict[str, int]:
+        """Where else a packet may be, or have ended: these fields of a Sample."""
+        names = ("qdisc_drops", "lost_at_ring", "held")
+        return {name: getattr(self, name) for name in names}
+
+
+def parse_link(text: str) -> Dict[str, int]:
+    """tx_packets and tx_dropped from `ip -j -s link show dev NAME`."""
+    transmitted = json.loads(text)[0]["stats64"]["tx"]
+    return {"packets": transmitted["packets"], "dropped": transmitted["dropped"]}
+
+
+def parse_qdisc(text: str) -> Dict[str, int]:
+    """The root qdisc's counts from `tc -j -s qdisc show dev NAME`.
+
+    noqueue has no root entry with counts: all are 0 then.
+    """
+    names = ("packets", "drops", "requeues", "qlen")
+    for qdisc in json.loads(text or "[]"):
+        if qdisc.get("root"):
+            return {name: int(qdisc.get(name, 0)) for name in names}
+    return dict.fromkeys(names, 0)
+
+
+def run_tool(argv: Sequence[str], stdin: str = "") -> str:
+    done = subprocess.run(
+        argv,
+        input=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip() or "no message"
+        raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {said}")
+    return done.stdout
+
+
+def read_counters(device: Device) -> Counters:
+    namespace = ["-n", device.netns] if device.netns else []
+    link = parse_link(
+        run_tool(["ip", *namespace, "-j", "-s", "link", "show", "dev", device.name])
+    )
+    qdisc = parse_qdisc(
+        run_tool(["tc", *namespace, "-j", "-s", "qdisc", "show", "dev", device.name])
+    )
+    return Counters(
+        read=link["packets"],
+        lost_at_ring=link["dropped"],
+        passed_by_qdisc=qdisc["packets"],
+        qdisc_drops=qdisc["drops"],
+        requeues=qdisc["requeues"],
+        held=qdisc["qlen"],
+    )
+
+
+def ask_module(device: Device, question: Callable[[Any, int], Answer]) -> Answer:
+    """Its answer about a device, in that one's namespace; LookupError if not loaded.
+
+    question: is given a sluice.netlink.Client and the device's index.
+    """
+    from sluice import system  # the guest has what it needs
+    from sluice.netlink import Client
+
+    with system.netns(device.netns or ""), Client() as client:
+        return question(client, socket.if_nametoindex(device.name))
+
+
+def read_stops(device: Device) -> int:
+    """How often sluice stopped its queues; 0 where sluice is not loaded."""
+    try:
+        queues = ask_module(device, lambda client, index: client.queues(index))
+    except LookupError:
+        return 0
+    return sum(queue.stops for queue in queues)
+
+
+def parse_ecn_marks(text: str) -> int:
+    """By all queueing disciplines, from `tc -j -s qdisc show dev NAME`."""
+    return sum(qdisc.get("ecn_mark", 0) for qdisc in json.loads(text or "[]"))
+
+
+def read_ecn_marks(device: Device) -> int:
+    show = ["tc", "-j", "-s", "qdisc", "show", "dev", device.name]
+    return parse_ecn_marks(run_tool(device.command(*show)))
+
+
+def read_all_counters(devices: Sequence[Device]) -> Counters:
+    total = read_counters(devices[0])
+    for device in devices[1:]:
+        total = total + read_counters(device)
+    return total
+
+
+def wait_drained(devices: Sequence[Device], direct: int = 0) -> Counters:
+    """Waits until the reader has read all that was sent, or a deadline.
+
+    `direct` counts packets given to the driver around the qdisc. At the
+    deadline the counts are returned as they are: conservation shows the rest.
+    """
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while True:
+        now = read_all_counters(devices)
+        missing = direct + now.passed_by_qdisc - now.read - now.lost_at_ring
+        if (missing <= 0 and now.held == 0) or time.monotonic() > deadline:
+            return now
+        time.sleep(0.05)
+
+
+SILENCE_IPV6 = (
+    "test ! -e /proc/sys/net/ipv6/conf/default/disable_ipv6 ||"
+    " echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6"
+)
+
+
+def make_netns(name: str) -> str:
+    """A new network namespace with lo up and IPv6 off; an old one is deleted."""
+    if os.path.exists(f"/run/netns/{name}"):
+        run_tool(["ip", "netns", "del", name])
+    run_tool(["ip", "netns", "add", name])
+    run_tool(["ip", "netns", "exec", name, "sh", "-c", SILENCE_IPV6])
+    run_tool(["ip", "-n", name, "link", "set", "lo", "up"])
+    return name
+
+
+@contextlib.contextmanager
+def netns(name: str) -> Iterator[str]:
+    """The same, deleted at the end."""
+    make_netns(name)
+    try:
+        yield name
+    finally:
+        run_tool(["ip", "netns", "del", name])
+
+
+def attach(
+    device: Device,
+    peer: Device,
+    qdisc: str = "fq_codel",
+    ring: Optional[int] = None,
+) -> None:
+    """Qdisc (as tc takes it), address, and the peer as a static neighbour; then up.
+
+    A tun device has no MAC address ("") and needs no neighbour.
+    """
+    namespace = ["-n", device.netns] if device.netns else []
+    if ring is not None:
+        run_tool(["ip", *namespace, "link", "set", device.name, "txqueuelen", str(ring)])
+    # "replace" makes the kind we ask for even where it is the default.
+    replace = ["qdisc", "replace", "dev", device.name, "root", *qdisc.split()]
+    run_tool(["tc", *namespace, *replace])
+    lines = [
+        f"link set dev {device.name} up",
+        f"address replace {device.address}/24 dev {device.name}",
+    ]
+    if device.mac:
+        lines.insert(0, f"link set dev {device.name} address {device.mac}")
+        lines.append(
+            f"neighbour replace {peer.address} lladdr {peer.mac}"
+            f" dev {device.name} nud permanent"
+        )
+    run_tool(["ip", *namespace, "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+
+def parse_reader_line(text: str, state: str) -> List[Dict[str, Any]]:
+    """The counts of each device from a line of the reader helper."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        line = {}
+    if line.get("state") != state:
+        raise WorkloadError(
+            f"reader: said {text.strip()!r} instead of {state!r}; see its message"
+        )
+    return line["devices"]
+
+
+class Reader:
+    """The process that made the devices and reads their rings."""
+
+    def __init__(self, argv: Sequence[str], state: str) -> None:
+        self._process = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, universal_newlines=True
+        )
+        self.counts = self._wait_for(state)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _wait_for(self, state: str) -> List[Dict[str, Any]]:
+        assert self._process.stdout is not None
+        return parse_reader_line(self._process.stdout.readline(), state)
+
+    def _change(self, number: int, state: str) -> List[Dict[str, Any]]:
+        self._process.send_signal(number)
+        self.counts = self._wait_for(state)
+        return self.counts
+
+    def pause(self) -> List[Dict[str, Any]]:
+        return self._change(signal.SIGUSR1, "paused")
+
+    def resume(self) -> List[Dict[str, Any]]:
+        return self._change(signal.SIGUSR2, "reading")
+
+    def slow_down(self) -> None:
+        """From now on each packet takes it twice as long, or 100 us; 10 ms at most."""
+        self._change(signal.SIGHUP, "slower")
+
+    def end(self) -> List[Dict[str, Any]]:
+        """Ends it, which removes its devices; returns its last counts."""
+        self._change(signal.SIGTERM, "ended")
+        self._process.wait(timeout=10)
+        return self.counts
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def reader(
+    helper: str,
+    mode: str,
+    devices: Sequence[Device],
+    variant: str,
+    options: Sequence[str] = (),
+    paused: bool = False,
+    vhost: bool = False,
+) -> Iterator[Reader]:
+    """A running reader; under "upstream" it asks for IFF_BACKPRESSURE.
+
+    A device named more than once gets so many queues; options: as reader.c
+    explains them.
+    """
+    argv = [helper, mode, *options]
+    if vhost:
+        run_tool(["modprobe", "vhost_net"])
+        argv.append("--vhost")
+    for device in devices:
+        argv += ["--tap" if device.mac else "--tun", device.spec]
+    if len(set(devices)) < len(devices):
+        argv.append("--multi-queue")
+    if variant == "upstream":
+        argv.append("--backpressure")
+    if paused:
+        argv.append("--paused")
+    process = Reader(argv, "paused" if paused else "reading")
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def silence_first_netns() -> None:
+    run_tool(["sh", "-c", SILENCE_IPV6])
+
+
+# Two ends of a forwarder, each in a namespace of its own.
+NEAR = Device("near0", "10.91.0.1", "02:00:00:00:91:01", netns="near")
+FAR = Device("far0", "10.91.0.2", "02:00:00:00:91:02", netns="far")
+# A device in the guest's first namespace, and the peer its reader stands for.
+HERE = Device("here0", "10.92.0.1", "02:00:00:00:92:01")
+THERE = Device("(reader)", "10.92.0.2", "02:00:00:00:92:02")
+
+
+@contextlib.contextmanager
+def forwarder(
+    helper: str,
+    variant: str,
+    pace: Sequence[str] = (),
+    qdisc: str = "fq_codel",
+    ring: Optional[int] = None,
+) -> Iterator[Reader]:
+    """NEAR and FAR, connected by a userspace forwarder."""
+    with netns(str(NEAR.netns)), netns(str(FAR.netns)):
+        with reader(helper, "forward", (NEAR, FAR), variant, pace) as process:
+            attach(NEAR, FAR, qdisc, ring)
+            attach(FAR, NEAR, qdisc, ring)
+            yield process
+
+
+@contextlib.contextmanager
+def sink(
+    helper: str,
+    variant: str,
+    ring: Optional[int] = None,
+    paused: bool = False,
+    vhost: bool = False,
+    here: Device = HERE,
+    queues: int = 1,
+    options: Sequence[str] = (),
+    qdisc: Optional[str] = None,
+) -> Iterator[Reader]:
+    """HERE, read by a sink that answers pings to THERE.
+
+    qdisc: by default fq_codel, and mq if there are several queues.
+    """
+    silence_first_netns()
+    qdisc = qdisc or ("fq_codel" if queues == 1 else "mq")
+    devices = (here,) * queues
+    with reader(
+        *(helper, "sink", devices, variant),
+        paused=paused,
+        vhost=vhost,
+        options=options,
+    ) as process:
+        attach(here, THERE, qdisc=qdisc, ring=ring)
+        yield process

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""In the VM: does the job in /out/job.json and leaves a verdict in /out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+OUT = Path("/out")
+
+
+def open_progress():
+    """The port whose lines the host shows at once."""
+    for port in Path("/sys/class/virtio-ports").iterdir():
+        if (port / "name").read_text().strip() == "progress":
+            return open(f"/dev/{port.name}", "wb", buffering=0)
+    raise RuntimeError("no progress port; was the VM started by the lab?")
+
+
+def write_json(path: Path, data: object) -> None:
+    """Written whole or not at all, whatever happens to the VM."""
+    unfinished = path.with_suffix(".new")
+    with open(unfinished, "w") as handle:
+        json.dump(data, handle, indent=1)
+        handle.flush()
+        os.fsync(handle.fileno())
+    unfinished.rename(path)
+
+
+def write_verdict(status: int, reason: str) -> None:
+    write_json(OUT / "verdict.json", {"status": status, "reason": reason})
+
+
+def run_command(job: dict) -> tuple[int, str]:
+    with open_progress() as progress:
+        done = subprocess.run(
+            job["argv"],
+            stdin=subprocess.DEVNULL,
+            stdout=progress,
+            stderr=subprocess.STDOUT,
+        )
+    status = done.returncode
+    return (128 - status if status < 0 else status), f"status {status}"
+
+
+def run_job(job: dict) -> tuple[int, str]:
+    if job["kind"] == "command":
+        return run_command(job)
+    # Imported late: a command needs neither.
+    if job["kind"] == "bench":
+        from lab.guest.rows import run_bench as work
+    elif job["kind"] == "tests":
+        from lab.guest.scenarios import run_scenarios as work
+    else:
+        raise ValueError(f"job kind {job['kind']}: unknown")
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    def report(result: dict) -> None:
+        write_json(OUT / "result.json", {"boot_id": boot_id, **result})
+
+    with open_progress() as progress:
+        return work(job, report, lambda text: progress.write(text.encode() + b"\n"))
+
+
+def main() -> None:
+    job = json.loads(Path(sys.argv[1]).read_text())
+    (OUT / "begun").touch()
+    try:
+        status, reason = run_job(job)
+    except BaseException as error:
+        traceback.print_exc()
+        status, reason = 1, f"{type(error).__name__}: {error}"
+    write_verdict(status, reason)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ping under load, over the same device as the load."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import signal
+import subprocess
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+
+from lab.guest.devices import Device
+from lab.row import WorkloadError
+
+INTERVAL_SECONDS = 0.03
+
+
+@dataclass(frozen=True)
+class Latency:
+    sent: int
+    received: int
+    p50_ms: Optional[float]  # None: no answer came back
+    p95_ms: Optional[float]
+    p99_ms: Optional[float]
+    times_ms: Tuple[float, ...] = ()
+
+    def fields(self) -> Dict[str, Any]:
+        return {
+            "ping_p50_ms": self.p50_ms,
+            "ping_p95_ms": self.p95_ms,
+            "ping_p99_ms": self.p99_ms,
+            "pings_ms": [round(time, 1) for time in sorted(self.times_ms)],
+        }
+
+    def counts(self) -> Dict[str, int]:
+        """For a sample's extra; lab/results.py makes the share answered of them."""
+        return {"pings_sent": self.sent, "pings_received": self.received}
+
+
+NOT_ASKED = Latency(0, 0, None, None, None)
+
+
+def percentile(values: Sequence[float], percent: float) -> Optional[float]:
+    """The smallest value that `percent` of all values do not exceed."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def parse_ping(text: str) -> Latency:
+    times = [float(t) for t in re.findall(r"icmp_seq=\d+ .*time[=<]([\d.]+)", text)]
+    summary = re.search(r"(\d+) packets transmitted, (\d+) received", text)
+    if summary is None:
+        raise WorkloadError("ping: printed no summary; it was cut short")
+    return Latency(
+        sent=int(summary[1]),
+        received=int(summary[2]),
+        p50_ms=percentile(times, 50),
+        p95_ms=percentile(times, 95),
+        p99_ms=percentile(times, 99),
+        times_ms=tuple(times),
+    )
+
+
+class Ping:
+    """A ping that is running; end() stops it and gives the latency."""
+
+    def __init__(self, source: Device, target: Device, tos: int = 0) -> None:
+        self._process = subprocess.Popen(
+            source.command(
+                *("ping", "-n", "-D", "-i", str(INTERVAL_SECONDS)),
+                *("-Q", str(tos), target.address),
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+        )
+
+    def end(self) -> Latency:
+        self._process.send_signal(signal.SIGINT)
+        text, _ = self._process.communicate(timeout=10)
+        latency = parse_ping(text)
+        if latency.sent == 0:
+            raise WorkloadError("ping: sent nothing; is the device up?")
+        return latency
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def ping(source: Device, target: Device, tos: int = 0) -> Iterator[Ping]:
+    process = Ping(source, target, tos)
+    try:
+        yield process
+    finally:
+        process.kill()

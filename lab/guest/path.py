@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The path below a tunnel: two ends with a link each, and a router between.
+
+The delay is the router's, the rate is the ends' links': what waits for its own
+link counts against a sender's socket, as at a network card; what is delayed on
+its way does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Iterator, List, Optional
+
+from lab.guest.devices import FAR, NEAR, Device, netns, run_tool
+
+ROUTER = "router"
+# The addresses the tunnels connect to.
+NEAR_END = Device("wan0", "10.93.1.1", "", netns=NEAR.netns)
+FAR_END = Device("wan0", "10.93.2.1", "", netns=FAR.netns)
+DELAYED_PACKETS = 20000  # as many may be under way
+# More than a socket's send buffer, so that the link makes the sender wait.
+LINK_BYTES = 400_000
+BURST_BYTES = 16_000
+
+
+def delay_arguments(rtt_ms: int) -> List[str]:
+    """The router's qdisc: half of the delay, for it is met twice."""
+    return ["netem", "delay", f"{rtt_ms * 500}us", "limit", str(DELAYED_PACKETS)]
+
+
+def link_arguments(rate_mbit: int) -> List[str]:
+    """An end's qdisc: netem would let go of the sender's socket, tbf does not."""
+    return (
+        ["tbf", "rate", f"{rate_mbit}mbit"]
+        + ["burst", str(BURST_BYTES), "limit", str(LINK_BYTES)]
+    )
+
+
+def _router_side(end: Device) -> str:
+    return end.address.rpartition(".")[0] + ".2"
+
+
+def _receive_on(cpu: int, device: str) -> str:
+    """One CPU for all a device receives, as a network card has it for a flow.
+
+    A veth uses the sender's: one that moves to another CPU overtakes itself,
+    by more than a VPN's replay window allows.
+    """
+    mask = 1 << min(cpu, (os.cpu_count() or 1) - 1)
+    return f"echo {mask:x} >/sys/class/net/{device}/queues/rx-0/rps_cpus"
+
+
+def _connect_router() -> None:
+    """A link to either end; it passes on what comes from the other."""
+    lines = []
+    script = ["echo 1 >/proc/sys/net/ipv4/ip_forward"]
+    for end in (NEAR_END, FAR_END):
+        port = str(end.netns)
+        peer = f"peer name {end.name} netns {end.netns}"
+        lines += [
+            f"link add {port} type veth {peer}",
+            f"address add {_router_side(end)}/24 dev {port}",
+            f"link set {port} up",
+        ]
+        script.append(_receive_on(0, port))
+    run_tool(["ip", "-n", ROUTER, "-batch", "-"], "\n".join(lines) + "\n")
+    run_tool(["ip", "netns", "exec", ROUTER, "sh", "-ec", "\n".join(script)])
+
+
+def _connect_end(end: Device) -> None:
+    lines = [
+        f"address add {end.address}/24 dev {end.name}",
+        f"link set {end.name} up",
+        f"route add default via {_router_side(end)}",
+    ]
+    run_tool(["ip", "-n", str(end.netns), "-batch", "-"], "\n".join(lines) + "\n")
+    run_tool(end.command("sh", "-ec", _receive_on(1, end.name)))
+
+
+def _set_qdisc(name: str, device: str, arguments: List[str]) -> None:
+    run_tool(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *arguments])
+
+
+@contextlib.contextmanager
+def path(rtt_ms: int, rate_mbit: Optional[int] = None) -> Iterator[None]:
+    """NEAR's and FAR's namespaces, connected over the router.
+
+    rate_mbit: of the link of either end, as of a network card.
+    """
+    with netns(str(NEAR.netns)), netns(str(FAR.netns)), netns(ROUTER):
+        _connect_router()
+        for end in (NEAR_END, FAR_END):
+            _connect_end(end)
+            if rtt_ms:
+                _set_qdisc(ROUTER, str(end.netns), delay_arguments(rtt_ms))
+            if rate_mbit is not None:
+                _set_qdisc(str(end.netns), end.name, link_arguments(rate_mbit))
+        yield

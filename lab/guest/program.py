@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A process of an application: its log, its CPU time, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+
+from lab.guest.devices import Device, run_tool
+from lab.guest.tun import IFF_BACKPRESSURE
+from lab.row import WorkloadError
+
+FOLDER = Path("/run/sluice-lab")
+READY_SECONDS = 30.0
+ENDING_SECONDS = 1.0  # from the end of its device to its own
+
+
+def folder(name: str) -> Path:
+    """A folder for an application's keys and configuration; lasts one boot."""
+    path = FOLDER / name
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def ensure_certificate(name: str) -> Path:
+    """A key, and a certificate that is its own authority; made once a boot."""
+    base = folder("certificates") / name
+    if not base.with_suffix(".crt").exists():
+        run_tool(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"]
+            + ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"]
+            + ["-keyout", str(base.with_suffix(".key"))]
+            + ["-out", str(base.with_suffix(".new"))]
+        )
+        base.with_suffix(".new").rename(base.with_suffix(".crt"))
+    return base
+
+
+def parse_cpu_seconds(stat: str, ticks_per_second: int) -> float:
+    """User and system time from /proc/PID/stat."""
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / ticks_per_second
+
+
+def parse_state(stat: str) -> str:
+    """One letter from /proc/PID/stat; T is stopped by a signal."""
+    return stat.rpartition(")")[2].split()[0]
+
+
+class Process:
+    """One running process; whoever waits for it sees when it has ended."""
+
+    def __init__(self, name: str, pid: int) -> None:
+        self.name, self.pid = name, pid
+
+    def _read_stat(self) -> str:
+        return Path(f"/proc/{self.pid}/stat").read_text()
+
+    def read_state(self) -> str:
+        """As parse_state(); X when it has ended."""
+        try:
+            return parse_state(self._read_stat())
+        except (FileNotFoundError, ProcessLookupError):
+            return "X"
+
+    def read_cpu_seconds(self) -> float:
+        return parse_cpu_seconds(self._read_stat(), os.sysconf("SC_CLK_TCK"))
+
+    def check(self) -> None:
+        """Fails if it ended."""
+        if self.read_state() in "ZX":
+            raise WorkloadError(f"{self.name}: ended")
+
+    def wait_until(
+        self, ready: Callable[[], bool], what: str, seconds: float = READY_SECONDS
+    ) -> None:
+        deadline = time.monotonic() + seconds
+        while not ready():
+            self.check()
+            if time.monotonic() > deadline:
+                raise WorkloadError(
+                    f"{self.name}: {what}: not within {seconds:.0f} s"
+                )
+            time.sleep(0.05)
+
+
+class Program(Process):
+    """A child of ours, with its log."""
+
+    def __init__(
+        self, end: Device, argv: Sequence[str], preload: Optional[str], stdin: str
+    ) -> None:
+        environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
+        name = Path(argv[0]).name
+        self._log = folder(name) / f"{end.netns}.log"
+        with open(self._log, "w") as log, open(stdin) as given:
+            self._process = subprocess.Popen(
+                end.command(*argv),
+                stdin=given,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+        super().__init__(name, self._process.pid)
+
+    def check(self, seconds: float = 0.0) -> None:
+        """Fails if it ended, or does so soon."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        if self._process.returncode is None:
+            return
+        said = self._log.read_text(errors="replace").strip().splitlines()
+        last = said[-1] if said else "nothing"
+        status = self._process.returncode
+        raise WorkloadError(f"{self.name}: ended, status {status}, and said: {last}")
+
+    def end(self) -> None:
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=3)
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def program(
+    end: Device,
+    argv: Sequence[str],
+    preload: Optional[str] = None,
+    stdin: str = os.devnull,
+) -> Iterator[Program]:
+    """The process, in the namespace of that end of the path."""
+    process = Program(end, argv, preload, stdin)
+    try:
+        yield process
+    except WorkloadError:
+        process.check(ENDING_SECONDS)  # if it ended, that is why
+        raise
+    finally:
+        process.end()
+
+
+def succeeds(argv: Sequence[str]) -> bool:
+    done = subprocess.run(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    )
+    return done.returncode == 0
+
+
+def has_device(device: Device) -> bool:
+    return succeeds(["ip", "-n", str(device.netns), "link", "show", device.name])
+
+
+def read_backpressure(device: Device) -> bool:
+    """Whether the device's application has IFF_BACKPRESSURE set."""
+    flags = run_tool(device.command("cat", f"/sys/class/net/{device.name}/tun_flags"))
+    return bool(int(flags, 16) & IFF_BACKPRESSURE)
+
+
+def read_ring(device: Device) -> int:
+    """The length of the device's ring: its txqueuelen."""
+    shown = run_tool(["ip", "-j", "-n", str(device.netns), "link", "show", device.name])
+    return json.loads(shown)[0]["txqlen"]
+
+
+def parse_udp_overflows(snmp: str) -> int:
+    """Packets lost at the buffers of UDP sockets, from /proc/net/snmp."""
+    names, values = (
+        line.split() for line in snmp.splitlines() if line.startswith("Udp:")
+    )
+    return int(values[names.index("RcvbufErrors")])
+
+
+def read_udp_overflows(end: Device) -> int:
+    """Of the namespace, since it was made: the program read too slowly there."""
+    return parse_udp_overflows(run_tool(end.command("cat", "/proc/net/snmp")))
+
+
+def read_version(package: str) -> str:
+    """The package's version, not what the program says of itself."""
+    version = run_tool(["dpkg-query", "-W", "-f", "${Version}", package])
+    return f"{package} {version}"
+
+
+@contextlib.contextmanager
+def receiving(argv: Sequence[str]) -> Iterator[None]:
+    """A receiver, which says "ready" when it is; it is killed at the end."""
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, universal_newlines=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise WorkloadError(f"{' '.join(argv)}: did not get ready")
+            yield
+        finally:
+            process.kill()
+
+
+def send(argv: Sequence[str], seconds: float) -> Dict[str, Any]:
+    """What a sender prints as JSON once all has arrived; seconds: at most."""
+    name = " ".join(argv)
+    try:
+        done = subprocess.run(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            universal_newlines=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkloadError(
+            f"{name}: not done after {seconds:.0f} s; is a queue stopped for ever?"
+        ) from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise WorkloadError(said[-1] if said else f"{name}: died")
+    return json.loads(done.stdout)

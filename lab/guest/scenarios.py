@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""In the VM: the kernel scenarios, each in a process with a deadline.
+
+A scenario is a function with this decorator in tests/SUITE/scenarios/*.py,
+named by its outcome, that takes an Env and raises when the outcome is not so.
+What it returns, if anything, is shown beside its name:
+
+    @scenario
+    def full_ring_stops_queue(env: Env) -> None: ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from lab.guest.child import Ending, Unkillable, run_child
+from lab.guest.debug import ask_kernel, forget_leaks
+from lab.guest.env import GuestEnv
+from lab.guest.rows import background_ping, unload
+from lab.row import Skipped
+from lab.trouble import parse_trouble
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Env(GuestEnv):
+    """What a scenario works with; what it defers is done at its end."""
+
+    patience: int = 1  # of a kernel that watches itself and takes its time
+    _deferred: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def defer(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """Cleanup, said beside the action it undoes; last in, first out."""
+        self._deferred.callback(action, *arguments)
+
+    def clean_up(self) -> None:
+        """What was deferred, now."""
+        self._deferred.close()
+
+    def enter(self, context: Any) -> Any:
+        """Enter a context manager that is left at the scenario's end."""
+        return self._deferred.enter_context(context)
+
+    def run(self, *argv: str) -> str:
+        """A command's output; raises with its stderr when it fails."""
+        done = subprocess.run(argv, capture_output=True, text=True)
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip()
+            raise AssertionError(f"{' '.join(argv)}: {said}")
+        return done.stdout
+
+    def load(self, *parameters: str) -> None:
+        """Load sluice.ko until the scenario's end."""
+        if self.module is None:
+            raise Skipped("sluice.ko was not built")
+        self.run("insmod", str(self.module), *parameters)
+        self.defer(unload)
+
+    def skip(self, lacks: str) -> None:
+        raise Skipped(lacks)
+
+    def wait_for(
+        self, condition: Callable[[], Any], what: str, seconds: float = 10.0
+    ) -> Any:
+        """Wait until the condition holds; its value."""
+        seconds *= self.patience
+        deadline = time.monotonic() + seconds
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what}: not within {seconds:g} s")
+            time.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str  # MODULE.FUNCTION
+    function: Callable[[Env], Optional[str]]
+    deadline: float
+
+
+_found: List[Scenario] = []
+
+
+def scenario(
+    function: Any = None,
+    *,
+    deadline: float = DEADLINE_SECONDS,
+    often: bool = True,
+    everywhere: bool = True,
+) -> Any:
+    """Marks a scenario; @scenario(deadline=...) for one that needs longer.
+
+    make test leaves it out with often=False, and plays it on its newest kernel only
+    with everywhere=False; make test-all plays it on every kernel.
+    """
+    del often, everywhere  # lab/checks/testing.py reads them from the source, and chooses
+
+    def mark(marked: Callable[[Env], Any]) -> Callable[[Env], Any]:
+        module = marked.__module__.rpartition(".")[2]
+        _found.append(Scenario(f"{module}.{marked.__name__}", marked, deadline))
+        return marked
+
+    return mark(function) if function is not None else mark
+
+
+def find_scenarios(suite: str) -> List[Scenario]:
+    for path in sorted((REPOSITORY / "tests" / suite / "scenarios").glob("*.py")):
+        if not path.name.startswith("_"):
+            importlib.import_module(f"tests.{suite}.scenarios.{path.stem}")
+    return _found
+
+
+def outcome_of(ending: Ending, trouble: Sequence[str]) -> Tuple[str, str]:
+    """passed, failed, skipped or lost, and why; of one that passed what it told."""
+    if trouble:
+        return "failed", f"the kernel said: {trouble[0]}"
+    if ending.lost:
+        return "lost", ending.message
+    if ending.error == "Skipped":
+        return "skipped", ending.message
+    if ending.error is not None:
+        return "failed", f"{ending.error}: {ending.message}"
+    return "passed", ending.answer or ""
+
+
+def _play(one: Scenario, env: Env) -> Callable[[], Optional[str]]:
+    def play() -> Optional[str]:
+        with env._deferred:
+            return one.function(env)
+
+    return play
+
+
+class KernelLog:
+    """The kernel's messages since the last time they were read."""
+
+    def __init__(self) -> None:
+        self._log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(self._log, 0, os.SEEK_END)
+
+    def read_new(self) -> str:
+        lines = []
+        while True:
+            try:
+                line = os.read(self._log, 8192).decode(errors="replace")
+            except BlockingIOError:
+                return "\n".join(lines)
+            except BrokenPipeError:  # overwritten before we read it
+                continue
+            lines.append(line.partition(";")[2].splitlines()[0])
+
+
+def reset() -> None:
+    """What a scenario that was cut short left behind."""
+    for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
+        subprocess.run(["ip", "netns", "del", name], check=False)
+    for name in os.listdir("/sys/class/net"):
+        if name != "lo":
+            subprocess.run(["ip", "link", "del", name], check=False)
+    unload()
+
+
+def _result(one: Scenario, env: Env, log: KernelLog) -> Dict[str, Any]:
+    """What one scenario came to, and the kernel's own words about it."""
+    started = time.monotonic()
+    ending = run_child(_play(one, env), one.deadline * env.patience)
+    reset()
+    outcome, message = outcome_of(ending, parse_trouble(log.read_new()))
+    return {
+        "name": one.name,
+        "outcome": outcome,
+        "message": message,
+        "seconds": round(time.monotonic() - started, 2),
+    }
+
+
+def run_scenarios(
+    job: Dict[str, Any],
+    report: Callable[[Dict[str, Any]], None],
+    say: Callable[[str], None],
+) -> Tuple[int, str]:
+    sys.path.insert(0, str(REPOSITORY))
+    os.environ.update(job.get("environment", {}))
+    found = find_scenarios(job["suite"])
+    chosen = [one for one in found if one.name in job["names"]]
+    helpers = Path(job["helpers"] or "/nonexistent")
+    module = Path(job["module"]) if job["module"] else None
+    results: List[Dict[str, Any]] = []
+
+    def save(running: Optional[str]) -> None:
+        report({"results": results, "running": running})
+
+    log = KernelLog()
+    forget_leaks()  # the boot's are none of ours
+    with background_ping():
+        for one in chosen:
+            save(running=one.name)
+            result = _result(one, Env(helpers, module, job["patience"]), log)
+            results.append(result)
+            save(running=None)
+            told = "{outcome:7} {name} ({seconds:.1f} s) {message}"
+            say(told.format(**result).rstrip())
+    ask_kernel()
+    failed = sum(r["outcome"] in ("failed", "lost") for r in results)
+    return (1, f"{failed} did not pass") if failed else (0, "none failed")
+
+
+__all__ = ["Env", "Skipped", "Unkillable", "scenario"]

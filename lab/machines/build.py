@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Builds the module and the guest's C helpers, inside a kernel's root."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.cache import (
+    cache_dir,
+    digest,
+    digest_files,
+    fresh_directory,
+    locked,
+)
+from lab.errors import LabError
+from lab.machines.chroot import Root, run_in_root
+from lab.machines.vm import REPOSITORY
+from lab.setup import say
+
+KMOD = REPOSITORY / "kmod"
+# Modules that only the scenarios load.
+TEST_MODULES = tuple(
+    REPOSITORY / "tests" / "kernel" / f"{name}_tun" for name in ("fake", "patch", "call")
+)
+HELPER_FOLDERS = (
+    REPOSITORY / "lab" / "workloads",
+    REPOSITORY / "tests" / "kernel",
+)
+HELPER_FLAGS = "-O2 -Wall -Wextra -Werror -pthread"
+PRELOADED = "_preload"  # helpers named so are libraries for other programs
+
+# Debian's 7.3 headers lack the script that asks whether sparse is there, and
+# sparse 0.6.4 knows neither C23's typeof_unqual nor a constant strlen.
+_SPARSE = (
+    "C=2",
+    "KBUILD_CHECKSRC=2",
+    "\"CF='-D__builtin_strlen(s)=(sizeof(s)-1)' "
+    "-D__typeof_unqual__=__typeof__\"",
+)
+KERNEL_SOURCE = "linux-source-6.12"
+CHECKPATCH_FILES = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
+# The kernel's own client of such families, and the schema of their specs.
+YNL_FILES = (
+    "tools/net/ynl/cli.py",
+    "tools/net/ynl/lib/__init__.py",
+    "tools/net/ynl/lib/nlspec.py",
+    "tools/net/ynl/lib/ynl.py",
+    "Documentation/netlink/genetlink.yaml",
+)
+# Alignment inside the kernel's own tracing macros, which checkpatch misreads.
+CHECKPATCH_SPARED = ("trace.h",)
+_WARNING = re.compile(r"^(?P<file>[^\s:]+):\d+.*\b(warning|error):")
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the compiler and sparse say about the module."""
+
+    kernel: str
+    warnings: list[str]
+    log: str
+
+
+def source_files(source: Path) -> list[Path]:
+    """The files a module is built from: not what a build leaves."""
+    wanted = (".c", ".h", ".S", ".mk")
+    return sorted(
+        path
+        for path in source.rglob("*")
+        if (path.suffix in wanted and not path.name.endswith(".mod.c"))
+        or path.name in ("Kbuild", "Makefile")
+    )
+
+
+def _copy_source(source: Path, target: Path) -> None:
+    files = source_files(source)
+    if not (source / "Kbuild").exists():
+        raise LabError(f"{source}: holds no module to build; check the tree")
+    for path in files:
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+
+
+def _make(root: Root, *arguments: str) -> str:
+    tree = f"/lib/modules/{root.release}/build"
+    jobs = f"-j{os.cpu_count() or 1}"
+    told = ["-C", tree, "M=/mnt", jobs, root.arch.make, *arguments, "modules"]
+    return " ".join(["make", *filter(None, told)])
+
+
+def parse_warnings(log: str) -> list[str]:
+    """The lines that complain about the module's own files."""
+    return [
+        line.strip()
+        for line in log.splitlines()
+        if (found := _WARNING.match(line.strip().removeprefix("/mnt/")))
+        and not found["file"].startswith(("/", "./", "include/"))
+    ]
+
+
+def parse_unchecked(log: str, sources: list[Path]) -> list[str]:
+    """The sources that sparse was not run on: silence is no consent."""
+    checked = re.findall(r"^\s*CHECK\s+(\S+)$", log, re.MULTILINE)
+    names = {Path(path).name for path in checked}
+    return [p.name for p in sources if p.suffix == ".c" and p.name not in names]
+
+
+def _first_error(log: str) -> str:
+    for line in log.splitlines():
+        if "error:" in line or "ERROR:" in line:
+            return line.strip()
+    return (log.strip().splitlines() or ["no output"])[-1]
+
+
+def build_module(root: Root, source: Path = KMOD) -> Path:
+    """The module for this root's kernel: from the cache, or built now."""
+    key = digest(root.key, digest_files(source_files(source)))
+    final = cache_dir() / "modules" / f"{root.release}-{key}"
+    with locked(f"module-{root.kernel}"):
+        if not final.exists():
+            with fresh_directory(final) as work:
+                _copy_source(source, work)
+                status, log = run_in_root(root, work, _make(root))
+                (final.parent / f"{root.release}.log").write_text(log)
+                if status != 0:
+                    print(log)
+                    raise LabError(
+                        f"{source.name}/: does not build for {root.release} "
+                        f"({_first_error(log)}); mend it and run again"
+                    )
+    modules = sorted(final.glob("*.ko"))
+    if not modules:
+        raise LabError(f"{final}: the build left no .ko; see its Kbuild file")
+    return modules[0]
+
+
+def check_module(root: Root, source: Path = KMOD) -> Check:
+    """Build with W=1 and sparse, and keep what they complain about."""
+    key = digest(root.key, digest_files(source_files(source)))
+    with fresh_directory(cache_dir() / "checks" / f"{root.kernel}-{key}") as work:
+        _copy_source(source, work)
+        status, log = run_in_root(root, work, _make(root, "W=1", *_SPARSE))
+        unchecked = parse_unchecked(log, source_files(source))
+        shutil.rmtree(work.with_name(work.name.removeprefix(".new-")), True)
+    warnings = parse_warnings(log)
+    warnings += [f"{name}: sparse did not look at it" for name in unchecked]
+    if status != 0 and not warnings:
+        warnings = [_first_error(log)]
+    return Check(root.kernel, warnings, log)
+
+
+def _extract(deb: Path, names: tuple[str, ...], target: Path) -> None:
+    """The files whose paths end so, out of the kernel's source in a package."""
+    show = subprocess.Popen(
+        ["dpkg-deb", "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE
+    )
+    with show, tarfile.open(fileobj=show.stdout, mode="r|") as package:
+        for outer in package:
+            if not outer.name.endswith(".tar.xz"):
+                continue
+            with tarfile.open(
+                fileobj=package.extractfile(outer), mode="r|xz"
+            ) as source:
+                for member in source:
+                    for name in names:
+                        if member.isfile() and member.name.endswith(f"/{name}"):
+                            path = target / name
+                            path.parent.mkdir(parents=True, exist_ok=True)
+                            path.write_bytes(source.extractfile(member).read())
+
+
+def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
+    """Where these files of the kernel's source are: cached, or fetched."""
+    final = cache_dir() / what / KERNEL_SOURCE
+    with locked(what):
+        if not final.exists():
+            say(f"fetching {what} from {KERNEL_SOURCE} (1 minute)")
+            with fresh_directory(final) as work:
+                status, log = run_in_root(
+                    root,
+                    work,
+                    "apt-get -qq update; apt-get -qq -o APT::Sandbox::User=root "
+                    f"download {KERNEL_SOURCE}",
+                )
+                debs = list(work.glob("*.deb"))
+                if status != 0 or not debs:
+                    raise LabError(
+                        f"{KERNEL_SOURCE}: cannot be fetched "
+                        f"({_first_error(log)}); check the network"
+                    )
+                _extract(debs[0], names, work)
+                debs[0].unlink()
+    return final
+
+
+def ensure_checkpatch(root: Root) -> Path:
+    return ensure_kernel_files(root, "checkpatch", CHECKPATCH_FILES) / "checkpatch.pl"
+
+
+def check_style(root: Root, sources: list[Path]) -> list[str]:
+    """What checkpatch --strict says about these files."""
+    command = ["perl", str(ensure_checkpatch(root)), "--no-tree", "--strict"]
+    command += ["--terse", "--no-summary", "--show-types", "-f"]
+    command += [str(path) for path in sources if path.suffix in (".c", ".h")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.stderr.strip():
+        raise LabError(f"checkpatch: {done.stderr.strip().splitlines()[0]}")
+    return [
+        line
+        for line in done.stdout.splitlines()
+        if not line.partition(":")[0].endswith(CHECKPATCH_SPARED)
+    ]
+
+
+def helper_sources() -> list[Path]:
+    return sorted(
+        path
+        for folder in HELPER_FOLDERS
+        for path in folder.glob("*.[ch]")
+    )
+
+
+def build_helpers(root: Root, sources: list[Path] | None = None) -> Path:
+    """The directory of the C helpers, named as their sources without .c."""
+    files = helper_sources() if sources is None else sources
+    key = digest(root.key, HELPER_FLAGS, digest_files(files))
+    final = cache_dir() / "helpers" / f"{root.kernel}-{key}"
+    with locked(f"helpers-{root.kernel}"):
+        if not final.exists():
+            with fresh_directory(final) as work:
+                _compile_helpers(root, work, files)
+    return final
+
+
+def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
+    lines, compiler = [], f"{root.arch.compiler}gcc"
+    for path in files:
+        shutil.copyfile(path, work / path.name)
+        if path.suffix == ".c":
+            kind = "-shared -fPIC" if path.stem.endswith(PRELOADED) else "-static"
+            lines.append(f"{compiler} {HELPER_FLAGS} {kind} -o {path.stem} {path.name}")
+    status, log = run_in_root(root, work, "\n".join(lines) or "true")
+    if status != 0:
+        print(log)
+        raise LabError(
+            f"C helpers: do not build for kernel {root.kernel} "
+            f"({_first_error(log)}); mend them and run again"
+        )
+
+
+def stage(root: Root, output: Path) -> dict[str, str]:
+    """Build what the guest needs into its /out; where it finds that."""
+    output.mkdir(parents=True, exist_ok=True)
+    shutil.copy(build_module(root), output)
+    for source in TEST_MODULES:
+        shutil.copy(build_module(root, source), output)
+    helpers = build_helpers(root)
+    shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)
+    return {"module": "/out/sluice.ko", "helpers": "/out/bin"}
+
+
+def stage_with_ynl(root: Root, output: Path) -> dict[str, str]:
+    """The same, and ynl below /out/linux; the root is one of KERNEL_SOURCE's suite."""
+    files = ensure_kernel_files(root, "ynl", YNL_FILES)
+    shutil.copytree(files, output / "linux", dirs_exist_ok=True)
+    return stage(root, output)

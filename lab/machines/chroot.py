@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A root file system, and how a script runs inside it as if it were a machine."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.machines.arch import HOST, Arch
+
+# Runs $3 in the root $1 with the directory $2 as its /mnt. The mounts live in
+# a namespace of their own: the cached root stays as it is.
+_CHROOT = """
+mount --bind "$2" "$1/mnt"
+mount -t proc proc "$1/proc"
+mount -t tmpfs tmp "$1/tmp"
+mount --bind /dev "$1/dev"
+exec chroot "$1" /bin/sh -ec "$3"
+"""
+
+
+@dataclass(frozen=True)
+class Root:
+    kernel: str  # its name in the matrix
+    path: Path
+    release: str  # uname -r
+    package: str  # the kernel package and its version
+    key: str
+    arch: Arch = HOST
+    workshop: Path | None = None  # where its modules are built, if not in path
+
+    @property
+    def vmlinuz(self) -> Path:
+        return self.path / "boot" / f"vmlinuz-{self.release}"
+
+    @property
+    def modules(self) -> Path:
+        return self.path / "lib" / "modules" / self.release
+
+
+def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
+    """Run a script in the root, in /mnt which is work: status and output.
+
+    Of another machine's kernel: in its workshop, whose programs run here.
+    """
+    command = ["unshare", "--mount", "--propagation", "private"]
+    command += ["sh", "-ec", _CHROOT, "sh"]
+    command += [str(root.workshop or root.path), str(work), "cd /mnt; " + script]
+    done = subprocess.run(
+        command,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    return done.returncode, done.stdout

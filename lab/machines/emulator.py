@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""QEMU: the same on every machine, from the packages of one suite.
+
+The machine's own may be too old. Before QEMU 8.1 (commit deba78709ae8) a
+virtual CPU could translate code while another changed it and keep what it had
+read: a kernel that patches its text under traffic, as ftrace does when sluice
+is loaded, then runs into the same breakpoint for ever. And QEMU 10.0.13, that
+of trixie, mistakes one device's registers for another's now and then while a
+kernel moves its devices: 6 of 38 boots of 5.10 and 6.12 ended in an assertion
+(iotlb_to_section, msix_table_mmio_write), one more came to nothing; 11.1 keeps
+the device itself where 10.0 keeps its index in a map that changes.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import time
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.machines.arch import Arch
+from lab.machines.roots import unpack
+from lab.setup import ensure_tools, say
+
+SUITE = "forky"  # the first with a QEMU of 11.1
+
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+DATA = ("usr/share/qemu", "usr/share/seabios")
+
+
+def format_starter(tree: Path, name: str) -> str:
+    """A script that starts the QEMU in a tree of unpacked packages."""
+    libraries = tree / LIBRARIES
+    command = [str(libraries / "ld-linux-x86-64.so.2")]
+    command += ["--library-path", str(libraries), str(tree / "usr/bin" / name)]
+    for folder in DATA:
+        command += ["-L", str(tree / folder)]
+    return (
+        "#!/bin/sh\n"
+        f"export QEMU_MODULE_DIR={shlex.quote(str(libraries / 'qemu'))}\n"
+        f'exec {shlex.join(command)} "$@"\n'
+    )
+
+
+def _build(arch: Arch, final: Path) -> None:
+    started = time.monotonic()
+    say(f"QEMU for {arch.name}: unpacking that of {SUITE} (less than a minute)")
+    with fresh_directory(final) as unfinished:
+        unpack("QEMU", SUITE, (arch.emulator_package,), unfinished / "tree")
+        shutil.rmtree(unfinished / "tree/dev", ignore_errors=True)
+        starter = unfinished / arch.emulator
+        starter.write_text(format_starter(final / "tree", arch.emulator))
+        starter.chmod(0o755)
+    say(f"QEMU for {arch.name}: complete after {time.monotonic() - started:.0f} s")
+
+
+def ensure_qemu(arch: Arch) -> Path:
+    """The command that starts QEMU: from the cache, or unpacked now."""
+    ensure_tools()
+    final = cache_dir() / "emulator" / digest(Path(__file__).read_bytes(), arch.emulator)
+    with locked("emulator"):
+        if not final.exists():
+            _build(arch, final)
+    return final / arch.emulator

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Root filesystems: one per kernel, from the distribution's own packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.errors import LabError, Unsuitable
+from lab.machines.arch import HOST
+from lab.machines.chroot import Root, run_in_root
+from lab.machines.kernels import FILES, build_kernel, configs_key
+from lab.machines.matrix import Kernel
+from lab.setup import ensure_tools, say
+
+# What the guest needs besides the kernel, and what the builds need.
+GUEST_PACKAGES = (
+    "busybox-static",
+    "iperf3",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "python3",
+    "python3-click",
+    "python3-pyroute2",
+    "python3-rich",
+)
+TOOLS = ("gcc", "libc6-dev", "make", "sparse")
+PACKAGES = tuple(sorted((*GUEST_PACKAGES, *TOOLS)))
+# What each root of Debian's has, for those that are only unpacked.
+BASE_PACKAGES = (
+    "base-files",
+    "bash",
+    "coreutils",
+    "dash",
+    "libc-bin",
+    "mount",
+    "ncurses-base",
+    "procps",
+    "util-linux",
+)
+# What a kernel is built with, from its source.
+BUILDER_PACKAGES = (
+    "bc",
+    "bison",
+    "flex",
+    "gcc",
+    "kmod",
+    "libc6-dev",
+    "libelf-dev",
+    "make",
+    "perl",
+    "xz-utils",
+)
+# Left out of every package: nobody reads them in a guest.
+EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
+ATTEMPTS = 3
+
+
+def parse_mirror(indextargets: str) -> str:
+    """The Debian mirror among apt's own repositories."""
+    for line in indextargets.splitlines():
+        if line.strip().endswith("/debian/"):
+            return line.strip()
+    raise Unsuitable(
+        "apt: none of this machine's repositories is a Debian mirror "
+        "(an address ending in /debian/); add one to its sources"
+    )
+
+
+def read_mirror() -> str:
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Unsuitable(
+            f"apt: cannot name its mirrors ({error}); "
+            "the lab needs a Debian-like machine"
+        ) from error
+    return parse_mirror(done.stdout)
+
+
+def _mmdebstrap(arguments: list[str], tree: Path) -> str | None:
+    """None, or the last it said before it failed."""
+    log = tree.with_name("mmdebstrap.log")
+    # INITRD=No: the lab boots an initramfs of its own.
+    with open(log, "w") as output:
+        done = subprocess.run(
+            ["mmdebstrap", *arguments],
+            env={**os.environ, "INITRD": "No"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    if done.returncode == 0:
+        return None
+    return (log.read_text().strip().splitlines() or ["no output"])[-1]
+
+
+_UNPACK = ("--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"')
+
+
+def unpack(what: str, suite: str, packages: tuple[str, ...], tree: Path) -> None:
+    """Packages' files in a directory, with no script of theirs run."""
+    arguments = list(_UNPACK)
+    # A mirror that lags may hold an index that is past its date.
+    arguments += ['--aptopt=Acquire::Check-Valid-Until "false"']
+    arguments += [f"--include={','.join(packages)}", suite, str(tree)]
+    arguments += [f"deb {read_mirror()} {suite} main"]
+    last = _mmdebstrap(arguments, tree)
+    if last is not None:
+        raise LabError(
+            f"{what}: mmdebstrap could not unpack it ({last}); "
+            "check the network and apt's sources, then run again"
+        )
+
+
+def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
+    """mmdebstrap's arguments, but for the mirror and the target.
+
+    extra: packages only some jobs need; they make a root of its own.
+    """
+    if kernel.arch is not HOST:
+        packages = (*kernel.packages, *BASE_PACKAGES, *GUEST_PACKAGES, *extra)
+        arguments = [f"--architectures={kernel.arch.name}", *_UNPACK]
+        return [*arguments, *(f"--include={name}" for name in packages), kernel.suite]
+    return _recipe(kernel, (*kernel.pins, *kernel.packages), (*PACKAGES, *extra))
+
+
+def workshop_recipe(kernel: Kernel) -> list[str]:
+    """The same for the root in which the module is built, if not in that one."""
+    tools = (*TOOLS, "kmod", "python3", *kernel.arch.compiler_packages)
+    return _recipe(kernel, (f"linux-headers-{HOST.name}",), tools)
+
+
+def builder_recipe(kernel: Kernel) -> list[str]:
+    """The same for a root in which the kernel is built from its source."""
+    return _recipe(kernel, (f"linux-source-{kernel.release}",), BUILDER_PACKAGES)
+
+
+def _recipe(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
+    arguments = ["--variant=apt", "--quiet", '--aptopt=Acquire::Retries "3"']
+    arguments += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
+    arguments += [f"--include={pattern}" for pattern in of_kernel]
+    arguments += ["--include=" + ",".join(tools), kernel.suite]
+    return arguments
+
+
+def sources(kernel: Kernel, mirror: str) -> list[str]:
+    suites = (kernel.suite, *kernel.extra_suites)
+    return [f"deb {mirror} {suite} main" for suite in suites]
+
+
+def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
+    key = digest(json.dumps([recipe(kernel, extra), kernel.extra_suites]))
+    if kernel.arch is not HOST:
+        key = digest(key, json.dumps(workshop_recipe(kernel)), _FINISH)
+    return digest(key, kernel_key(kernel)) if kernel.configs else key
+
+
+def kernel_key(kernel: Kernel) -> str:
+    """Changes when a kernel that is built would be another."""
+    source = json.dumps([builder_recipe(kernel), kernel.extra_suites])
+    return digest(source, configs_key(kernel))
+
+
+def read_release(tree: Path) -> str:
+    """The newest kernel in a tree, as uname -r spells it."""
+    releases = [path.name for path in (tree / "lib/modules").iterdir()]
+    if not releases:
+        raise LabError(f"{tree}: holds no kernel; remove it and run again")
+    return max(releases, key=_version_order)
+
+
+def _version_order(release: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", release.split("+")[0])]
+
+
+def read_package(tree: Path, name: str) -> str:
+    """The package and its version."""
+    command = ["dpkg-query", f"--admindir={tree}/var/lib/dpkg"]
+    command += ["-W", "-f", "${Package} ${Version}", name]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip() or name
+
+
+def _bootstrap(kernel: Kernel, arguments: list[str], tree: Path) -> None:
+    arguments = [*arguments, str(tree), *sources(kernel, read_mirror())]
+    for attempt in range(1, ATTEMPTS + 1):
+        last = _mmdebstrap(arguments, tree)
+        if last is None:
+            return
+        say(f"kernel {kernel.name}: attempt {attempt} of {ATTEMPTS}: {last}")
+        shutil.rmtree(tree, ignore_errors=True)
+    raise LabError(
+        f"kernel {kernel.name}: mmdebstrap could not build its root ({last}); "
+        "check the network and apt's sources, then run again"
+    )
+
+
+# A root that was only unpacked lacks what packages' own scripts make; the compiler
+# that runs here needs the kernel's headers beside it.
+_FINISH = """
+mkdir -p tree/mnt tree/proc tree/sys tree/tmp
+rm -rf tree/var/run; ln -s /run tree/var/run
+depmod -b /mnt/tree {release}
+python3 -m compileall -q -s /mnt/tree tree/usr/lib/python3 tree/usr/lib/python3.*
+cp -r tree/usr/src/linux-headers-{release} /usr/src/
+mkdir -p /usr/lib/modules/{release}
+ln -sfn /usr/src/linux-headers-{release} /usr/lib/modules/{release}/build
+"""
+
+
+def _add_workshop(kernel: Kernel, work: Path) -> None:
+    """Beside a tree of another machine a root in which its module is built."""
+    workshop = work / "workshop"
+    _bootstrap(kernel, workshop_recipe(kernel), workshop)
+    release = read_release(work / "tree")
+    root = Root(kernel.name, work / "tree", release, "", "", kernel.arch, workshop)
+    status, log = run_in_root(root, work, _FINISH.format(release=release))
+    if status != 0:
+        print(log)
+        raise LabError(f"kernel {kernel.name}: no workshop for it (see above)")
+
+
+def _ensure_built(kernel: Kernel) -> Path:
+    """A kernel no package has: from the cache, or built now."""
+    final = cache_dir() / "kernels" / f"{kernel.name}-{kernel_key(kernel)}"
+    with locked(f"kernel-{kernel.name}"):
+        if not final.exists():
+            started = time.monotonic()
+            say(f"kernel {kernel.name}: building it from source (10-30 minutes)")
+            with fresh_directory(final) as work:
+                tree = work / "tree"
+                _bootstrap(kernel, builder_recipe(kernel), tree)
+                package = read_package(tree, f"linux-source-{kernel.release}")
+                (work / "package").write_text(package)
+                build_kernel(kernel, Root(kernel.name, tree, "", package, ""), work)
+                for path in (tree, work / "linux"):
+                    shutil.rmtree(path)
+            seconds = time.monotonic() - started
+            say(f"kernel {kernel.name}: built after {seconds:.0f} s")
+    return final
+
+
+def _build_root(kernel: Kernel, extra: tuple[str, ...], final: Path) -> None:
+    built = _ensure_built(kernel) if kernel.configs else None
+    started = time.monotonic()
+    told = f" with {', '.join(extra)}" if extra else ""
+    say(f"kernel {kernel.name}: building its root{told} from packages (1-2 minutes)")
+    with fresh_directory(final) as unfinished:
+        tree = unfinished / "tree"
+        _bootstrap(kernel, recipe(kernel, extra), tree)
+        if built:
+            shutil.copytree(built / FILES, tree, symlinks=True, dirs_exist_ok=True)
+        if kernel.arch is not HOST:
+            _add_workshop(kernel, unfinished)
+        release = read_release(tree)
+        package = read_package(tree, f"linux-image-{release}")
+        if built:
+            package = (built / "package").read_text()
+        facts = {"release": release, "package": package}
+        (unfinished / "root.json").write_text(json.dumps(facts))
+    seconds = time.monotonic() - started
+    say(f"kernel {kernel.name}: root complete after {seconds:.0f} s")
+
+
+def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
+    """The root of this kernel: from the cache, or built now."""
+    ensure_tools()
+    key = root_key(kernel, extra)
+    final = cache_dir() / "roots" / f"{kernel.name}-{key}"
+    with locked(f"root-{kernel.name}"):
+        if not final.exists():
+            _build_root(kernel, extra, final)
+    facts = json.loads((final / "root.json").read_text())
+    return Root(
+        kernel=kernel.name,
+        path=final / "tree",
+        release=facts["release"],
+        package=facts["package"],
+        key=key,
+        arch=kernel.arch,
+        workshop=None if kernel.arch is HOST else final / "workshop",
+    )

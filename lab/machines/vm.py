@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One boot of one kernel in QEMU: starts it, follows it, reads its verdict.
+
+The verdict comes as a file the guest writes to /out; a VM that ends or runs
+out of time without one is lost, which is not the same as failed. The console
+is only read for signs of a broken kernel, which fail any run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.cache import cache_dir
+from lab.errors import LabError
+from lab.machines.arch import HOST
+from lab.machines.chroot import Root
+from lab.machines.emulator import ensure_qemu
+from lab.machines.initramfs import ensure_initramfs
+from lab.machines.matrix import MEMORY_MB
+from lab.trouble import parse_trouble
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+VCPUS = 4
+INTERRUPTS_NICE = -15
+BOOT_SECONDS = 600.0  # a boot takes 10 to 60 s, emulated, on a busy host
+
+CMDLINE = (
+    "quiet loglevel=5 panic=-1 oops=panic net.ifnames=0 "
+    "mitigations=off nokaslr random.trust_cpu=on "
+    "audit=0 apparmor=0 selinux=0 nowatchdog cryptomgr.notests "
+    "rcupdate.rcu_cpu_stall_timeout=60"
+)
+
+
+class VmLost(LabError):
+    """The VM ended, or ran out of time, without a verdict."""
+
+
+class VmNotBooted(VmLost):
+    """It was lost before it began its job, so nothing of ours ran in it."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the guest is given."""
+
+    root: Root
+    output: Path
+    vcpus: int = VCPUS
+    memory_mb: int = MEMORY_MB
+    counted: bool = False  # an instruction takes 1 ns, the vCPUs take turns; emulated
+    disk: Path | None = None  # an image of its root, instead of the share
+
+
+@dataclass
+class VmResult:
+    status: int
+    reason: str
+    trouble: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def fine(self) -> bool:
+        return self.status == 0 and not self.trouble
+
+
+def read_kvm() -> bool:
+    """Whether KVM really works: the node alone proves nothing."""
+    flags = Path("/proc/cpuinfo").read_text()
+    if not re.search(r"^flags.*\b(vmx|svm)\b", flags, re.MULTILINE):
+        return False
+    try:
+        os.close(os.open("/dev/kvm", os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def accelerator(counted: bool = False) -> str:
+    if counted:
+        return "TCG that counts instructions"
+    return "KVM" if read_kvm() else "TCG"
+
+
+def _acceleration(machine: Machine, kvm: bool) -> list[str]:
+    cpu = machine.root.arch.cpu
+    if machine.counted:
+        counting = ["-icount", "shift=0,sleep=off"]
+        return ["-accel", "tcg,thread=single", "-cpu", cpu, *counting]
+    if kvm and machine.root.arch is HOST:
+        return ["-accel", "kvm", "-cpu", "host"]
+    return ["-accel", "tcg,thread=multi", "-cpu", cpu]
+
+
+def _share(tag: str, path: Path, readonly: bool) -> list[str]:
+    options = f"local,id={tag},path={path},security_model=none,multidevs=remap"
+    if readonly:
+        options += ",readonly=on"
+    device = f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"
+    return ["-fsdev", options, "-device", device]
+
+
+def _root(machine: Machine) -> list[str]:
+    if machine.disk is None:
+        return _share("root", machine.root.path, readonly=True)
+    drive = f"file={machine.disk},format=raw,if=none,id=root,readonly=on"
+    return ["-drive", drive, "-device", "virtio-blk-pci,drive=root"]
+
+
+def qemu_command(
+    qemu: Path,
+    machine: Machine,
+    initramfs: Path,
+    extra: str = "",
+    kvm: bool = False,
+) -> list[str]:
+    """The whole QEMU command line of one boot."""
+    arch = machine.root.arch
+    cmdline = f"console={arch.console} {arch.cmdline} {CMDLINE} {extra}"
+    return [
+        str(qemu),
+        *("-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none", "-machine", arch.machine),
+        *_acceleration(machine, kvm),
+        *("-smp", str(machine.vcpus), "-m", f"{machine.memory_mb}M"),
+        *("-kernel", str(machine.root.vmlinuz), "-initrd", str(initramfs)),
+        *("-append", " ".join(cmdline.split())),
+        *("-serial", f"file:{machine.output / 'console.log'}"),
+        *("-device", "virtio-rng-pci"),
+        *_root(machine),
+        *_share("sluice", REPOSITORY, readonly=True),
+        *_share("out", machine.output, readonly=False),
+        *("-device", "virtio-serial-pci"),
+        *("-chardev", "stdio,id=talk,signal=off"),
+    ]
+
+
+# The guest's port for lines the host shows while the job runs.
+_PROGRESS = ["-device", "virtserialport,chardev=talk,name=progress"]
+_TERMINAL = ["-device", "virtconsole,chardev=talk"]
+
+
+def _start(command: list[str], log: Path, piped: bool) -> subprocess.Popen:
+    """QEMU, in a session of its own, that dies with us."""
+    # The input stays an open pipe: at its end QEMU would hang up the port.
+    with open(log, "w") as errors:
+        return subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *command],
+            stdin=subprocess.PIPE if piped else None,
+            stdout=subprocess.PIPE if piped else None,
+            stderr=errors,
+            start_new_session=piped,
+        )
+
+
+def _prefer_timers(process: subprocess.Popen, vcpus: int) -> None:
+    """Let the thread that delivers interrupts run before the virtual CPUs.
+
+    With as many busy virtual CPUs as the host has, a TCG guest's timers come
+    milliseconds late otherwise, which no machine's timers do.
+    """
+    tasks = Path(f"/proc/{process.pid}/task")
+    with suppress(OSError):
+        while len(list(tasks.iterdir())) <= vcpus and process.poll() is None:
+            time.sleep(0.05)
+        os.setpriority(os.PRIO_PROCESS, process.pid, INTERRUPTS_NICE)
+
+
+def _end(process: subprocess.Popen) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def _beside(work: Callable[..., None], *arguments: object) -> threading.Thread:
+    """Work that ends with the VM, whose end is awaited elsewhere."""
+    thread = threading.Thread(target=work, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def _follow(process: subprocess.Popen, progress: Callable[[str], None]) -> None:
+    for line in process.stdout:
+        progress(line.decode(errors="replace").rstrip("\r\n"))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _keep_console(machine: Machine, console: str) -> Path:
+    """The console of a lost VM outlives its output directory."""
+    kept = cache_dir() / "lost" / f"{machine.root.kernel}-{int(time.time())}.log"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(console)
+    return kept
+
+
+def _has_begun(machine: Machine) -> bool:
+    """Whether the guest is up and has read its job; see lab/guest/job.py."""
+    return (machine.output / "begun").exists()
+
+
+def _wait(process: subprocess.Popen, machine: Machine, deadline: float) -> str:
+    """Wait for the VM's end, seconds at most; how it ended."""
+    started = time.monotonic()
+    for limit in (min(BOOT_SECONDS, deadline), deadline):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=limit - (time.monotonic() - started))
+            return f"it ended with QEMU's status {process.returncode}"
+        if not _has_begun(machine):
+            break
+    return f"it was stopped after {limit:.0f} s"
+
+
+def _result(machine: Machine, how: str, seconds: float) -> VmResult:
+    """The guest's verdict and the console's; VmLost without a verdict."""
+    console = _read_text(machine.output / "console.log")
+    trouble = parse_trouble(console)
+    verdict = _read_text(machine.output / "verdict.json")
+    if not verdict:
+        qemu = _read_text(machine.output / "qemu.log").strip().splitlines()
+        last = [line.strip() for line in console.splitlines() if line.strip()]
+        told = "; ".join(trouble[:3] or last[-3:] or ["nothing"])
+        told += "".join(f"; QEMU said: {line}" for line in qemu[-1:])
+        lost = VmLost if _has_begun(machine) else VmNotBooted
+        raise lost(
+            f"kernel {machine.root.kernel}: VM lost, {how} without a verdict; "
+            f"its console said: {told}; see {_keep_console(machine, console)}"
+        )
+    facts = json.loads(verdict)
+    return VmResult(facts["status"], facts["reason"], trouble, seconds)
+
+
+def _boot(
+    machine: Machine, job: dict, deadline: float, progress: Callable[[str], None]
+) -> VmResult:
+    machine.output.mkdir(parents=True, exist_ok=True)
+    for stale in ("begun", "verdict.json", "result.json", "console.log"):
+        (machine.output / stale).unlink(missing_ok=True)
+    (machine.output / "job.json").write_text(json.dumps(job, indent=1))
+    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
+    qemu = ensure_qemu(machine.root.arch)
+    command = qemu_command(qemu, machine, initramfs, kvm=read_kvm()) + _PROGRESS
+    (machine.output / "qemu.json").write_text(json.dumps(command))
+    started = time.monotonic()
+    process = _start(command, machine.output / "qemu.log", piped=True)
+    reader = _beside(_follow, process, progress)
+    _beside(_prefer_timers, process, machine.vcpus)
+    try:
+        how = _wait(process, machine, deadline)
+    finally:
+        _end(process)
+    reader.join(timeout=5)
+    return _result(machine, how, time.monotonic() - started)
+
+
+def run_job(
+    machine: Machine,
+    job: dict,
+    deadline: float,
+    progress: Callable[[str], None] = print,
+) -> VmResult:
+    """Boot, do the job, power off; deadline in seconds for all of it.
+
+    An emulator that dies on the way up is tried once more, and says so: the job,
+    and with it whatever is to be tested, had not begun.
+    """
+    try:
+        return _boot(machine, job, deadline, progress)
+    except VmNotBooted as error:
+        progress(f"lab: {error}; its job had not begun: booting once more")
+    return _boot(machine, job, deadline, progress)
+
+
+def run_shell(machine: Machine) -> int:
+    """Boot to a shell on this terminal."""
+    machine.output.mkdir(parents=True, exist_ok=True)
+    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
+    qemu = ensure_qemu(machine.root.arch)
+    command = qemu_command(qemu, machine, initramfs, "lab.shell", read_kvm())
+    command += _TERMINAL
+    process = _start(command, machine.output / "qemu.log", piped=False)
+    try:
+        return process.wait()
+    finally:
+        _end(process)

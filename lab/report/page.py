@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The page of a run: python3 -m lab.report.page RESULT.json PAGE.html [FOLDER]
+
+One self-contained file with tables and plots; beside it the table as Markdown,
+and the README's pictures in the FOLDER. It runs in the lab's virtual
+environment, because matplotlib draws the plots; everything else of the lab
+does without.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
+matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
+import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import LogLocator  # noqa: E402
+
+from lab.report.results import Run, Summary, parse_run  # noqa: E402
+from lab.report.results import summarise, why_missing  # noqa: E402
+from lab.report.tables import SURE_PERCENT, all_findings, counted_of  # noqa: E402
+from lab.report.tables import format_counted, format_interval  # noqa: E402
+from lab.report.tables import format_number, tell_pings  # noqa: E402
+from lab.report.tables import format_provenance, format_share  # noqa: E402
+from lab.report.tables import published_cells, ratio, ratio_interval  # noqa: E402
+from lab.row import VARIANTS, Row, parse_variant  # noqa: E402
+
+COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
+WIDTH_INCHES = 8.6
+FILL_MS = 500  # of the trace, what can be read at a glance
+FEW_MARKS = 60
+# In the README's picture of latency.
+LATENCY_ROWS = ("pktgen_4", "vhost_4", "tcp_8_slow")
+LATENCY_ROWS += ("udp_link", "tcp_8_link", "shaping_cake")
+POINTS = 200  # of a curve
+LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;
+       padding: 0 1rem; color: #222; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
+table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
+th, td { padding: 0.25rem 0.5rem; text-align: right; vertical-align: top;
+         border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; }
+small { color: #666; } svg { width: 100%; height: auto; }
+.short { color: #b00020; font-weight: 600; } .reached { color: #1b6e2b; }
+pre { font-size: 0.8rem; color: #555; white-space: pre-wrap; }
+"""
+
+
+def _found(run: Run, row: Row) -> dict[str, Summary]:
+    every = {name: summarise(run, row.name, name) for name in VARIANTS}
+    return {name: summary for name, summary in every.items() if summary}
+
+
+def _svg(figure: Any) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def _legend(axes: Any, **place: Any) -> None:
+    marks = [plt.Line2D([], [], marker="o", ls="", color=COLOURS[v]) for v in VARIANTS]
+    axes.legend(marks, VARIANTS, frameon=False, ncols=3, **place)
+
+
+def _rows_axes(rows: list[Row]) -> tuple[Any, Any]:
+    figure, axes = plt.subplots(figsize=(WIDTH_INCHES, 0.8 + 0.42 * len(rows)))
+    axes.set_yticks(range(len(rows)), [row.title for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)  # the first row on top, no empty one
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#eee")
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def plot_ratios(run: Run) -> str:
+    """Each row's values as a share of stock's median: median and spread."""
+    rows = [r for r in run.rows if r.higher_is_better and "stock" in _found(run, r)]
+    figure, axes = _rows_axes(rows)
+    for y, row in enumerate(rows):
+        found = _found(run, row)
+        base = found["stock"].median
+        for shift, (name, one) in zip((-0.22, 0, 0.22), found.items(), strict=False):
+            low, median, high = (v / base for v in (one.low, one.median, one.high))
+            axes.plot([low, high], [y + shift] * 2, color=COLOURS[name], lw=2, alpha=0.5)
+            axes.plot(median, y + shift, "o", color=COLOURS[name], ms=6)
+    axes.axvline(1, color="#444", lw=1)
+    axes.set_xlim(left=-0.02)  # a dot at 0 beside its title, not on it
+    axes.set_xlabel("share of stock's median (dot: median, line: lowest to highest)")
+    _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
+    return _svg(figure)
+
+
+def plot_losses(run: Run) -> str:
+    """Packets lost at the ring in all rounds, logarithmic above 1."""
+    rows = [row for row in run.rows if row.lossless and _found(run, row)]
+    figure, axes = _rows_axes(rows)
+    for y, row in enumerate(rows):
+        for shift, (name, one) in zip((-0.26, 0, 0.26), _found(run, row).items()):
+            lost = one.lost_at_ring
+            axes.barh(y + shift, lost, height=0.24, color=COLOURS[name])
+            axes.annotate(
+                f" {format_number(lost)}", (lost, y + shift), va="center", fontsize=7
+            )
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xlabel("packets lost at the ring, all rounds")
+    _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
+    return _svg(figure)
+
+
+def _pings(run: Run, row: Row, variant: str) -> list[float]:
+    """The answered ones' times, ms."""
+    return sorted(
+        time
+        for m in run.measurements
+        if (m.row, m.variant) == (row.name, variant) and m.sample
+        for time in m.sample.get("pings_ms", [])
+    )
+
+
+def _held(row: Row) -> list[str]:
+    """The variant whose ring is held to a time, if there is one such."""
+    return [f"sluice@{row.targets[0]}"] if len(row.targets) == 1 else []
+
+
+def plot_latency(run: Run) -> str:
+    """The distribution of ping under load, one panel for each row.
+
+    A curve ends at the share that was answered.
+    """
+    rows = [row for row in run.rows if _pings(run, row, "sluice")]
+    if not rows:
+        return ""
+    lines = (len(rows) + 2) // 3
+    figure, grid = plt.subplots(
+        lines, 3, figsize=(WIDTH_INCHES, 2.3 * lines), sharey=True, squeeze=False
+    )
+    for axes in grid.flat[len(rows) :]:
+        axes.set_visible(False)
+    for axes, row in zip(grid.flat, rows):
+        for name in (*VARIANTS, *_held(row)):
+            times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
+            one = summarise(run, row.name, name)
+            answered = 1.0 if one is None else one.ping_answered or 1.0
+            sent = len(times) / answered
+            some = slice(None, None, -max(1, len(times) // POINTS))  # and the last
+            shares = [number / sent for number in range(1, len(times) + 1)][some]
+            colour = COLOURS[parse_variant(name).base]
+            style = "--" if name in _held(row) else "-"
+            axes.step(times[some], shares, style, where="pre", color=colour, lw=1.5)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
+        axes.set_title(row.title, fontsize=8)
+        axes.tick_params(which="both", labelsize=7)
+        axes.grid(color="#eee")
+        axes.spines[["top", "right"]].set_visible(False)
+    dashed = "; dashed: with target_us" if any(map(_held, rows)) else ""
+    figure.supxlabel(f"ping under load, ms{dashed}", fontsize=9)
+    figure.supylabel("share of the pings sent", fontsize=9)
+    figure.tight_layout()
+    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.15))
+    return _svg(figure)
+
+
+def _mark(name: str) -> str:
+    """A variant of a variant, as short as a plot wants it."""
+    kind = parse_variant(name)
+    if kind.ring is not None:
+        return f"ring {kind.ring}"
+    return "" if kind.target_us is None else f"{kind.target_us / 1000:g} ms"
+
+
+def _plot_tradeoff_of(axes: Any, run: Run, row: Row) -> None:
+    base = summarise(run, row.name, "stock").median
+    found = [(name, summarise(run, row.name, name)) for name in row.variants]
+    points = [
+        (one.ping_p50_ms, one.median / base, name)
+        for name, one in found
+        if one and one.ping_p50_ms is not None
+    ]
+    for number, (ping, share, name) in enumerate(sorted(points)):
+        colour = COLOURS[parse_variant(name).base]
+        axes.plot(ping, share, "o", color=colour, ms=6)
+        # Neighbours often lie close: their marks go up and down in turn.
+        place = (0, 6 if number % 2 else -11)
+        axes.annotate(
+            *(_mark(name), (ping, share), place),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7,
+            color=colour,
+        )
+    axes.axhline(1, color="#444", lw=1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
+    axes.margins(0.12, 0.15)
+    axes.set_ylim(bottom=0)
+    axes.set_title(row.title, fontsize=9)
+    axes.tick_params(labelsize=7)
+    axes.grid(color="#eee")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def plot_tradeoff(run: Run) -> str:
+    """Throughput against ping, for rows that have variants of the variants."""
+    rows = [row for row in run.rows if row.targets and "stock" in _found(run, row)]
+    if not rows:
+        return ""
+    lines = (len(rows) + 1) // 2
+    size = (WIDTH_INCHES, 2.9 * lines)
+    figure, grid = plt.subplots(lines, 2, figsize=size, squeeze=False)
+    for axes in grid.flat[len(rows) :]:
+        axes.set_visible(False)
+    for axes, row in zip(grid.flat, rows):
+        _plot_tradeoff_of(axes, run, row)
+    figure.supxlabel("median ping under load, ms", fontsize=9)
+    figure.supylabel("share of stock's median", fontsize=9)
+    figure.tight_layout()
+    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.1))
+    return _svg(figure)
+
+
+def _traces(run: Run, row: Row) -> dict[str, dict[str, Any]]:
+    """The last round's trace of each variant."""
+    return {
+        m.variant: m.sample["extra"]["trace"]
+        for m in run.measurements
+        if m.row == row.name and m.sample and "trace" in m.sample["extra"]
+    }
+
+
+def plot_fill(run: Run, row: Row) -> str:
+    """Packets in the ring over time, with the stops and wakes of sluice."""
+    traces = _traces(run, row)
+    if not traces:
+        return ""
+    inches = (WIDTH_INCHES, 1.7 * len(traces))
+    figure, grid = plt.subplots(
+        len(traces), 1, figsize=inches, sharex=True, squeeze=False
+    )
+    for axes, name in zip(grid.flat, [v for v in VARIANTS if v in traces]):
+        trace = traces[name]
+        trace = {k: [p for p in v if p[0] <= FILL_MS] for k, v in trace.items()}
+        points = sorted(trace["fill"] + trace["stops"] + trace["wakes"])
+        moments, fills = zip(*points)
+        axes.plot(moments, fills, color=COLOURS[name], lw=1, marker=".", ms=3)
+        for kind, mark in (("stops", "v"), ("wakes", "^")):
+            if trace[kind]:
+                at, fill = zip(*trace[kind])
+                size = 5 if len(at) < FEW_MARKS else 2
+                axes.plot(at, fill, mark, color="#222", ms=size, label=kind[:-1])
+        axes.set_ylabel(name, fontsize=9)
+        axes.set_ylim(-0.03 * max(fills), 1.08 * max(fills))
+        axes.spines[["top", "right"]].set_visible(False)
+        if trace["stops"]:
+            axes.legend(frameon=False, ncols=2, fontsize=7, loc="upper right")
+    axes.set_xlim(0, min(FILL_MS, max(moments)))
+    axes.set_xlabel("milliseconds; packets in a ring of 1000, each panel to its own")
+    return _svg(figure)
+
+
+def _cells(run: Run, row: Row) -> list[str]:
+    """For each variant: median, and what was lost; then the ratio."""
+    found = _found(run, row)
+    cells = []
+    for name in VARIANTS:
+        if name not in found:
+            cells.append(f"- ({why_missing(run, row.name, name)})")
+            continue
+        one = found[name]
+        lost = format_number(one.lost_at_ring)
+        cells.append(f"{format_number(one.median)} / {lost}")
+    stock = found.get("stock")
+    for name in ("upstream", "sluice"):
+        share = ratio(found.get(name), stock)
+        cells.append("-" if share is None else f"{share:.2f}x")
+        interval = ratio_interval(found.get(name), stock)
+        if interval:
+            cells[-1] += f" ({format_interval(interval)})"
+    return cells
+
+
+HEADER = ("", *VARIANTS, "upstream : stock", "sluice : stock")
+
+
+PUBLISHED_HEADER = ("series", "published", "patched : stock", "lost at the ring")
+PUBLISHED_HEADER += ("row", "sluice : stock", "lost at the ring")
+READER_HEADER = ("reader pinned: switches/s, softirq % of its CPU, of senders'",)
+READER_HEADER += VARIANTS
+
+
+def _reader_cells(run: Run) -> list[list[str]]:
+    """For rows with a pinned reader: what it and the senders spent."""
+    lines = []
+    for row in run.rows:
+        found = _found(run, row)
+        if all(one.reader_softirq is None for one in found.values()):
+            continue
+        lines.append([row.title])
+        for name in VARIANTS:
+            one = found.get(name)
+            lines[-1].append(
+                f"{format_number(one.reader_switches)} / "
+                f"{one.reader_softirq:.0f} / {one.sender_softirq:.0f}"
+                if one and one.reader_softirq is not None
+                else "-"
+            )
+    return lines
+
+
+def _counted_table(run: Run) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Head and cells: what else is told of each row and variant, if anything."""
+    found = {
+        (row.title, str(parse_variant(name))): summarise(run, row.name, name)
+        for row in run.rows
+        for name in row.variants
+    }
+    told = counted_of(found.values())
+    lines = []
+    for key, one in found.items():
+        cells = [format_counted(one, name) for name in told]
+        if any(cell != "-" for cell in cells):
+            lines.append([*key, *cells])
+    return ("row", "variant", *told.values()), lines
+
+
+OTHERS_HEADER = ("row", "variant", "median", ": stock", "lost at the ring")
+OTHERS_HEADER += ("ping p50/p99, ms",)
+
+
+def _other_cells(run: Run) -> list[list[str]]:
+    """Rows that have variants of the variants, with all of them."""
+    lines = []
+    for row in run.rows:
+        stock = summarise(run, row.name, "stock")
+        for name in row.variants if row.others else ():
+            one = summarise(run, row.name, name)
+            if one is None:
+                continue
+            values = format_number(one.median), format_share(ratio(one, stock))
+            lost = format_number(one.lost_at_ring)
+            pings = tell_pings(one)
+            lines.append([row.title, str(parse_variant(name)), *values, lost, pings])
+    return lines
+
+
+def tables(run: Run) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
+    """Title, head and cells of each."""
+    rows = [[f"{row.title}, {row.unit}", *_cells(run, row)] for row in run.rows]
+    all_tables = [
+        ("Median / packets lost at the ring in all rounds", HEADER, rows),
+        ("Other rings, other targets", OTHERS_HEADER, _other_cells(run)),
+        ("Beside what was published", PUBLISHED_HEADER, published_cells(run)),
+        ("What a pinned reader pays", READER_HEADER, _reader_cells(run)),
+        ("Median of what else was counted", *_counted_table(run)),
+    ]
+    return [table for table in all_tables if table[2]]
+
+
+def format_markdown(run: Run) -> str:
+    """The tables of the README."""
+    lines = []
+    for title, head, body in tables(run):
+        lines += [f"{title}:", "", "| " + " | ".join(head) + " |"]
+        lines += ["|---" * len(head) + "|"]
+        lines += ["| " + " | ".join(cells) + " |" for cells in body] + [""]
+    return "\n".join(lines)
+
+
+def _table(head: tuple[str, ...], body: list[list[str]]) -> str:
+    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    lines = ""
+    for cells in body:
+        text = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        lines += f"<tr>{text}</tr>\n"
+    return f"<table><tr>{names}</tr>\n{lines}</table>"
+
+
+def _findings(run: Run) -> str:
+    lines = ""
+    for one in sorted(all_findings(run), key=lambda finding: finding.reached):
+        word = "reached" if one.reached else "short"
+        cells = (one.row, one.demand, one.got)
+        text = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        lines += f'<tr><td class="{word}">{word}</td>{text}</tr>\n'
+    return f"<table>{lines}</table>"
+
+
+def format_page(run: Run) -> str:
+    facts = run.provenance
+    parts = [
+        ("Received, against stock", plot_ratios(run)),
+        ("Lost at the ring", plot_losses(run)),
+        ("Latency under load", plot_latency(run)),
+        ("Throughput and latency", plot_tradeoff(run)),
+        *((f"Fill of the ring: {row.title}", plot_fill(run, row)) for row in run.rows),
+        *((title, _table(head, body)) for title, head, body in tables(run)),
+        ("What was demanded", _findings(run)),
+    ]
+    body = "".join(f"<h2>{title}</h2>\n{part}\n" for title, part in parts if part)
+    footer = "\n".join(
+        [*format_provenance(run), "", " ".join(facts.command_line)]
+        + [" ".join(facts.qemu_command)]
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>sluice on {html.escape(facts.kernel)}</title>"
+        f"<style>{STYLE}</style>\n"
+        f"<h1>stock, upstream and sluice on Linux {html.escape(facts.kernel)}</h1>\n"
+        "<p>Every row was measured in one boot of one kernel, the variants in turn. "
+        "Compare ratios, not absolutes: the machine is emulated. A ratio is of medians; "
+        f"behind it, from 5 rounds on, between what it is, {SURE_PERCENT} % sure.</p>\n"
+        f"{body}<h2>Provenance</h2><pre>{html.escape(footer)}</pre></html>\n"
+    )
+
+
+def main() -> None:
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    run = parse_run(Path(sys.argv[1]).read_text())
+    page = Path(sys.argv[2])
+    page.write_text(format_page(run))
+    page.with_suffix(".md").write_text(format_markdown(run))
+    if len(sys.argv) == 4:
+        few = replace(run, rows=[row for row in run.rows if row.name in LATENCY_ROWS])
+        pictures = {"received": plot_ratios(run), "lost": plot_losses(run)}
+        for name, picture in {**pictures, "latency": plot_latency(few)}.items():
+            (Path(sys.argv[3]) / f"{name}.svg").write_text(picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a bench run measured, where it was measured, and what it says."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.cache import cache_dir
+from lab.errors import LabError, UsageError
+from lab.machines.vm import REPOSITORY, Machine, accelerator
+from lab.row import Row
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """A number without it is a rumour."""
+
+    date: str
+    kernel: str  # in the lab's table
+    kernel_package: str  # name and version
+    module_commit: str
+    module_dirty: bool  # kmod/ had changes that are in no commit
+    host_cpu: str
+    host_cpus: int
+    accelerator: str
+    qemu_version: str
+    qemu_command: list[str]
+    vcpus: int
+    memory_mb: int
+    boot_id: str
+    command_line: list[str]
+    other_load_percent: float  # of the host's CPUs, by others than the VM
+
+
+@dataclass(frozen=True)
+class Measurement:
+    round: int
+    row: str
+    variant: str
+    status: str  # measured, skipped, failed, lost
+    reason: str
+    sample: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Run:
+    provenance: Provenance
+    rows: list[Row]
+    measurements: list[Measurement]
+    planned: int
+    trouble: list[str] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Everything planned was measured, or its variant does not exist."""
+        settled = [m for m in self.measurements if m.status in ("measured", "skipped")]
+        return self.planned > 0 and len(settled) == self.planned
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row under one variant: the median of its rounds, and the spread."""
+
+    values: tuple[float, ...]  # one of each round
+    median: float
+    low: float
+    high: float
+    lost_at_ring: int  # in all rounds
+    unaccounted: int
+    ping_p50_ms: float | None
+    ping_p99_ms: float | None
+    ping_answered: float | None  # share of all that were sent; None: not told
+    retransmits: float | None  # median; None where no TCP was measured
+    reader_switches: float | None  # context switches/s, median; None: not counted
+    reader_softirq: float | None  # per cent of its CPU, median; None: not pinned
+    sender_softirq: float | None
+    jain: float | None  # fairness between streams, median; None: one stream
+    ecn_marks: float | None  # median
+    cpu_seconds: float | None  # of the program's ends together, median
+    seconds_until_all: float | None  # of what has an end, median
+
+    @property
+    def rounds(self) -> int:
+        return len(self.values)
+
+
+# What a sample may have besides, whose median is taken.
+EXTRAS = ("retransmits", "reader_switches", "reader_softirq", "sender_softirq")
+EXTRAS += ("jain", "ecn_marks", "cpu_seconds", "seconds_until_all")
+
+
+def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:
+    values = [sample[name] for sample in samples if sample[name] is not None]
+    return statistics.median(values) if values else None
+
+
+def _extras(sample: dict[str, Any]) -> dict[str, Any]:
+    """All of EXTRAS; None for what the sample does not tell."""
+    extras = {**dict.fromkeys(EXTRAS), **sample["extra"]}
+    if extras["cpu_seconds"] is not None:
+        extras["cpu_seconds"] = sum(extras["cpu_seconds"])
+    return extras
+
+
+def _share_answered(samples: list[dict[str, Any]]) -> float | None:
+    extras = [sample["extra"] for sample in samples]
+    sent = sum(extra.get("pings_sent", 0) for extra in extras)
+    received = sum(extra.get("pings_received", 0) for extra in extras)
+    return received / sent if sent else None
+
+
+def summarise(run: Run, row: str, variant: str) -> Summary | None:
+    """None when nothing was measured."""
+    samples = [
+        m.sample
+        for m in run.measurements
+        if (m.row, m.variant) == (row, variant) and m.sample is not None
+    ]
+    if not samples:
+        return None
+    values = tuple(sample["value"] for sample in samples)
+    extras = [_extras(sample) for sample in samples]
+    return Summary(
+        values=values,
+        median=statistics.median(values),
+        low=min(values),
+        high=max(values),
+        lost_at_ring=sum(sample["lost_at_ring"] for sample in samples),
+        unaccounted=sum(abs(sample["unaccounted"]) for sample in samples),
+        ping_p50_ms=_median_of(samples, "ping_p50_ms"),
+        ping_p99_ms=_median_of(samples, "ping_p99_ms"),
+        ping_answered=_share_answered(samples),
+        **{name: _median_of(extras, name) for name in EXTRAS},
+    )
+
+
+def why_missing(run: Run, row: str, variant: str) -> str:
+    reasons = [
+        f"{m.status}: {m.reason}" if m.reason else m.status
+        for m in run.measurements
+        if (m.row, m.variant) == (row, variant) and m.status != "measured"
+    ]
+    return reasons[0] if reasons else "not reached"
+
+
+def combine(runs: list[Run]) -> Run:
+    """Runs of one boot as one; unlike runs are never put side by side."""
+    if not runs:
+        raise LabError("results: none given; name at least one file")
+    first = runs[0]
+    for other in runs[1:]:
+        for name in ("boot_id", "accelerator", "kernel_package", "module_commit"):
+            mine = getattr(first.provenance, name)
+            theirs = getattr(other.provenance, name)
+            if mine != theirs:
+                raise LabError(
+                    f"results: {name} differs ({mine}, {theirs}), so their "
+                    "numbers cannot be compared; measure both in one boot"
+                )
+    rows = {row.name: row for run in runs for row in run.rows}
+    return Run(
+        first.provenance,
+        list(rows.values()),
+        [m for run in runs for m in run.measurements],
+        sum(run.planned for run in runs),
+        [line for run in runs for line in run.trouble],
+    )
+
+
+def parse_run(text: str) -> Run:
+    try:
+        facts = json.loads(text)
+        return Run(
+            Provenance(**facts["provenance"]),
+            [Row(**row) for row in facts["rows"]],
+            [Measurement(**m) for m in facts["measurements"]],
+            facts["planned"],
+            facts["trouble"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(
+            f"results: not what the lab writes ({error}); measure again"
+        ) from error
+
+
+def read_run(path: Path) -> Run:
+    try:
+        return parse_run(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read ({error}); name a result") from error
+
+
+def format_run(run: Run) -> str:
+    return json.dumps(asdict(run), separators=(",", ":")) + "\n"
+
+
+def run_of(provenance: Provenance, result: dict[str, Any], trouble: list[str]) -> Run:
+    return Run(
+        provenance,
+        [Row(**row) for row in result["rows"]],
+        [Measurement(**m) for m in result["measurements"]],
+        result["planned"],
+        trouble,
+    )
+
+
+def parse_cpu(cpuinfo: str) -> tuple[str, int]:
+    """Model and number of CPUs, from /proc/cpuinfo."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in cpuinfo.splitlines()
+        if line.startswith("model name")
+    ]
+    return (models[0] if models else "unknown"), len(models)
+
+
+def read_git(*arguments: str) -> str:
+    command = ["git", "-c", "safe.directory=*", "-C", str(REPOSITORY), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def parse_busy_ticks(stat: str) -> int:
+    """Ticks all CPUs together were not idle, from /proc/stat."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = (
+        int(value) for value in stat.splitlines()[0].split()[1:]
+    )
+    return user + nice + system + irq + softirq + steal
+
+
+class HostLoad:
+    """Who used the host's CPUs since this was made: the VM, or somebody else."""
+
+    def __init__(self) -> None:
+        self._start = self._read()
+
+    @staticmethod
+    def _read() -> tuple[float, float, float]:
+        """Seconds: by the clock, busy on all CPUs, by us and our children."""
+        times = os.times()
+        busy = parse_busy_ticks(Path("/proc/stat").read_text())
+        return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), sum(times[:4])
+
+    def read_others_percent(self) -> float:
+        elapsed, busy, ours = (
+            now - then for now, then in zip(self._read(), self._start, strict=True)
+        )
+        share = (busy - ours) / (elapsed * (os.cpu_count() or 1))
+        return round(max(0.0, 100 * share), 1)
+
+
+def portable(argument: str, machine: Machine) -> str:
+    """A path of this machine by what it is here."""
+    places = {
+        machine.output: "OUT",
+        cache_dir(): "CACHE",
+        REPOSITORY: "REPOSITORY",
+    }
+    for path, name in places.items():
+        argument = argument.replace(str(path), name)
+    return argument
+
+
+def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
+    """Of the machine's last boot; its guest has written a result."""
+    model, cpus = parse_cpu(Path("/proc/cpuinfo").read_text())
+    command = json.loads((machine.output / "qemu.json").read_text())
+    qemu = subprocess.run([command[0], "--version"], capture_output=True, text=True)
+    return Provenance(
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        kernel=machine.root.kernel,
+        kernel_package=machine.root.package,
+        module_commit=read_git("rev-parse", "HEAD"),
+        module_dirty=bool(read_git("status", "--porcelain", "--", "kmod")),
+        host_cpu=model,
+        host_cpus=cpus,
+        accelerator=accelerator(machine.counted),
+        qemu_version=qemu.stdout.splitlines()[0] if qemu.stdout else "unknown",
+        qemu_command=[portable(part, machine) for part in command],
+        vcpus=machine.vcpus,
+        memory_mb=machine.memory_mb,
+        boot_id=json.loads((machine.output / "result.json").read_text())["boot_id"],
+        command_line=["python3", "-m", "lab", *sys.argv[1:]],
+        other_load_percent=load.read_others_percent(),
+    )

@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The table of a run, and which of the demanded figures it reaches."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import statistics
+import sys
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lab.machines.matrix import VARIANTS
+from lab.machines.vm import accelerator
+from lab.report.published import PUBLISHED
+from lab.report.results import Provenance, Run, Summary, summarise, why_missing
+from lab.row import Row, parse_variant
+
+WIDTH = 80
+# A median this much of the other's is its equal if the spreads overlap.
+EQUAL = 0.97
+# What a prompt row's ping may be of another's, by percentile.
+PROMPT = {50: 1 / 5, 99: 1 / 3}
+# More of the host used by others than this, and the numbers say little.
+QUIET_PERCENT = 10.0
+_LABEL, _COLUMN, _RATIO = 35, 13, 6
+# How sure an interval is, and what it takes to tell one.
+SURE_PERCENT = 90
+_SURE_ROUNDS, _RESAMPLES = 5, 2000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One demanded figure of one row, and whether it is reached."""
+
+    row: str
+    demand: str
+    got: str
+    reached: bool
+
+
+def format_number(value: float) -> str:
+    """At most three digits and a unit letter: 365, 1.28M, 0.94."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * size:
+            return _three_digits(value / size) + letter
+    if value == int(value):
+        return f"{value:.0f}"
+    return _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    if abs(value) >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+
+
+def is_equal(one: Summary, other: Summary) -> bool:
+    """Not lower than the other by more than chance explains."""
+    overlap = one.low <= other.high and other.low <= one.high
+    return overlap and one.median >= EQUAL * other.median
+
+
+def ratio(one: Summary | None, other: Summary | None) -> float | None:
+    if one is None or other is None or other.median == 0:
+        return None
+    return one.median / other.median
+
+
+def ratio_interval(
+    one: Summary | None, other: Summary | None
+) -> tuple[float, float] | None:
+    """Between what two the ratio of the medians is, SURE_PERCENT sure.
+
+    Percentiles of a bootstrap (Efron 1979): both drawn anew from their own samples,
+    many times, and the same draws each time one asks. None for fewer than 5 rounds.
+    """
+    if one is None or other is None or min(other.values) <= 0:
+        return None
+    if min(one.rounds, other.rounds) < _SURE_ROUNDS:
+        return None
+    draw = random.Random(1)
+    ratios = sorted(
+        _redrawn_median(one, draw) / _redrawn_median(other, draw)
+        for _ in range(_RESAMPLES)
+    )
+    outside = _RESAMPLES * (100 - SURE_PERCENT) // 200
+    return ratios[outside], ratios[-1 - outside]
+
+
+def _redrawn_median(summary: Summary, draw: random.Random) -> float:
+    return statistics.median(draw.choices(summary.values, k=summary.rounds))
+
+
+def format_interval(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.2f}-{interval[1]:.2f}"
+
+
+def _against_stock(
+    row: Row, name: str, stock: Summary, sluice: Summary
+) -> Finding:
+    share = sluice.median / stock.median if stock.median else 0.0
+    reached = share >= row.floor
+    got = f"{share:.2f}x" if reached else f"{share:.3f}x"
+    if not reached and row.floor == 1.0 and is_equal(sluice, stock):
+        got, reached = got + ", within the spread", True
+    interval = None if reached else ratio_interval(sluice, stock)
+    if interval:
+        got += f" ({format_interval(interval)}, {SURE_PERCENT} % sure)"
+    return Finding(name, f"at least {row.floor:.2f}x stock", got, reached)
+
+
+def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> Finding:
+    share = sluice.median / upstream.median if upstream.median else 0.0
+    got = f"{share:.2f}x"
+    if row.above_upstream:
+        return Finding(row.name, "above upstream", got, share > 1)
+    reached = share >= 1
+    if not reached and is_equal(sluice, upstream):
+        got, reached = got + ", within the spread", True
+    return Finding(row.name, "at least upstream", got, reached)
+
+
+def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[Finding]:
+    findings = []
+    for percent, most in PROMPT.items():
+        own, theirs = (getattr(s, f"ping_p{percent}_ms") for s in (sluice, other))
+        demand = f"ping p{percent} at most {most:.2f}x {name}"
+        if own is None or theirs is None:
+            findings.append(Finding(row.name, demand, "no answer came", False))
+            continue
+        got = f"{own / theirs:.2f}x"
+        findings.append(Finding(row.name, demand, got, own <= most * theirs))
+    return findings
+
+
+def _median_ping(summary: Summary) -> float:
+    """Of all pings sent, ms; infinite where most are not answered."""
+    lost = summary.ping_answered is not None and summary.ping_answered < 0.5
+    return math.inf if lost or summary.ping_p50_ms is None else summary.ping_p50_ms
+
+
+def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
+    """Of the median ping what the path itself does not explain."""
+    demand = f"ping at most {row.latency_share:.2f}x stock's"
+    before, after = (max(0.0, _median_ping(s) - row.path_ms) for s in (stock, sluice))
+    told = (f"{ms:.0f} ms" if ms < math.inf else "no answer" for ms in (after, before))
+    reached = after < math.inf and after <= row.latency_share * before
+    return Finding(name, demand, " of ".join(told), reached)
+
+
+def _owed(row: Row, name: str, stock: Summary, sluice: Summary) -> list[Finding]:
+    """What is demanded of sluice whatever its ring is held to."""
+    findings = []
+    if row.lossless:
+        lost = sluice.lost_at_ring
+        got = f"{lost:,} lost"
+        findings.append(Finding(name, "0 lost at the ring", got, lost == 0))
+    if row.floor is not None:
+        findings.append(_against_stock(row, name, stock, sluice))
+    return findings
+
+
+def _not_measured(run: Run, row: Row, name: str, variant: str) -> Finding:
+    why = f"{variant} {why_missing(run, row.name, variant)}"
+    return Finding(name, "a measurement", why, False)
+
+
+def _with_target(run: Run, row: Row, stock: Summary, target: int) -> list[Finding]:
+    variant, name = f"sluice@{target}", f"{row.name}, {target} us"
+    sluice = summarise(run, row.name, variant)
+    if sluice is None:
+        return [_not_measured(run, row, name, variant)]
+    findings = _owed(row, name, stock, sluice)
+    if row.latency_share is not None:
+        findings.append(_latency(row, name, stock, sluice))
+    return findings
+
+
+def findings_of(run: Run, row: Row) -> list[Finding]:
+    """What is demanded of a row, measured or not."""
+    found = {name: summarise(run, row.name, name) for name in row.variants}
+    stock, upstream, sluice = (found[name] for name in VARIANTS)
+    if stock is None or sluice is None:
+        absent = "stock" if stock is None else "sluice"
+        return [_not_measured(run, row, row.name, absent)]
+    findings = _owed(row, row.name, stock, sluice)
+    strays = sum(s.unaccounted for s in found.values() if s)
+    if strays:
+        got = f"{strays:,} are not"
+        findings.append(Finding(row.name, "every packet accounted for", got, False))
+    if row.latency_share is not None and not row.targets:
+        findings.append(_latency(row, row.name, stock, sluice))
+    if upstream is not None and (row.above_upstream or row.reaches_upstream):
+        findings.append(_against_upstream(row, upstream, sluice))
+    if row.prompt:
+        findings += _ping_against(row, "stock", stock, sluice)
+    if row.prompt and upstream is not None:
+        findings += _ping_against(row, "upstream", upstream, sluice)
+    for target in row.targets:
+        findings += _with_target(run, row, stock, target)
+    return findings
+
+
+def all_findings(run: Run) -> list[Finding]:
+    return [finding for row in run.rows for finding in findings_of(run, row)]
+
+
+def lost_nothing(run: Run) -> bool:
+    """Whether sluice lost no packet in any row that demands it."""
+    summaries = [
+        summarise(run, row.name, "sluice") for row in run.rows if row.lossless
+    ]
+    return bool(summaries) and all(
+        summary is not None and summary.lost_at_ring == 0 for summary in summaries
+    )
+
+
+def _line(label: str, cells: list[str], last: str = "") -> str:
+    columns = "".join(f"{cell:>{_COLUMN}}" for cell in cells)
+    if len(label) > _LABEL:
+        label = f"{label[:WIDTH]}\n{'':<{_LABEL}}"
+    return f"{label:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
+
+
+def format_share(share: float | None) -> str:
+    if share is None:
+        return ""
+    return f"{share:.2f}x" if share < 99.995 else ">99x"
+
+
+def _spread(summary: Summary | None) -> str:
+    if summary is None:
+        return ""
+    return f"{format_number(summary.low)}-{format_number(summary.high)}"
+
+
+def format_pings(summary: Summary | None) -> str:
+    if summary is None or summary.ping_p50_ms is None:
+        return "-"
+    values = (summary.ping_p50_ms, summary.ping_p99_ms)
+    return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
+
+
+def are_pings_lost(summary: Summary) -> bool:
+    """More than those that were under way when the load ended."""
+    return summary.ping_answered is not None and summary.ping_answered < 0.9
+
+
+def format_answered(summary: Summary | None) -> str:
+    if summary is None or summary.ping_answered is None:
+        return "-"
+    return f"{100 * summary.ping_answered:.0f}"
+
+
+def tell_pings(summary: Summary) -> str:
+    """Their times, and how many there are, if few."""
+    times = format_pings(summary)
+    if not are_pings_lost(summary):
+        return times
+    return f"{times}, {format_answered(summary)} % back"
+
+
+def _reader(summary: Summary | None) -> str:
+    if summary is None or summary.reader_softirq is None:
+        return "-"
+    return f"{format_number(summary.reader_switches)}, {summary.reader_softirq:.0f}"
+
+
+def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
+    """A variant of a variant, on one line."""
+    label = f"  {parse_variant(name)}: "
+    one = summarise(run, row.name, name)
+    if one is None:
+        return (label + why_missing(run, row.name, name))[:WIDTH]
+    value, lost = format_number(one.median), format_number(one.lost_at_ring)
+    share = format_share(ratio(one, stock)) or "-"
+    text = f"{value} ({share}), {lost} lost, ping {tell_pings(one)}"
+    return (label + text)[:WIDTH]
+
+
+# What a summary may tell besides.
+COUNTED = {
+    "retransmits": "TCP retransmits",
+    "ecn_marks": "ECN marks",
+    "jain": "Jain's fairness of the streams",
+    "cpu_seconds": "CPU of the program's ends, s",
+    "seconds_until_all": "until all was there, s",
+}
+
+
+def counted_of(summaries: Iterable[Summary | None]) -> dict[str, str]:
+    """Those of COUNTED that any of them tells, and not as 0."""
+    told = [summary for summary in summaries if summary is not None]
+    return {
+        name: label
+        for name, label in COUNTED.items()
+        if any(getattr(summary, name) for summary in told)
+    }
+
+
+def format_counted(summary: Summary | None, name: str) -> str:
+    """One of COUNTED."""
+    value = getattr(summary, name, None)
+    return "-" if value is None else format_number(value)
+
+
+def format_row(run: Run, row: Row) -> list[str]:
+    """The lines of one row: value, spread, packets lost, ping, retransmits."""
+    found = [summarise(run, row.name, name) for name in VARIANTS]
+    share = ratio(found[2], found[0])
+    lines = [
+        _line(
+            row.title,
+            [format_number(s.median) if s else "-" for s in found],
+            format_share(share),
+        )
+    ]
+    measured = [s for s in found if s]
+    rounds = max((s.rounds for s in measured), default=0)
+    label = f"  {row.unit}, {rounds} round{'s' if rounds != 1 else ''}, from-to"
+    lines.append(_line(label, [_spread(s) for s in found]))
+    interval = ratio_interval(found[2], found[0])
+    if interval:
+        label = f"  sluice : stock, {SURE_PERCENT} % sure"
+        lines.append(_line(label, ["", "", format_interval(interval)]))
+    lost = [format_number(s.lost_at_ring) if s else "-" for s in found]
+    lines.append(_line("  packets lost at the ring", lost))
+    if any(s.ping_p50_ms is not None for s in measured):
+        cells = [format_pings(s) for s in found]
+        lines.append(_line("  ping p50/p99, ms", cells))
+    if any(are_pings_lost(s) for s in measured):
+        cells = [format_answered(s) for s in found]
+        lines.append(_line("  pings answered, %", cells))
+    for name, label in counted_of(measured).items():
+        counts = [format_counted(s, name) for s in found]
+        lines.append(_line(f"  {label}", counts))
+    if any(s.reader_softirq is not None for s in measured):
+        cells = [_reader(s) for s in found]
+        lines.append(_line("  reader switched/s, softirq %", cells))
+    lines += [_other_line(run, row, name, found[0]) for name in row.others]
+    for name, summary in zip(VARIANTS, found):
+        if summary is None:
+            text = f"  {name}: {why_missing(run, row.name, name)}"
+            lines.append(text[:WIDTH])
+    return lines
+
+
+def is_disturbed(facts: Provenance) -> bool:
+    """Others used the host; who counts instructions does not mind."""
+    counted = facts.accelerator == accelerator(counted=True)
+    return not counted and facts.other_load_percent > QUIET_PERCENT
+
+
+def format_provenance(run: Run) -> list[str]:
+    facts = run.provenance
+    dirty = " with changes" if facts.module_dirty else ""
+    qemu = facts.qemu_version.partition(" (")[0].replace("emulator version ", "")
+    return [
+        f"kernel   {facts.kernel_package}",
+        f"module   {facts.module_commit[:12]}{dirty}",
+        f"host     {facts.host_cpus} x {facts.host_cpu}"[:WIDTH],
+        f"VM       {facts.accelerator}, {facts.vcpus} vCPUs, "
+        f"{facts.memory_mb} MB, {qemu}"[:WIDTH],
+        f"date     {facts.date}, boot {facts.boot_id}",
+        f"others   used {facts.other_load_percent:.0f} % of the host meanwhile"
+        + (": NOT QUIET" if is_disturbed(facts) else ""),
+    ]
+
+
+def format_table(run: Run) -> str:
+    lines = [_line("", list(VARIANTS), "ratio")]
+    for row in run.rows:
+        lines += [*format_row(run, row), ""]
+    return "\n".join([*lines, *format_provenance(run)])
+
+
+def published_cells(run: Run) -> list[list[str]]:
+    """Their figure beside ours: where, what, their ratio and lost, our row, our
+    ratio and lost. Only what this run measured."""
+    cells = []
+    rows = {row.name: row for row in run.rows}
+    for one in PUBLISHED:
+        stock, sluice = (summarise(run, one.row, v) for v in ("stock", "sluice"))
+        share = ratio(sluice, stock)
+        if share is None:
+            continue
+        theirs = [f"{one.ratio:.2f}x", one.lost]
+        lost = format_number(sluice.lost_at_ring)
+        ours = [rows[one.row].title, format_share(share), lost]
+        cells.append([one.where, one.what, *theirs, *ours])
+    return cells
+
+
+def format_published(run: Run) -> str:
+    """Empty if no row of this run was published."""
+    cells = published_cells(run)
+    if not cells:
+        return ""
+    lines = [f"{'published, patched : stock, lost':<46}{'sluice : stock, lost':>32}"]
+    for where, what, theirs, lost, _, ours, own in cells:
+        left = f"{where:<5} {what:<24}{theirs:>6}  {lost}"
+        lines.append(f"{left:<56}{ours:>8}  {own:>12}")
+    return "\n".join(lines) + "\n"
+
+
+def format_findings(findings: list[Finding], colour: bool) -> str:
+    lines = []
+    for finding in findings:
+        word = "reached" if finding.reached else "SHORT"
+        text = f"{word:8} {finding.row}: {finding.demand}: {finding.got}"
+        text = textwrap.fill(text, WIDTH, subsequent_indent=" " * 9)
+        if colour:
+            text = f"\033[{32 if finding.reached else 31}m{text}\033[0m"
+        lines.append(text)
+    short = sum(not finding.reached for finding in findings)
+    lines.append(f"{len(findings) - short} of {len(findings)} figures reached")
+    return "\n".join(lines)
+
+
+def read_colour() -> bool:
+    """Whether the one who reads wants colour."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
