@@ -34,10 +34,12 @@ def numbered(entries: list[Spec], key: str, first: int) -> list[tuple[int, Spec]
 def format_checks(attribute: Spec) -> str:
     checks = attribute.get("checks", {})
     if "enum" in attribute:
-        return f"one of {attribute['enum']}"
+        return f"of {attribute['enum']}"
+    if "nested-attributes" in attribute:
+        return f"of {attribute['nested-attributes']}, repeated"
     if "min" in checks and "max" in checks:
         return f"{checks['min']} ... {checks['max']}"
-    words = {"min": "at least", "max": "at most"}
+    words = {"min": "at least", "max": "at most", "max-len": "bytes at most"}
     return ", ".join(f"{words.get(k, k)} {value}" for k, value in checks.items())
 
 
@@ -62,8 +64,13 @@ def format_definition(one: Spec) -> list[str]:
         entry if isinstance(entry, dict) else {"name": entry}
         for entry in one["entries"]
     ]
+    flags = one["type"] == "flags"
     rows = [
-        (str(number), f"`{entry['name']}`", one_line(entry.get("doc", "")))
+        (
+            str(1 << number if flags else number),
+            f"`{entry['name']}`",
+            one_line(entry.get("doc", "")),
+        )
         for number, entry in numbered(entries, "value", one.get("value-start", 0))
     ]
     lines = [f"## Values: {one['name']}", "", one_line(one.get("doc", "")), ""]
@@ -118,7 +125,7 @@ def format_page(spec: Spec) -> str:
     for one in spec["attribute-sets"]:
         lines += [*format_attribute_set(one), ""]
     for one in spec.get("definitions", []):
-        if one["type"] == "enum":
+        if one["type"] in ("enum", "flags"):
             lines += [*format_definition(one), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -110,6 +110,54 @@ void sluice_device_settle(struct sluice_device *device)
 	device_enter(device, device_state(device));
 }
 
+static void settings_merge(struct sluice_settings *to,
+			   const struct sluice_settings *from)
+{
+	if (from->given & SLUICE_SETTING_ON)
+		to->on = from->on;
+	if (from->given & SLUICE_SETTING_STALL_MS)
+		to->stall_ms = from->stall_ms;
+	if (from->given & SLUICE_SETTING_LOW_PERCENT)
+		to->low_percent = from->low_percent;
+	if (from->given & SLUICE_SETTING_LIMIT)
+		to->limit = from->limit;
+	if (from->given & SLUICE_SETTING_TARGET_US)
+		to->target_us = from->target_us;
+}
+
+/**
+ * sluice_device_configure() - find out the settings of a device and apply them
+ * @device: it is new, has another name, or something of the following changed
+ *
+ * What was set by hand comes before the rule, the rule before the parameters of
+ * the module.
+ *
+ * Context: process, RTNL.
+ */
+void sluice_device_configure(struct sluice_device *device)
+{
+	struct sluice_settings s = {
+		.on = READ_ONCE(sluice_default_on),
+		.stall_ms = clamp_t(u32, READ_ONCE(sluice_default_stall_ms), 1,
+				    SLUICE_STALL_MS_MAX),
+		.low_percent = min_t(u32, READ_ONCE(sluice_default_low_percent),
+				     SLUICE_LOW_PERCENT_MAX),
+		.target_us = min_t(u32, READ_ONCE(sluice_default_target_us),
+				   SLUICE_TARGET_US_MAX),
+	};
+
+	device->rule = sluice_rules_find(device->dev);
+	if (device->rule)
+		settings_merge(&s, &device->rule->settings);
+	settings_merge(&s, &device->by_hand);
+	device->on = s.on;
+	WRITE_ONCE(device->stall_ms, s.stall_ms);
+	WRITE_ONCE(device->low_percent, s.low_percent);
+	WRITE_ONCE(device->limit, s.limit);
+	WRITE_ONCE(device->target_us, s.target_us);
+	sluice_device_settle(device);
+}
+
 static void device_appeared(struct net_device *dev)
 {
 	unsigned int queues = dev->num_tx_queues;
@@ -123,18 +171,11 @@ static void device_appeared(struct net_device *dev)
 		return;
 	device->dev = dev;
 	device->queues = queues;
-	device->on = READ_ONCE(sluice_default_on);
 	device->state = SLUICE_DEVICE_DOWN;
-	device->stall_ms = clamp_t(u32, READ_ONCE(sluice_default_stall_ms), 1,
-				   SLUICE_STALL_MS_MAX);
-	device->low_percent = min_t(u32, READ_ONCE(sluice_default_low_percent),
-				    SLUICE_LOW_PERCENT_MAX);
-	device->target_us = min_t(u32, READ_ONCE(sluice_default_target_us),
-				  SLUICE_TARGET_US_MAX);
 	for (id = 0; id < queues; id++)
 		sluice_queue_init(&device->queue[id], device, id);
 	hash_add_rcu(sluice_devices, &device->node, (unsigned long)dev);
-	sluice_device_settle(device);
+	sluice_device_configure(device);
 }
 
 /* proofs/litmus: unload_against_sender */
@@ -157,8 +198,16 @@ static int device_changed(struct notifier_block *block, unsigned long event,
 	device = sluice_device_find(dev);
 	switch (event) {
 	case NETDEV_REGISTER:		/* also: arrived in another netns */
-		if (!device && !leaving)
+		if (leaving)
+			break;
+		if (device)
+			sluice_device_configure(device);
+		else
 			device_appeared(dev);
+		break;
+	case NETDEV_CHANGENAME:
+		if (device && !leaving)
+			sluice_device_configure(device);
 		break;
 	case NETDEV_GOING_DOWN:
 		if (device)
@@ -209,4 +258,5 @@ void sluice_devices_stop(void)
 	rtnl_unlock();
 	sluice_hook_remove();
 	unregister_netdevice_notifier(&notifier);
+	sluice_rules_free();
 }

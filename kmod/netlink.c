@@ -8,25 +8,12 @@
  * RTNL.
  */
 #include <linux/rtnetlink.h>
-#include <net/genetlink.h>
 #include <net/sock.h>
 
 #include "compat.h"
-#include "sluice.h"
-
-static struct genl_family family;
+#include "netlink.h"
 
 enum { GROUP_EVENTS };
-
-/* Beyond the 15 bits that a policy holds itself; const only since 6.6. */
-static SLUICE_CONST_RANGE struct netlink_range_validation stall_ms_range = {
-	.min = 1,
-	.max = SLUICE_STALL_MS_MAX,
-};
-
-static SLUICE_CONST_RANGE struct netlink_range_validation target_us_range = {
-	.max = SLUICE_TARGET_US_MAX,
-};
 
 /* Of device-get and queue-get: the one device asked for. */
 static const struct nla_policy get_policy[SLUICE_A_DEVICE_IFINDEX + 1] = {
@@ -37,12 +24,17 @@ static const struct nla_policy set_policy[__SLUICE_A_DEVICE_END] = {
 	[SLUICE_A_DEVICE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
 	[SLUICE_A_DEVICE_ON] = NLA_POLICY_MAX(NLA_U8, 1),
 	[SLUICE_A_DEVICE_STALL_MS] = NLA_POLICY_FULL_RANGE(NLA_U32,
-							   &stall_ms_range),
+							   &sluice_stall_ms_range),
 	[SLUICE_A_DEVICE_LOW_PERCENT] = NLA_POLICY_MAX(NLA_U32,
 						       SLUICE_LOW_PERCENT_MAX),
 	[SLUICE_A_DEVICE_LIMIT] = { .type = NLA_U32 },
 	[SLUICE_A_DEVICE_TARGET_US] = NLA_POLICY_FULL_RANGE(NLA_U32,
-							    &target_us_range),
+							    &sluice_target_us_range),
+};
+
+/* rule-get takes no attribute: without a policy any would be ignored. */
+static const struct nla_policy no_policy[] = {
+	[SLUICE_A_RULES_RULE] = { .type = NLA_REJECT },
 };
 
 static u64 read_tx_dropped(struct net_device *dev)
@@ -50,6 +42,21 @@ static u64 read_tx_dropped(struct net_device *dev)
 	struct rtnl_link_stats64 stats;
 
 	return dev_get_stats(dev, &stats)->tx_dropped;
+}
+
+/* Where its settings come from; all others are the module's parameters. */
+static int put_origins(struct sk_buff *msg, const struct sluice_device *d)
+{
+	const struct sluice_rule *rule = d->rule;
+	u32 by_hand = d->by_hand.given;
+	u32 by_rule = rule ? rule->settings.given & ~by_hand : 0;
+
+	return nla_put_u32(msg, SLUICE_A_DEVICE_BY_RULE, by_rule) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_BY_HAND, by_hand) ||
+	       (rule && nla_put_string(msg, SLUICE_A_DEVICE_RULE,
+				       rule->origin)) ||
+	       (rule && *rule->qdisc &&
+		nla_put_string(msg, SLUICE_A_DEVICE_QDISC, rule->qdisc));
 }
 
 static int put_device_attrs(struct sk_buff *msg,
@@ -67,6 +74,7 @@ static int put_device_attrs(struct sk_buff *msg,
 	       nla_put_u32(msg, SLUICE_A_DEVICE_LOW_PERCENT, d->low_percent) ||
 	       nla_put_u32(msg, SLUICE_A_DEVICE_LIMIT, d->limit) ||
 	       nla_put_u32(msg, SLUICE_A_DEVICE_TARGET_US, d->target_us) ||
+	       put_origins(msg, d) ||
 	       nla_put_u64_64bit(msg, SLUICE_A_DEVICE_TX_DROPPED,
 				 read_tx_dropped(d->dev), SLUICE_A_DEVICE_PAD);
 }
@@ -137,20 +145,20 @@ bool sluice_netlink_tell(const struct sluice_queue *q,
 	void *header;
 
 	ASSERT_RTNL();
-	if (!genl_has_listeners(&family, net, GROUP_EVENTS))
+	if (!genl_has_listeners(&sluice_family, net, GROUP_EVENTS))
 		return true;
 	msg = *left ? genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL) : NULL;
 	if (!msg)
 		return false;
 	(*left)--;
-	header = genlmsg_put(msg, 0, 0, &family, 0, SLUICE_CMD_QUEUE_EVENT);
+	header = genlmsg_put(msg, 0, 0, &sluice_family, 0, SLUICE_CMD_QUEUE_EVENT);
 	if (WARN_ON_ONCE(!header ||
 			 put_event_attrs(msg, q, view, kind, count))) {
 		nlmsg_free(msg);
 		return true;
 	}
 	genlmsg_end(msg, header);
-	genlmsg_multicast_netns(&family, net, msg, 0, GROUP_EVENTS, GFP_KERNEL);
+	genlmsg_multicast_netns(&sluice_family, net, msg, 0, GROUP_EVENTS, GFP_KERNEL);
 	return true;
 }
 
@@ -159,7 +167,7 @@ static int fill_message(struct sk_buff *msg, u32 portid, u32 seq,
 			struct netlink_callback *cb, u8 cmd,
 			struct sluice_device *d, unsigned int id)
 {
-	void *header = genlmsg_put(msg, portid, seq, &family,
+	void *header = genlmsg_put(msg, portid, seq, &sluice_family,
 				   cb ? NLM_F_MULTI : 0, cmd);
 
 	if (!header)
@@ -220,17 +228,35 @@ static int device_get(struct sk_buff *skb, struct genl_info *info)
 	return genlmsg_reply(msg, info);
 }
 
-static void set_u32(u32 *value, const struct nlattr *attr)
+static void set_u32(struct sluice_settings *s, u32 setting, u32 *value,
+		    const struct nlattr *attr)
 {
-	if (attr)
-		WRITE_ONCE(*value, nla_get_u32(attr));
+	if (!attr)
+		return;
+	s->given |= setting;
+	*value = nla_get_u32(attr);
+}
+
+static void set_by_hand(struct sluice_settings *s, struct nlattr **attrs)
+{
+	if (attrs[SLUICE_A_DEVICE_ON]) {
+		s->given |= SLUICE_SETTING_ON;
+		s->on = nla_get_u8(attrs[SLUICE_A_DEVICE_ON]);
+	}
+	set_u32(s, SLUICE_SETTING_STALL_MS, &s->stall_ms,
+		attrs[SLUICE_A_DEVICE_STALL_MS]);
+	set_u32(s, SLUICE_SETTING_LOW_PERCENT, &s->low_percent,
+		attrs[SLUICE_A_DEVICE_LOW_PERCENT]);
+	set_u32(s, SLUICE_SETTING_LIMIT, &s->limit,
+		attrs[SLUICE_A_DEVICE_LIMIT]);
+	set_u32(s, SLUICE_SETTING_TARGET_US, &s->target_us,
+		attrs[SLUICE_A_DEVICE_TARGET_US]);
 }
 
 /* The check of GENL_UNS_ADMIN_PERM, which refuses without a word. */
 static int device_set(struct sk_buff *skb, struct genl_info *info)
 {
 	struct net *net = genl_info_net(info);
-	struct nlattr **attrs = info->attrs;
 	struct sluice_device *d;
 
 	if (!netlink_ns_capable(skb, net->user_ns, CAP_NET_ADMIN)) {
@@ -240,13 +266,8 @@ static int device_set(struct sk_buff *skb, struct genl_info *info)
 	rtnl_lock();
 	d = find_requested(info);
 	if (!IS_ERR(d)) {
-		set_u32(&d->stall_ms, attrs[SLUICE_A_DEVICE_STALL_MS]);
-		set_u32(&d->low_percent, attrs[SLUICE_A_DEVICE_LOW_PERCENT]);
-		set_u32(&d->limit, attrs[SLUICE_A_DEVICE_LIMIT]);
-		set_u32(&d->target_us, attrs[SLUICE_A_DEVICE_TARGET_US]);
-		if (attrs[SLUICE_A_DEVICE_ON])
-			d->on = nla_get_u8(attrs[SLUICE_A_DEVICE_ON]);
-		sluice_device_settle(d);
+		set_by_hand(&d->by_hand, info->attrs);
+		sluice_device_configure(d);
 	}
 	rtnl_unlock();
 	return PTR_ERR_OR_ZERO(d);
@@ -343,13 +364,25 @@ static const struct genl_ops ops[] = {
 		.maxattr = ARRAY_SIZE(get_policy) - 1,
 		.dumpit = queue_dump,
 	},
+	{
+		.cmd = SLUICE_CMD_RULES_SET,
+		.policy = sluice_rules_policy,
+		.maxattr = __SLUICE_A_RULES_END - 1,
+		.doit = sluice_rules_set,
+	},
+	{
+		.cmd = SLUICE_CMD_RULE_GET,
+		.policy = no_policy,
+		.maxattr = ARRAY_SIZE(no_policy) - 1,
+		.dumpit = sluice_rules_dump,
+	},
 };
 
 static const struct genl_multicast_group groups[] = {
 	[GROUP_EVENTS] = { .name = SLUICE_MCGRP_EVENTS },
 };
 
-static struct genl_family family __ro_after_init = {
+struct genl_family sluice_family __ro_after_init = {
 	.name = SLUICE_GENL_NAME,
 	.version = SLUICE_GENL_VERSION,
 	.netnsok = true,
@@ -368,7 +401,7 @@ static struct genl_family family __ro_after_init = {
  */
 int __init sluice_netlink_start(void)
 {
-	return genl_register_family(&family);
+	return genl_register_family(&sluice_family);
 }
 
 /**
@@ -378,5 +411,5 @@ int __init sluice_netlink_start(void)
  */
 void sluice_netlink_stop(void)
 {
-	genl_unregister_family(&family);
+	genl_unregister_family(&sluice_family);
 }

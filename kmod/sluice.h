@@ -7,6 +7,7 @@
  *   entry.h    when that leads to a look at the ring
  *   queue.c    the policy: when a queue stops, wakes, stalls
  *   device.c   which devices are served, through their whole life
+ *   rules.c    which settings a device gets by its name
  *   netlink.c  what the operator sees and sets
  *   events.c   when the operator is told without having asked
  *
@@ -29,6 +30,10 @@
 #define SLUICE_STALL_MS_MAX	60000
 #define SLUICE_LOW_PERCENT_MAX	95
 #define SLUICE_TARGET_US_MAX	100000
+#define SLUICE_RULES_MAX	256
+#define SLUICE_PATTERN_MAX	63	/* characters, as the following */
+#define SLUICE_QDISC_MAX	15
+#define SLUICE_ORIGIN_MAX	127
 #define SLUICE_DEVICES_BITS	12	/* 10 000 devices: 2 or 3 to a bucket */
 
 enum sluice_wake_cause {
@@ -111,6 +116,40 @@ struct sluice_queue {
 };
 
 /**
+ * struct sluice_settings - what the operator can set of a device
+ * @given: which of the following are set, enum sluice_setting
+ * @on: the operator's switch
+ * @stall_ms: see struct sluice_device, as for the following
+ * @low_percent: low watermark
+ * @limit: upper bound of the fill, packets
+ * @target_us: upper bound of the queueing delay in the ring
+ */
+struct sluice_settings {
+	u32 given;
+	bool on;
+	u32 stall_ms;
+	u32 low_percent;
+	u32 limit;
+	u32 target_us;
+};
+
+/**
+ * struct sluice_rule - the settings of the devices whose name matches
+ * @pattern: a glob
+ * @netns: where it applies
+ * @qdisc: what user space shall attach to a device with noqueue, or empty
+ * @origin: where the operator wrote it, for the operator
+ * @settings: what it sets
+ */
+struct sluice_rule {
+	char pattern[SLUICE_PATTERN_MAX + 1];
+	enum sluice_rule_netns netns;
+	char qdisc[SLUICE_QDISC_MAX + 1];
+	char origin[SLUICE_ORIGIN_MAX + 1];
+	struct sluice_settings settings;
+};
+
+/**
  * struct sluice_device - one tun or tap device
  * @node: in the table of devices, keyed by @dev
  * @rcu: delays the free until no sender looks at it
@@ -128,6 +167,8 @@ struct sluice_queue {
  * @limit: the operator's limit in packets, 0 for none
  * @target_us: time the reader needs for what the ring holds, microseconds;
  *	       0 for the whole ring
+ * @rule: the rule that matches its name, or NULL
+ * @by_hand: what was set for this device alone
  * @queue: one per TX queue
  *
  * Everything but @due and @queue is written under RTNL.
@@ -148,6 +189,8 @@ struct sluice_device {
 	u32 low_percent;
 	u32 limit;
 	u32 target_us;
+	const struct sluice_rule *rule;
+	struct sluice_settings by_hand;
 	struct sluice_queue queue[];
 };
 
@@ -190,6 +233,7 @@ static __always_inline u32 sluice_look_span(u32 size)
 int sluice_devices_start(void);
 void sluice_devices_stop(void);
 void sluice_device_settle(struct sluice_device *device);
+void sluice_device_configure(struct sluice_device *device);
 
 extern DECLARE_HASHTABLE(sluice_devices, SLUICE_DEVICES_BITS);
 
@@ -211,6 +255,10 @@ sluice_device_find(const struct net_device *dev)
 			return device;
 	return NULL;
 }
+
+/* rules.c */
+const struct sluice_rule *sluice_rules_find(const struct net_device *dev);
+void sluice_rules_free(void);
 
 /* netlink.c */
 int sluice_netlink_start(void);

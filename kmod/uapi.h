@@ -14,6 +14,8 @@ enum sluice_cmd {
 	SLUICE_CMD_DEVICE_SET,
 	SLUICE_CMD_QUEUE_GET,
 	SLUICE_CMD_QUEUE_EVENT,
+	SLUICE_CMD_RULES_SET,
+	SLUICE_CMD_RULE_GET,
 	__SLUICE_CMD_END,
 };
 
@@ -42,6 +44,21 @@ enum sluice_event_kind {
 	SLUICE_EVENT_STALL,		/* its reader made no room */
 };
 
+/* Where a rule applies. */
+enum sluice_rule_netns {
+	SLUICE_RULE_NETNS_ALL = 0,	/* in every network namespace */
+	SLUICE_RULE_NETNS_HOST,		/* in the initial one only */
+};
+
+/* Bits: the settings of a device, or of a rule. */
+enum sluice_setting {
+	SLUICE_SETTING_ON = 1,
+	SLUICE_SETTING_STALL_MS = 2,
+	SLUICE_SETTING_LOW_PERCENT = 4,
+	SLUICE_SETTING_LIMIT = 8,
+	SLUICE_SETTING_TARGET_US = 16,
+};
+
 enum sluice_device_attr {
 	SLUICE_A_DEVICE_IFINDEX = 1,	/* u32 */
 	SLUICE_A_DEVICE_IFNAME,		/* string */
@@ -55,6 +72,10 @@ enum sluice_device_attr {
 	SLUICE_A_DEVICE_TX_DROPPED,	/* u64, the driver's own counter */
 	SLUICE_A_DEVICE_PAD,
 	SLUICE_A_DEVICE_TARGET_US,	/* u32, 0 ... 100000, 0: whole ring */
+	SLUICE_A_DEVICE_RULE,		/* string, origin of its rule */
+	SLUICE_A_DEVICE_BY_RULE,	/* u32, enum sluice_setting */
+	SLUICE_A_DEVICE_BY_HAND,	/* u32, enum sluice_setting */
+	SLUICE_A_DEVICE_QDISC,		/* string, what its rule wants */
 	__SLUICE_A_DEVICE_END,
 };
 
@@ -75,6 +96,25 @@ enum sluice_queue_attr {
 	SLUICE_A_QUEUE_READER_NS,	/* u32, learned ns per packet */
 	SLUICE_A_QUEUE_PAD,
 	__SLUICE_A_QUEUE_END,
+};
+
+enum sluice_rule_attr {
+	SLUICE_A_RULE_PATTERN = 1,	/* string, a glob */
+	SLUICE_A_RULE_NETNS,		/* u32, enum sluice_rule_netns */
+	SLUICE_A_RULE_ON,		/* u8, 0 or 1 */
+	SLUICE_A_RULE_STALL_MS,		/* u32, 1 ... 60000 */
+	SLUICE_A_RULE_LOW_PERCENT,	/* u32, 0 ... 95, of the limit */
+	SLUICE_A_RULE_LIMIT,		/* u32, packets, 0: ring - headroom */
+	SLUICE_A_RULE_TARGET_US,	/* u32, 0 ... 100000, 0: whole ring */
+	SLUICE_A_RULE_QDISC,		/* string, in place of noqueue */
+	SLUICE_A_RULE_ORIGIN,		/* string, where the operator wrote it */
+	__SLUICE_A_RULE_END,
+};
+
+enum sluice_rules_attr {
+	SLUICE_A_RULES_RULE = 1,	/* nest, enum sluice_rule_attr */
+	SLUICE_A_RULES_RESET,		/* string, a glob */
+	__SLUICE_A_RULES_END,
 };
 
 enum sluice_event_attr {

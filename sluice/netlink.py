@@ -9,20 +9,30 @@ NetlinkError, whose code is an errno.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pyroute2.netlink import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, exceptions, genlmsg
+from pyroute2.netlink import (
+    NLA_F_NESTED,
+    NLM_F_ACK,
+    NLM_F_DUMP,
+    NLM_F_REQUEST,
+    exceptions,
+    genlmsg,
+    nla,
+)
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.generic import GenericNetlinkSocket
 
 FAMILY = "sluice"
-DEVICE_GET, DEVICE_SET, QUEUE_GET, QUEUE_EVENT = 1, 2, 3, 4
+DEVICE_GET, DEVICE_SET, QUEUE_GET, QUEUE_EVENT, RULES_SET, RULE_GET = range(1, 7)
+RULES_MAX = 256
 EVENTS = "events"  # the multicast group
 DUMP_TRIES = 20
 NLM_F_DUMP_INTR = 0x10  # include/uapi/linux/netlink.h
@@ -40,6 +50,8 @@ QUEUE_STATES = (
     "lockless",
 )
 EVENT_KINDS = ("stop", "stall")
+RULE_NETNS = ("all", "host")
+SETTINGS = ("on", "stall-ms", "low-percent", "limit", "target-us")
 
 _DEVICE_ATTRS = (
     ("SLUICE_A_DEVICE_UNSPEC", "none"),
@@ -55,6 +67,27 @@ _DEVICE_ATTRS = (
     ("SLUICE_A_DEVICE_TX_DROPPED", "uint64"),
     ("SLUICE_A_DEVICE_PAD", "none"),
     ("SLUICE_A_DEVICE_TARGET_US", "uint32"),
+    ("SLUICE_A_DEVICE_RULE", "asciiz"),
+    ("SLUICE_A_DEVICE_BY_RULE", "uint32"),
+    ("SLUICE_A_DEVICE_BY_HAND", "uint32"),
+    ("SLUICE_A_DEVICE_QDISC", "asciiz"),
+)
+_RULE_ATTRS = (
+    ("SLUICE_A_RULE_UNSPEC", "none"),
+    ("SLUICE_A_RULE_PATTERN", "asciiz"),
+    ("SLUICE_A_RULE_NETNS", "uint32"),
+    ("SLUICE_A_RULE_ON", "uint8"),
+    ("SLUICE_A_RULE_STALL_MS", "uint32"),
+    ("SLUICE_A_RULE_LOW_PERCENT", "uint32"),
+    ("SLUICE_A_RULE_LIMIT", "uint32"),
+    ("SLUICE_A_RULE_TARGET_US", "uint32"),
+    ("SLUICE_A_RULE_QDISC", "asciiz"),
+    ("SLUICE_A_RULE_ORIGIN", "asciiz"),
+)
+_RULES_ATTRS = (
+    ("SLUICE_A_RULES_UNSPEC", "none"),
+    ("SLUICE_A_RULES_RULE", "rule"),
+    ("SLUICE_A_RULES_RESET", "asciiz"),
 )
 _QUEUE_ATTRS = (
     ("SLUICE_A_QUEUE_UNSPEC", "none"),
@@ -87,6 +120,8 @@ _EVENT_ATTRS = (
 _DEVICE_PREFIX = "SLUICE_A_DEVICE_"
 _QUEUE_PREFIX = "SLUICE_A_QUEUE_"
 _EVENT_PREFIX = "SLUICE_A_EVENT_"
+_RULE_PREFIX = "SLUICE_A_RULE_"
+_RULES_PREFIX = "SLUICE_A_RULES_"
 
 
 class _DeviceMessage(genlmsg):
@@ -104,6 +139,20 @@ class _EventMessage(genlmsg):
     nla_map = _EVENT_ATTRS
 
 
+class _RuleMessage(genlmsg):
+    prefix = _RULE_PREFIX
+    nla_map = _RULE_ATTRS
+
+
+class _RulesMessage(genlmsg):
+    prefix = _RULES_PREFIX
+    nla_map = _RULES_ATTRS
+
+    class rule(nla):
+        nla_flags = NLA_F_NESTED
+        nla_map = _RULE_ATTRS
+
+
 @dataclass(frozen=True)
 class Device:
     """One tun or tap device; the fields are those of the spec."""
@@ -119,6 +168,10 @@ class Device:
     target_us: int
     tx_dropped: int
     reason: str = ""
+    rule: str = ""  # where its rule was written
+    by_rule: tuple[str, ...] = ()  # of SETTINGS
+    by_hand: tuple[str, ...] = ()
+    qdisc: str = ""  # what its rule wants in place of noqueue
 
 
 @dataclass(frozen=True)
@@ -154,6 +207,21 @@ class Event:
     ring: int
 
 
+@dataclass(frozen=True)
+class Rule:
+    """One rule, as the module has it; the fields are those of the spec."""
+
+    pattern: str
+    netns: str
+    on: bool
+    qdisc: str
+    origin: str
+    stall_ms: int | None = None
+    low_percent: int | None = None
+    limit: int | None = None
+    target_us: int | None = None
+
+
 def decode(value: object) -> object:
     return os.fsdecode(value) if isinstance(value, bytes) else value
 
@@ -174,6 +242,11 @@ def parse_device(message: genlmsg) -> Device:
     attrs = parse_attrs(message, _DEVICE_PREFIX)
     attrs["state"] = DEVICE_STATES[attrs["state"]]
     attrs["on"] = bool(attrs["on"])
+    for origin in ("by_rule", "by_hand"):
+        bits = attrs.get(origin, 0)
+        attrs[origin] = tuple(
+            name for bit, name in enumerate(SETTINGS) if bits >> bit & 1
+        )
     return Device(**attrs)
 
 
@@ -189,6 +262,29 @@ def parse_event(message: genlmsg) -> Event:
     return Event(**attrs)
 
 
+def parse_rule(message: genlmsg) -> Rule:
+    attrs = parse_attrs(message, _RULE_PREFIX)
+    attrs["netns"] = RULE_NETNS[attrs["netns"]]
+    attrs["on"] = bool(attrs["on"])
+    return Rule(**attrs)
+
+
+def format_attrs(prefix: str, values: Mapping[str, object]) -> list[tuple[str, object]]:
+    """Attributes by their names in the spec, as pyroute2 wants them."""
+    return [
+        (prefix + name.upper(), value)
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
+def format_rule(rule: Rule) -> dict[str, object]:
+    values = dataclasses.asdict(rule)
+    values["netns"] = RULE_NETNS.index(rule.netns)
+    values["on"] = int(rule.on)
+    return {"attrs": format_attrs(_RULE_PREFIX, values)}
+
+
 def uninterrupted(dump: Callable[[], Told]) -> Told:
     """What a dump tells; asked again if it was disturbed by devices that came or
     went, and may miss one or tell of one twice."""
@@ -202,11 +298,19 @@ def uninterrupted(dump: Callable[[], Told]) -> Told:
     return dump()
 
 
+def _open_socket() -> GenericNetlinkSocket:
+    """With the kernel's own words for a refusal, where pyroute2 knows them (0.7)."""
+    try:
+        return GenericNetlinkSocket(ext_ack=True)
+    except TypeError:
+        return GenericNetlinkSocket()
+
+
 class Client:
     """A socket to the module; raises LookupError while it is not loaded."""
 
     def __init__(self) -> None:
-        self._socket = GenericNetlinkSocket()
+        self._socket = _open_socket()
         try:
             self._socket.bind(FAMILY, _DeviceMessage)
         except NetlinkError as error:
@@ -224,13 +328,19 @@ class Client:
     def _request(
         self, kind: type[genlmsg], cmd: int, flags: int, **attrs: object
     ) -> list[genlmsg]:
+        return self._send(kind, cmd, flags, format_attrs(kind.prefix, attrs))
+
+    def _send(
+        self,
+        kind: type[genlmsg],
+        cmd: int,
+        flags: int,
+        attrs: list[tuple[str, object]],
+    ) -> list[genlmsg]:
         message = kind()
         message["cmd"] = cmd
         message["version"] = 1
-        message["attrs"] = [
-            (kind.prefix + name.upper(), value)
-            for name, value in attrs.items()
-        ]
+        message["attrs"] = attrs
         self._socket.marshal.msg_map[self._socket.prid] = kind
         return uninterrupted(
             lambda: list(
@@ -267,6 +377,21 @@ class Client:
         self._request(
             _DeviceMessage, DEVICE_SET, NLM_F_ACK, ifindex=ifindex, **attrs
         )
+
+
+    def rules(self) -> list[Rule]:
+        """The rules of the machine, in their order."""
+        return [
+            parse_rule(message)
+            for message in self._request(_RuleMessage, RULE_GET, NLM_F_DUMP)
+        ]
+
+    def set_rules(self, rules: Iterable[Rule], reset: Iterable[str] = ()) -> None:
+        """Replace all rules; devices that match a glob of reset lose what was set
+        for them by hand."""
+        attrs = [(_RULES_PREFIX + "RULE", format_rule(rule)) for rule in rules]
+        attrs += [(_RULES_PREFIX + "RESET", pattern) for pattern in reset]
+        self._send(_RulesMessage, RULES_SET, NLM_F_ACK, attrs)
 
 
 class Listener(Client):

@@ -181,7 +181,7 @@ enum { __QUEUE_STATE_DRV_XOFF };
 enum { NETREG_REGISTERED, NETREG_UNREGISTERING };
 enum { NOTIFY_DONE };
 enum { NETDEV_REGISTER = 1, NETDEV_UNREGISTER, NETDEV_GOING_DOWN, NETDEV_UP,
-       NETDEV_CHANGE, NETDEV_CHANGE_TX_QUEUE_LEN };
+       NETDEV_CHANGE, NETDEV_CHANGENAME, NETDEV_CHANGE_TX_QUEUE_LEN };
 struct attribute { const char *name; };
 struct attribute_group { struct attribute **attrs; };
 struct device { char unused; };

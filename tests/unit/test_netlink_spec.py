@@ -22,7 +22,9 @@ REPOSITORY = Path(__file__).parents[2]
 SPEC: dict[str, Any] = yaml.safe_load((REPOSITORY / "docs/sluice.yaml").read_text())
 UAPI = (REPOSITORY / "kmod/uapi.h").read_text()
 HEADER = (REPOSITORY / "kmod/sluice.h").read_text()
-MODULE = (REPOSITORY / "kmod/netlink.c").read_text()
+MODULE = "".join(
+    (REPOSITORY / "kmod" / name).read_text() for name in ("netlink.c", "rules.c")
+)
 # The spec's types in pyroute2's words; a pad has no value.
 PYROUTE2_TYPES = {
     "u8": "uint8",
@@ -30,6 +32,7 @@ PYROUTE2_TYPES = {
     "u64": "uint64",
     "string": "asciiz",
     "pad": "none",
+    "nest": "rule",
 }
 SETS = {one["name"]: one for one in SPEC["attribute-sets"]}
 
@@ -131,13 +134,16 @@ def test_attributes_in_c(name: str) -> None:
 def parse_policy(name: str) -> dict[str, str]:
     """What a policy of netlink.c demands of each attribute it accepts."""
     (body,) = re.findall(rf"nla_policy {name}\[.*?\] = {{\n(.*?)\n}};", MODULE, re.S)
-    entries = re.findall(r"\[SLUICE_A_DEVICE_(\w+)\] =(.*?)(?=\[SLUICE|\Z)", body, re.S)
+    entries = re.findall(
+        r"\[SLUICE_A_(?:DEVICE|RULES?)_(\w+)\] =(.*?)(?=\[SLUICE|\Z)", body, re.S
+    )
     return {name: " ".join(demand.split()) for name, demand in entries}
 
 
 def read_range(demand: str) -> tuple[int, int]:
     """The least and the most a policy's entry accepts."""
     constants = dict(re.findall(r"#define (SLUICE_\w+_MAX)\s+(\d+)", HEADER))
+    constants["SLUICE_RULE_NETNS_HOST"] = "1"
     named = re.search(r"NLA_POLICY_FULL_RANGE\(NLA_U32, &(\w+)\)", demand)
     if named:
         pattern = rf"netlink_range_validation {named[1]} = {{(.*?)}};"
@@ -166,6 +172,22 @@ def test_policies_accept_what_the_spec_says(operation: str, policy: str) -> None
         assert read_range(demand) == expected, (name, demand)
 
 
+def test_policy_of_a_rule_accepts_what_the_spec_says() -> None:
+    constants = dict(re.findall(r"#define (SLUICE_\w+_MAX)\s+(\d+)", HEADER))
+    found = parse_policy("rule_policy")
+    attributes = SETS["rule"]["attributes"]
+    assert sorted(found) == sorted(c_name(one["name"]) for one in attributes)
+    for one in attributes:
+        demand, checks = found[c_name(one["name"])], one.get("checks", {})
+        if one["type"] == "string":
+            length = re.search(r"NLA_NUL_STRING, \.len = (\w+)", demand)
+            assert int(constants[length[1]]) == checks["max-len"], one
+        else:
+            expected = (checks.get("min", 0), checks.get("max", 2**32 - 1))
+            assert read_range(demand) == expected, one
+    assert netlink.RULES_MAX == int(constants["SLUICE_RULES_MAX"])
+
+
 def test_only_what_sets_asks_for_a_capability() -> None:
     operations = re.search(r"genl_ops ops\[\] = {\n(.*?)\n};", MODULE, re.S)[1]
     for one in SPEC["operations"]["list"]:
@@ -174,7 +196,11 @@ def test_only_what_sets_asks_for_a_capability() -> None:
         command = f"SLUICE_CMD_{c_name(one['name'])},"
         (entry,) = [e for e in operations.split("},") if command in e]
         asks = [
-            "netlink_ns_capable(" in re.search(rf"\b{name}\(.*?\n}}\n", MODULE, re.S)[0]
+            re.search(
+                r"netlink_ns_capable\(|may_set_rules\(",
+                re.search(rf"\b{name}\([^;]*?\n{{.*?\n}}\n", MODULE, re.S)[0],
+            )
+            is not None
             for name in re.findall(r"\.(?:doit|dumpit) = (\w+)", entry)
         ]
         assert asks, one["name"]
@@ -202,16 +228,18 @@ def test_attributes_in_python(name: str) -> None:
         ("device-state", netlink.DEVICE_STATES),
         ("queue-state", netlink.QUEUE_STATES),
         ("event-kind", netlink.EVENT_KINDS),
+        ("rule-netns", netlink.RULE_NETNS),
+        ("setting", netlink.SETTINGS),
     ],
 )
 def test_states(definition: str, states: tuple[str, ...]) -> None:
     one = {each["name"]: each for each in SPEC["definitions"]}[definition]
     names = spec_names(one["entries"])
     assert list(states) == names
-    noun = definition.partition("-")[0]
+    noun = definition if definition == "rule-netns" else definition.partition("-")[0]
     expected = [
-        (f"SLUICE_{noun.upper()}_{c_name(name)}", number)
-        for number, name in enumerate(names)
+        (f"SLUICE_{c_name(noun)}_{c_name(name)}", 1 << n if one["type"] == "flags" else n)
+        for n, name in enumerate(names)
     ]
     enum = parse_enum(f"sluice_{definition.replace('-', '_')}")
     assert [(name, number) for name, number, _ in enum] == expected
@@ -223,6 +251,7 @@ def test_states(definition: str, states: tuple[str, ...]) -> None:
         ("device-get", netlink.Device),
         ("queue-get", netlink.Queue),
         ("queue-event", netlink.Event),
+        ("rule-get", netlink.Rule),
     ],
 )
 def test_answers_are_dataclasses_of_the_same_fields(operation, result) -> None:

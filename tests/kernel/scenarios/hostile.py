@@ -88,7 +88,7 @@ def truncated_and_unknown_requests_change_nothing(env: Env) -> None:
             for told in (len(whole), length, 0, 0xFFFFFFFF):
                 asker.send(u32(told) + whole[4:length] if length > 4 else whole[:length])
                 assert asker.settings(ifindex()) == before, (length, told)
-        for cmd in (0, netlink.QUEUE_EVENT, 5, 255):
+        for cmd in (0, netlink.QUEUE_EVENT, 7, 255):
             answer = asker.ask(REQUEST | ACK, cmd, b"")
             assert answer.code == errno.EOPNOTSUPP, (cmd, answer)
     assert_flows(env)
