@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # make demo     what sluice does, side by side with stock and upstream
-# make test     what CI runs: ruff, proofs, unit, module builds, kernels in VMs
+# make check    in three minutes: linters, types, unit tests, one build of the module
+# make test     what CI runs: make check, proofs, module builds, kernels in VMs
 # make test-all the same, with every kernel of the lab in a VM; it has make debug
 # make deb      the Debian packages, into out/
 # make install  from this tree: DKMS, and the command below PREFIX (/usr/local)
@@ -14,7 +15,7 @@
 # make soak     mixed traffic for half an hour, through readers that pause and die
 # make shell    a shell in a VM with the newest kernel of the lab
 # make debug    the scenarios on kernels that watch memory, locks and races
-# make unit, make kernel, make command, make check    parts of make test
+# make unit, make kernel, make command, make modules    parts of make test
 # make packaging    the packages in a VM: installed, failing, purged
 # make clean    empty the lab's cache
 #
@@ -27,7 +28,7 @@ LAB = python3 -B -m lab
 
 all: demo
 
-demo bench apps depth cost abuse soak shell deb verify: python
+demo bench apps depth cost abuse soak shell deb verify check: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 test: python
@@ -51,7 +52,7 @@ packaging: python
 unit: python
 	@$(LAB) test unit $(ARGS)
 
-check: python
+modules: python
 	@$(AS_ROOT) $(LAB) build --check $(ARGS)
 
 install:
@@ -69,4 +70,4 @@ python:
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
 .PHONY: all demo bench apps depth cost abuse soak shell deb install uninstall verify
-.PHONY: test test-all kernel command debug packaging unit check clean python
+.PHONY: test test-all kernel command debug packaging unit check modules clean python

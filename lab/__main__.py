@@ -12,16 +12,17 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from lab.cache import cache_dir
-from lab.checks import abuse, measure, packages, soak, testing, verify
+from lab.checks import abuse, measure, packages, quick, soak, testing, verify
 from lab.errors import LabError, NO, Unsuitable
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.report.results import Run, combine, read_run
 from lab.row import Row
-from lab.setup import say
+from lab.setup import ensure_venv, say
 from lab.workloads import applications, rows_of
 
 NEWEST = KERNELS[-1].name
@@ -85,7 +86,7 @@ def _written(name: str | None) -> Path | None:
 
 
 def _measure(
-    options: argparse.Namespace, known: list[Row], **how: object
+    options: argparse.Namespace, known: list[Row], **how: Any
 ) -> tuple[Run, Path]:
     """how: the further fields of measure.Plan."""
     rows = measure.choose_rows(options.rows, known)
@@ -100,7 +101,7 @@ def _measure(
 def _write_page(result: Path) -> None:
     """The page beside the result; its plots need the lab's venv."""
     page = result.with_suffix(".html")
-    command = [str(testing.ensure_venv()), "-B", "-m", "lab.report.page"]
+    command = [str(ensure_venv()), "-B", "-m", "lab.report.page"]
     done = subprocess.run([*command, str(result), str(page)], cwd=vm.REPOSITORY)
     if done.returncode != 0:
         raise LabError(f"{page}: could not be drawn (see above)")
@@ -113,7 +114,7 @@ def command_demo(options: argparse.Namespace) -> int:
 
 
 def _measure_with_page(
-    options: argparse.Namespace, known: list[Row], **how: object
+    options: argparse.Namespace, known: list[Row], **how: Any
 ) -> int:
     run, path = _measure(options, known, **how)
     _write_page(path)
@@ -152,6 +153,10 @@ def command_report(options: argparse.Namespace) -> int:
 
 def command_test(options: argparse.Namespace) -> int:
     return testing.test(options.what, options.arguments)
+
+
+def command_check(options: argparse.Namespace) -> int:
+    return quick.check(kernel_named(options.kernel))
 
 
 def command_verify(options: argparse.Namespace) -> int:
@@ -253,6 +258,9 @@ def _add_rest(commands) -> None:
     test.add_argument("what", nargs="?", default="all", choices=testing.FOLDERS)
     test.add_argument("arguments", nargs="*", help="for pytest, after --")
     test.set_defaults(run=command_test)
+    check = commands.add_parser("check", help="linters, unit tests and one build")
+    check.add_argument("--kernel", default=NEWEST)
+    check.set_defaults(run=command_check)
     proofs = commands.add_parser("verify", help="every proof, and its verdict")
     proofs.add_argument("--short", action="store_true", help="what make test asks")
     proofs.set_defaults(run=command_verify)

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
-from lab.errors import Unsuitable
+from lab.cache import cache_dir, digest, locked
+from lab.errors import LabError, Unsuitable
+
+REQUIREMENTS = Path(__file__).resolve().parents[1] / "tests" / "requirements.txt"
 
 # The command the lab runs -> the Debian package that has it.
 TOOLS = {
@@ -23,10 +28,10 @@ def say(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
-def missing_packages() -> list[str]:
+def missing_packages(tools: dict[str, str]) -> list[str]:
     """The packages of the tools that are not on this machine."""
     return sorted(
-        {package for tool, package in TOOLS.items() if not shutil.which(tool)}
+        {package for tool, package in tools.items() if not shutil.which(tool)}
     )
 
 
@@ -66,6 +71,43 @@ def install(packages: list[str]) -> None:
         )
 
 
+def ensure_commands(tools: dict[str, str]) -> None:
+    """Install the packages of these commands where they are missing."""
+    missing = missing_packages(tools)
+    if missing:
+        require_root()
+        install(missing)
+
+
 def ensure_tools() -> None:
     require_root()
-    install(missing_packages())
+    ensure_commands(TOOLS)
+
+
+def ensure_venv() -> Path:
+    """The python of the project's own venv with the pinned tools."""
+    key = digest(REQUIREMENTS.read_bytes(), sys.version)
+    final = cache_dir() / "venvs" / key
+    with locked("venv"):
+        if not (final / "complete").exists():
+            if importlib.util.find_spec("ensurepip") is None:
+                require_root()
+                install(["python3-venv"])
+            say("installing the test tools into the cache (pip)")
+            final.mkdir(parents=True, exist_ok=True)
+            python = str(final / "bin" / "python")
+            _run(sys.executable, "-m", "venv", "--clear", str(final))
+            pip = [python, "-m", "pip", "install", "--quiet"]
+            pip += ["--disable-pip-version-check", "-r", str(REQUIREMENTS)]
+            _run(*pip)
+            (final / "complete").touch()
+    return final / "bin" / "python"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise LabError(
+            f"{' '.join(command)}: status {done.returncode} (see above); "
+            "check the network and run again"
+        )

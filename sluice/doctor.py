@@ -11,6 +11,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import click
 
@@ -413,7 +414,7 @@ def read_facts() -> Facts:
     key, trusted = system.read_signing_key()
     config_lines = config.read()
     answer = system.read_module()
-    known = {
+    known: dict[str, Any] = {
         "kernel_config": system.read_kernel_config(release),
         "ftrace_enabled": system.read_text(system.PROC / "sys/kernel/ftrace_enabled")
         or "1",

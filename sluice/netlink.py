@@ -16,7 +16,7 @@ import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 from pyroute2.netlink import (
     NLA_F_NESTED,
@@ -36,8 +36,7 @@ RULES_MAX = 256
 EVENTS = "events"  # the multicast group
 DUMP_TRIES = 20
 NLM_F_DUMP_INTR = 0x10  # include/uapi/linux/netlink.h
-Interrupted = getattr(exceptions, "NetlinkDumpInterrupted", ())  # since 0.6
-Told = TypeVar("Told")
+Interrupted: Any = getattr(exceptions, "NetlinkDumpInterrupted", ())  # since 0.6
 
 DEVICE_STATES = ("served", "off", "down", "upstream", "unread", "refused")
 QUEUE_STATES = (
@@ -226,7 +225,7 @@ def decode(value: object) -> object:
     return os.fsdecode(value) if isinstance(value, bytes) else value
 
 
-def parse_attrs(message: genlmsg, prefix: str) -> dict[str, object]:
+def parse_attrs(message: genlmsg, prefix: str) -> dict[str, Any]:
     """The attributes of a message by their names in the spec.
 
     A device's name that is no UTF-8 comes as bytes: it is as Python's own are.
@@ -285,7 +284,7 @@ def format_rule(rule: Rule) -> dict[str, object]:
     return {"attrs": format_attrs(_RULE_PREFIX, values)}
 
 
-def uninterrupted(dump: Callable[[], Told]) -> Told:
+def uninterrupted(dump: Callable[[], Any]) -> Any:
     """What a dump tells; asked again if it was disturbed by devices that came or
     went, and may miss one or tell of one twice."""
     for _ in range(DUMP_TRIES):
@@ -389,7 +388,9 @@ class Client:
     def set_rules(self, rules: Iterable[Rule], reset: Iterable[str] = ()) -> None:
         """Replace all rules; devices that match a glob of reset lose what was set
         for them by hand."""
-        attrs = [(_RULES_PREFIX + "RULE", format_rule(rule)) for rule in rules]
+        attrs: list[tuple[str, object]] = [
+            (_RULES_PREFIX + "RULE", format_rule(rule)) for rule in rules
+        ]
         attrs += [(_RULES_PREFIX + "RESET", pattern) for pattern in reset]
         self._send(_RulesMessage, RULES_SET, NLM_F_ACK, attrs)
 

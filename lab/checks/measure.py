@@ -54,7 +54,7 @@ class Plan:
 
 def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:
     """The rows named (patterns joined by commas), or all."""
-    chosen = {}
+    chosen: dict[str, Row] = {}
     for pattern in (patterns or "*").split(","):
         matching = {r.name: r for r in known if fnmatchcase(r.name, pattern)}
         if not matching:

@@ -5,27 +5,23 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import importlib.util
 import json
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, locked
-from lab.checks import packages, verify
+from lab.checks import packages, quick, verify
 from lab.errors import LabError
 from lab.machines import build, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk
 from lab.machines.matrix import DEBUG, KERNELS, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
-from lab.setup import install, require_root, say
+from lab.setup import ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
-REQUIREMENTS = vm.REPOSITORY / "tests" / "requirements.txt"
 GOOD = ("passed", "skipped")
 # Of a boot, beside what its scenarios take in the mean; the longest has 15 minutes.
 BOOT_SECONDS = 900.0
@@ -92,35 +88,6 @@ class Played:
 
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
-
-
-def ensure_venv() -> Path:
-    """The python of the project's own venv with the pinned tools."""
-    key = digest(REQUIREMENTS.read_bytes(), sys.version)
-    final = cache_dir() / "venvs" / key
-    with locked("venv"):
-        if not (final / "complete").exists():
-            if importlib.util.find_spec("ensurepip") is None:
-                require_root()
-                install(["python3-venv"])
-            say("installing the test tools into the cache (pip)")
-            final.mkdir(parents=True, exist_ok=True)
-            python = str(final / "bin" / "python")
-            _run(sys.executable, "-m", "venv", "--clear", str(final))
-            pip = [python, "-m", "pip", "install", "--quiet"]
-            pip += ["--disable-pip-version-check", "-r", str(REQUIREMENTS)]
-            _run(*pip)
-            (final / "complete").touch()
-    return final / "bin" / "python"
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        raise LabError(
-            f"{' '.join(command)}: status {done.returncode} (see above); "
-            "check the network and run again"
-        )
 
 
 def parse_scenarios(
@@ -217,14 +184,14 @@ def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
 
 def _job(machine: vm.Machine, kernel: Kernel, suite: Suite, names: list[str]) -> dict:
     """What the machine is told to play; its output folder gets what that needs."""
-    job = {"kind": "tests", "suite": suite.name, "names": names}
+    job: dict[str, object] = {"kind": "tests", "suite": suite.name, "names": names}
     job["patience"] = kernel.patience
     return job | suite.stage(machine.root, machine.output)
 
 
 @contextlib.contextmanager
 def single(
-    kernel: Kernel, scenario: str, environment: dict[str, object]
+    kernel: Kernel, scenario: str, environment: Mapping[str, object]
 ) -> Iterator[tuple[vm.Machine, dict]]:
     """A machine, and the job for this scenario: its environment says what to do."""
     root = scenario_root(kernel)
@@ -282,14 +249,11 @@ BOOTED = {
 
 
 def test(what: str, arguments: list[str]) -> int:
-    """Run ruff, the proofs and pytest; what: one of FOLDERS."""
+    """Run the linters, the proofs and pytest; what: one of FOLDERS."""
     python = ensure_venv()
     if what in ("all", "long"):
-        say("ruff check")
-        done = subprocess.run(
-            [python, "-m", "ruff", "check", "--no-cache", "."], cwd=vm.REPOSITORY
-        )
-        if done.returncode != 0:
+        say("the linters")
+        if not quick.lint():
             return 1
         say("the proofs")
         if verify.verify(short=what == "all") != 0:

@@ -19,8 +19,8 @@ def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[None]:
     They are a group, so that all can be removed at once.
     """
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = tuple(max(size + 1000, limit) for limit in before)
-    resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    soft, hard = (max(size + 1000, limit) for limit in before)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     silence_first_netns()
     group = str(sum(name.encode()))
     names = [f"{name}{number}" for number in range(size)]

@@ -67,7 +67,7 @@ class Counters:
         """Given to the qdisc."""
         return self.passed_by_qdisc + self.qdisc_drops + self.held
 
-    def unread(self) -> Dict[str, int]:
+    def unread(self) -> Dict[str, Any]:
         """Where else a packet may be, or have ended: these fields of a Sample."""
         names = ("qdisc_drops", "lost_at_ring", "held")
         return {name: getattr(self, name) for name in names}

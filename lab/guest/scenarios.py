@@ -152,7 +152,7 @@ class KernelLog:
         os.lseek(self._log, 0, os.SEEK_END)
 
     def read_new(self) -> str:
-        lines = []
+        lines: List[str] = []
         while True:
             try:
                 line = os.read(self._log, 8192).decode(errors="replace")

@@ -173,7 +173,9 @@ def _extract(deb: Path, names: tuple[str, ...], target: Path) -> None:
                         if member.isfile() and member.name.endswith(f"/{name}"):
                             path = target / name
                             path.parent.mkdir(parents=True, exist_ok=True)
-                            path.write_bytes(source.extractfile(member).read())
+                            content = source.extractfile(member)
+                            assert content is not None  # it is a file
+                            path.write_bytes(content.read())
 
 
 def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:

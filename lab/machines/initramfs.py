@@ -52,9 +52,9 @@ def parse_load_order(modules_dep: str, wanted: tuple[str, ...]) -> list[str]:
     by_name = {Path(path).name.split(".")[0]: path for path in needs}
     order: list[str] = []
     for name in wanted:
-        path = by_name.get(name)
+        found = by_name.get(name)
         # modules.dep lists the deepest need last.
-        chain = [*reversed(needs[path]), path] if path else []
+        chain = [*reversed(needs[found]), found] if found else []
         order += [step for step in chain if step not in order]
     return order
 

@@ -191,6 +191,7 @@ def _beside(work: Callable[..., None], *arguments: object) -> threading.Thread:
 
 
 def _follow(process: subprocess.Popen, progress: Callable[[str], None]) -> None:
+    assert process.stdout is not None  # it is a pipe
     for line in process.stdout:
         progress(line.decode(errors="replace").rstrip("\r\n"))
 

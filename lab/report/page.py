@@ -38,8 +38,10 @@ WIDTH_INCHES = 8.6
 FILL_MS = 500  # of the trace, what can be read at a glance
 FEW_MARKS = 60
 # In the README's picture of latency.
-LATENCY_ROWS = ("pktgen_4", "vhost_4", "tcp_8_slow")
-LATENCY_ROWS += ("udp_link", "tcp_8_link", "shaping_cake")
+LATENCY_ROWS = (
+    *("pktgen_4", "vhost_4", "tcp_8_slow"),
+    *("udp_link", "tcp_8_link", "shaping_cake"),
+)
 POINTS = 200  # of a curve
 LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
 
@@ -185,7 +187,10 @@ def _mark(name: str) -> str:
 
 
 def _plot_tradeoff_of(axes: Any, run: Run, row: Row) -> None:
-    base = summarise(run, row.name, "stock").median
+    stock = summarise(run, row.name, "stock")
+    if stock is None:
+        return
+    base = stock.median
     found = [(name, summarise(run, row.name, name)) for name in row.variants]
     points = [
         (one.ping_p50_ms, one.median / base, name)
@@ -299,10 +304,14 @@ def _cells(run: Run, row: Row) -> list[str]:
 HEADER = ("", *VARIANTS, "upstream : stock", "sluice : stock")
 
 
-PUBLISHED_HEADER = ("series", "published", "patched : stock", "lost at the ring")
-PUBLISHED_HEADER += ("row", "sluice : stock", "lost at the ring")
-READER_HEADER = ("reader pinned: switches/s, softirq % of its CPU, of senders'",)
-READER_HEADER += VARIANTS
+PUBLISHED_HEADER = (
+    *("series", "published", "patched : stock", "lost at the ring"),
+    *("row", "sluice : stock", "lost at the ring"),
+)
+READER_HEADER = (
+    "reader pinned: switches/s, softirq % of its CPU, of senders'",
+    *VARIANTS,
+)
 
 
 def _reader_cells(run: Run) -> list[list[str]]:
@@ -316,7 +325,7 @@ def _reader_cells(run: Run) -> list[list[str]]:
         for name in VARIANTS:
             one = found.get(name)
             lines[-1].append(
-                f"{format_number(one.reader_switches)} / "
+                f"{format_number(one.reader_switches or 0.0)} / "
                 f"{one.reader_softirq:.0f} / {one.sender_softirq:.0f}"
                 if one and one.reader_softirq is not None
                 else "-"
@@ -340,8 +349,10 @@ def _counted_table(run: Run) -> tuple[tuple[str, ...], list[list[str]]]:
     return ("row", "variant", *told.values()), lines
 
 
-OTHERS_HEADER = ("row", "variant", "median", ": stock", "lost at the ring")
-OTHERS_HEADER += ("ping p50/p99, ms",)
+OTHERS_HEADER = (
+    *("row", "variant", "median", ": stock", "lost at the ring"),
+    "ping p50/p99, ms",
+)
 
 
 def _other_cells(run: Run) -> list[list[str]]:

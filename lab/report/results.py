@@ -94,8 +94,10 @@ class Summary:
 
 
 # What a sample may have besides, whose median is taken.
-EXTRAS = ("retransmits", "reader_switches", "reader_softirq", "sender_softirq")
-EXTRAS += ("jain", "ecn_marks", "cpu_seconds", "seconds_until_all")
+EXTRAS = (
+    *("retransmits", "reader_switches", "reader_softirq", "sender_softirq"),
+    *("jain", "ecn_marks", "cpu_seconds", "seconds_until_all"),
+)
 
 
 def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:

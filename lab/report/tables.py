@@ -102,7 +102,7 @@ def _against_stock(
     row: Row, name: str, stock: Summary, sluice: Summary
 ) -> Finding:
     share = sluice.median / stock.median if stock.median else 0.0
-    reached = share >= row.floor
+    reached = row.floor is None or share >= row.floor
     got = f"{share:.2f}x" if reached else f"{share:.3f}x"
     if not reached and row.floor == 1.0 and is_equal(sluice, stock):
         got, reached = got + ", within the spread", True
@@ -144,10 +144,11 @@ def _median_ping(summary: Summary) -> float:
 
 def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
     """Of the median ping what the path itself does not explain."""
-    demand = f"ping at most {row.latency_share:.2f}x stock's"
+    most = row.latency_share or 0.0
+    demand = f"ping at most {most:.2f}x stock's"
     before, after = (max(0.0, _median_ping(s) - row.path_ms) for s in (stock, sluice))
     told = (f"{ms:.0f} ms" if ms < math.inf else "no answer" for ms in (after, before))
-    reached = after < math.inf and after <= row.latency_share * before
+    reached = after < math.inf and after <= most * before
     return Finding(name, demand, " of ".join(told), reached)
 
 
@@ -240,7 +241,7 @@ def _spread(summary: Summary | None) -> str:
 def format_pings(summary: Summary | None) -> str:
     if summary is None or summary.ping_p50_ms is None:
         return "-"
-    values = (summary.ping_p50_ms, summary.ping_p99_ms)
+    values = (summary.ping_p50_ms, summary.ping_p99_ms or 0.0)
     return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
 
 
@@ -266,7 +267,8 @@ def tell_pings(summary: Summary) -> str:
 def _reader(summary: Summary | None) -> str:
     if summary is None or summary.reader_softirq is None:
         return "-"
-    return f"{format_number(summary.reader_switches)}, {summary.reader_softirq:.0f}"
+    switches = format_number(summary.reader_switches or 0.0)
+    return f"{switches}, {summary.reader_softirq:.0f}"
 
 
 def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
@@ -385,7 +387,7 @@ def published_cells(run: Run) -> list[list[str]]:
     for one in PUBLISHED:
         stock, sluice = (summarise(run, one.row, v) for v in ("stock", "sluice"))
         share = ratio(sluice, stock)
-        if share is None:
+        if share is None or sluice is None:
             continue
         theirs = [f"{one.ratio:.2f}x", one.lost]
         lost = format_number(sluice.lost_at_ring)

@@ -58,7 +58,12 @@ ROWS = [
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     case = CASES[row.name]
     return transfer(
-        *(variant, env, PACES["link"], case.streams, seconds, *case.options),
+        variant,
+        env,
+        PACES["link"],
+        case.streams,
+        seconds,
+        *case.options,
         qdisc=case.qdisc,
         tos=case.tos,
         ecn=case.ecn,

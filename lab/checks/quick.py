@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The quick lane: linters, types, unit tests and one build of the module."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from lab.cache import cache_dir
+from lab.machines import build
+from lab.machines.matrix import Kernel
+from lab.machines.roots import ensure_root
+from lab.machines.vm import REPOSITORY
+from lab.setup import ensure_commands, ensure_venv, say
+
+# The command -> the Debian package that has it.
+LINTERS = {"mandoc": "mandoc", "shellcheck": "shellcheck"}
+WORKERS = 2  # steps at a time
+
+
+@dataclass(frozen=True)
+class Step:
+    name: str
+    run: Callable[[], str]  # what there is to correct; empty if nothing
+
+
+def tracked_files() -> list[str]:
+    """The files of the repository that people write."""
+    command = ["git", "-c", "safe.directory=*", "ls-files"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    names = done.stdout.split("\n") if done.returncode == 0 else []
+    generated = (".svg", ".json")
+    return [name for name in names if name and not name.endswith(generated)]
+
+
+def is_shell(text: str) -> bool:
+    first = text.partition("\n")[0]
+    words = first.replace("/", " ").split()
+    return first.startswith("#!") and ("sh" in words or "bash" in words)
+
+
+def _read_text(name: str) -> str:
+    path = REPOSITORY / name
+    return path.read_text(errors="replace") if path.is_file() else ""
+
+
+def run_tool(*command: str | Path) -> str:
+    """A tool's output if it complains."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.stdout.strip() or "failed" if done.returncode else ""
+
+
+def lint_manual(names: list[str]) -> str:
+    """mandoc's complaints; it knows only the manual pages it has an index of."""
+    pages = [name for name in names if name.startswith("man/")]
+    said = run_tool("mandoc", "-T", "lint", "-W", "warning", *pages)
+    return "\n".join(line for line in said.split("\n") if "mandoc.db" not in line)
+
+
+def static_steps(python: Path) -> list[Step]:
+    """Everything that only reads the sources."""
+    names = tracked_files()
+    shell = [name for name in names if is_shell(_read_text(name))]
+    tool = python.parent
+    mypy = ("mypy", "--cache-dir", cache_dir() / "mypy", "lab", "sluice")
+    tools: list[tuple[str | Path, ...]] = [
+        ("ruff", "check", "--no-cache", "."),
+        mypy,
+        ("codespell", *names),
+    ]
+    steps = [
+        Step(str(name), partial(run_tool, tool / name, *rest)) for name, *rest in tools
+    ]
+    steps.append(Step("shellcheck", lambda: run_tool("shellcheck", *shell)))
+    steps.append(Step("man pages", lambda: lint_manual(names)))
+    return steps
+
+
+def _build(kernel: Kernel) -> str:
+    root = ensure_root(kernel)
+    build.build_module(root, build.KMOD)
+    warnings = build.check_module(root, build.KMOD).warnings
+    style = build.check_style(root, build.source_files(build.KMOD))
+    return "\n".join([*warnings, *style])
+
+
+def _timed(step: Step) -> bool:
+    started = time.monotonic()
+    complaints = step.run()
+    seconds = time.monotonic() - started
+    outcome = "failed" if complaints else "fine"
+    print(f"{outcome:6}  {step.name} ({seconds:.0f} s)", flush=True)
+    if complaints:
+        print(complaints, flush=True)
+    return not complaints
+
+
+def run_steps(steps: list[Step]) -> bool:
+    """All of them, whatever the others come to; whether all are fine."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return all(list(pool.map(_timed, steps)))
+
+
+def lint() -> bool:
+    ensure_commands(LINTERS)
+    return run_steps(static_steps(ensure_venv()))
+
+
+def check(kernel: Kernel) -> int:
+    """make check."""
+    ensure_commands(LINTERS)
+    python = ensure_venv()
+    ensure_root(kernel)
+    say(f"linters, unit tests, and the module on Linux {kernel.name}")
+    pytest = (python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    steps = [
+        Step("unit tests", lambda: run_tool(*pytest, "tests/unit")),
+        Step(f"module on {kernel.name}", lambda: _build(kernel)),
+        *static_steps(python),
+    ]
+    return 0 if run_steps(steps) else 1
+
+
