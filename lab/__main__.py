@@ -18,14 +18,12 @@ from lab.cache import cache_dir
 from lab.checks import abuse, measure, packages, quick, soak, testing, verify
 from lab.errors import LabError, NO, Unsuitable
 from lab.machines import build, vm
-from lab.machines.matrix import KERNELS, PACKAGED, Kernel, kernel_named
+from lab.machines.matrix import KERNELS, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.report.results import Run, combine, read_run
 from lab.row import Row
 from lab.setup import ensure_venv, say
 from lab.workloads import applications, rows_of
-
-NEWEST = KERNELS[-1].name
 
 
 def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:

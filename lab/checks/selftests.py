@@ -10,11 +10,12 @@ from lab.cache import cache_dir, digest, fresh_directory, locked
 from lab.errors import LabError
 from lab.machines import build
 from lab.machines.chroot import Root, run_in_root
-from lab.machines.matrix import Kernel
+from lab.machines.matrix import NEWEST, Kernel
+from lab.machines.suites import find_kernel
 from lab.setup import say
 
 TESTS = ("tun", "tap")
-KERNELS = ("6.12", "7.3")  # whose suites have the source
+KERNELS = ("6.12", NEWEST)  # whose suites have the source
 # Some of them speak netlink by code that is made from the kernel's specs.
 _TOOLS = ("python3-jsonschema", "python3-yaml", "xz-utils")
 _PARTS = ("Documentation/netlink", "arch/x86", "include", "scripts", "tools", "usr")
@@ -33,7 +34,7 @@ make -s -C tools/testing/selftests/net OUTPUT=/mnt/built \\
 
 def packages(kernel: Kernel) -> tuple[str, ...]:
     """What a root has besides the lab's own, to build them in."""
-    return (f"linux-source-{kernel.name}", *_TOOLS)
+    return (f"linux-source-{find_kernel(kernel).name}", *_TOOLS)
 
 
 def _script(kernel: str) -> str:

@@ -17,7 +17,7 @@ from lab.errors import LabError
 from lab.machines import build, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk
-from lab.machines.matrix import DEBUG, KERNELS, PACKAGED, Kernel, kernel_named
+from lab.machines.matrix import DEBUG, KERNELS, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.setup import ensure_venv, say
 from lab.workloads.applications import PACKAGES
@@ -61,11 +61,11 @@ KERNEL = Suite(
     often=tuple(kernel.name for kernel in PACKAGED if kernel.often),
 )
 # The program is the same on every kernel, and slow to start in an emulated one.
-COMMAND = replace(KERNEL, name="command", often=("7.3",))
+COMMAND = replace(KERNEL, name="command", often=(NEWEST,))
 # Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
 PACKAGING = Suite(
     name="packaging",
-    kernels=("5.10", "6.1", "6.12", "7.3"),
+    kernels=("5.10", "6.1", "6.12", NEWEST),
     often=("6.12",),
     extra=("ccache", "dkms", "openssl"),
     seconds=600.0,

@@ -3,16 +3,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from lab.errors import UsageError
 from lab.machines.arch import ARM64, HOST, Arch
 from lab.row import VARIANTS
 
 
-__all__ = ["DEBUG", "KERNELS", "PACKAGED", "VARIANTS", "Kernel", "kernel_named"]
+__all__ = [
+    "DEBUG",
+    "KERNELS",
+    "NEWEST",
+    "PACKAGED",
+    "VARIANTS",
+    "Kernel",
+    "kernel_named",
+]
 
 MEMORY_MB = 2048
+NEWEST = "newest"  # a release that lab/machines/suites.py finds
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,8 @@ class Kernel:
     configs: tuple[str, ...] = ()  # of lab/machines/configs: built from linux-source
     arch: Arch = HOST
     debug: bool = False  # it watches itself: slower, larger, for make debug
+    series: str = ""  # of the newest only these: "7.2"
+    version: str = ""  # of its package, once it is found
 
     @property
     def memory_mb(self) -> int:
@@ -52,14 +64,14 @@ class Kernel:
 
 _UPDATES = ("trixie-updates",)
 _BACKPORTS = ("trixie-updates", "trixie-backports")
-_NEWEST = r"7\.3\.[0-9]+\+deb13-amd64"
 _BASE = ("linux-base/trixie-backports",)
 _BUILTIN = ("builtin",)
 _DEBUG = ("builtin", "debug")
 _RACES = ("builtin", "kcsan")
 
-# A suite keeps many versions of its own kernel: its metapackage, named
-# without a version, chooses the newest. Backports keep one of each series.
+# A suite keeps many versions of its own kernel: its metapackage, named without a
+# version, chooses the newest. Of backports the newest that has IFF_BACKPRESSURE is
+# found when its root is built; every series there can be asked for by its number.
 KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
@@ -68,17 +80,25 @@ KERNELS = (
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
     Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
     Kernel("6.12-kcsan", "trixie", _UPDATES, "6.12", configs=_RACES, debug=True),
-    Kernel("7.3-debug", "trixie", _BACKPORTS, "7.3", configs=_DEBUG, debug=True),
-    Kernel("7.3-kcsan", "trixie", _BACKPORTS, "7.3", configs=_RACES, debug=True),
-    Kernel("7.3", "trixie", _BACKPORTS, _NEWEST, _BASE, applications=True),
+    Kernel(f"{NEWEST}-debug", "trixie", _BACKPORTS, NEWEST, configs=_DEBUG, debug=True),
+    Kernel(f"{NEWEST}-kcsan", "trixie", _BACKPORTS, NEWEST, configs=_RACES, debug=True),
+    Kernel(NEWEST, "trixie", _BACKPORTS, NEWEST, _BASE, applications=True),
 )
 PACKAGED = tuple(k for k in KERNELS if not k.configs and k.arch is HOST)
 DEBUG = tuple(k for k in KERNELS if k.debug)
 
 
 def kernel_named(name: str) -> Kernel:
+    """A line of the table, or a series of the newest: 7.2, 7.3-debug."""
     for kernel in KERNELS:
         if kernel.name == name:
             return kernel
+    series, dash, kind = name.partition("-")
+    if re.fullmatch(r"\d+\.\d+", series):
+        for kernel in KERNELS:
+            if kernel.name == f"{NEWEST}{dash}{kind}":
+                return replace(kernel, series=series)
     known = ", ".join(kernel.name for kernel in KERNELS)
-    raise UsageError(f"kernel {name}: not in the lab's table; choose {known}")
+    raise UsageError(
+        f"kernel {name}: not in the lab's table; choose {known}, or a series: 7.2"
+    )

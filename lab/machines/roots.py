@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import time
 from pathlib import Path
 
 from lab.cache import cache_dir, digest, fresh_directory, locked
-from lab.errors import LabError, Unsuitable
+from lab.errors import LabError
 from lab.machines.arch import HOST
 from lab.machines.chroot import Root, run_in_root
 from lab.machines.kernels import FILES, build_kernel, configs_key
 from lab.machines.matrix import Kernel
+from lab.machines.suites import find_kernel, read_mirror, sources, version_order
 from lab.setup import ensure_tools, say
 
 # What the guest needs besides the kernel, and what the builds need.
@@ -61,29 +61,6 @@ BUILDER_PACKAGES = (
 # Left out of every package: nobody reads them in a guest.
 EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
 ATTEMPTS = 3
-
-
-def parse_mirror(indextargets: str) -> str:
-    """The Debian mirror among apt's own repositories."""
-    for line in indextargets.splitlines():
-        if line.strip().endswith("/debian/"):
-            return line.strip()
-    raise Unsuitable(
-        "apt: none of this machine's repositories is a Debian mirror "
-        "(an address ending in /debian/); add one to its sources"
-    )
-
-
-def read_mirror() -> str:
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise Unsuitable(
-            f"apt: cannot name its mirrors ({error}); "
-            "the lab needs a Debian-like machine"
-        ) from error
-    return parse_mirror(done.stdout)
 
 
 def _mmdebstrap(arguments: list[str], tree: Path) -> str | None:
@@ -152,13 +129,10 @@ def _recipe(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
     return arguments
 
 
-def sources(kernel: Kernel, mirror: str) -> list[str]:
-    suites = (kernel.suite, *kernel.extra_suites)
-    return [f"deb {mirror} {suite} main" for suite in suites]
-
-
 def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
-    key = digest(json.dumps([recipe(kernel, extra), kernel.extra_suites]))
+    """Changes when the root would be another: also when the mirror has moved on."""
+    made_of = [recipe(kernel, extra), kernel.extra_suites, kernel.version]
+    key = digest(json.dumps(made_of))
     if kernel.arch is not HOST:
         key = digest(key, json.dumps(workshop_recipe(kernel)), _FINISH)
     return digest(key, kernel_key(kernel)) if kernel.configs else key
@@ -166,7 +140,8 @@ def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
 
 def kernel_key(kernel: Kernel) -> str:
     """Changes when a kernel that is built would be another."""
-    source = json.dumps([builder_recipe(kernel), kernel.extra_suites])
+    made_of = [builder_recipe(kernel), kernel.extra_suites, kernel.version]
+    source = json.dumps(made_of)
     return digest(source, configs_key(kernel))
 
 
@@ -175,11 +150,7 @@ def read_release(tree: Path) -> str:
     releases = [path.name for path in (tree / "lib/modules").iterdir()]
     if not releases:
         raise LabError(f"{tree}: holds no kernel; remove it and run again")
-    return max(releases, key=_version_order)
-
-
-def _version_order(release: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", release.split("+")[0])]
+    return max(releases, key=lambda name: version_order(name.split("+")[0]))
 
 
 def read_package(tree: Path, name: str) -> str:
@@ -274,6 +245,7 @@ def _build_root(kernel: Kernel, extra: tuple[str, ...], final: Path) -> None:
 def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
     """The root of this kernel: from the cache, or built now."""
     ensure_tools()
+    kernel = find_kernel(kernel)
     key = root_key(kernel, extra)
     final = cache_dir() / "roots" / f"{kernel.name}-{key}"
     with locked(f"root-{kernel.name}"):

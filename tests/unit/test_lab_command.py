@@ -31,7 +31,7 @@ def lab(*arguments: str) -> subprocess.CompletedProcess:
         (["bench", "--rounds", "x"], "invalid int value"),
         (["bench", "--seconds", "-1"], "must be above 0"),
         (["bench", "--seconds", "inf"], "must be above 0"),
-        (["demo", "--kernel", "1.0"], "choose"),
+        (["demo", "--kernel", "nonsense"], "choose"),
         (["demo", "--rows", "nonsense"], "choose from"),
         (["report", "/nonexistent"], "cannot be read"),
         (["bench", "--json", "/proc/there/is/none"], "cannot be written"),

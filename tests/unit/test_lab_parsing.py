@@ -19,7 +19,8 @@ from lab.errors import LabError, Unsuitable
 from lab.machines.build import parse_warnings
 from lab.machines.initramfs import format_archive, format_entry, parse_load_order
 from lab.machines.matrix import KERNELS, kernel_named
-from lab.machines.roots import parse_mirror, recipe, root_key
+from lab.machines.roots import recipe, root_key
+from lab.machines.suites import parse_mirror
 from lab.report.results import parse_cpu
 from lab.trouble import parse_trouble
 
@@ -41,7 +42,7 @@ def test_each_kernel_has_a_root_of_its_own() -> None:
 
 def test_unknown_kernel_names_the_known() -> None:
     with pytest.raises(LabError, match="choose 5.10, 6.1"):
-        kernel_named("2.4")
+        kernel_named("2.4-nonsense")
 
 
 def test_modules_load_after_what_they_need() -> None:

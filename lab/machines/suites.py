@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which kernels the mirror's suites have: asked of apt, and kept for a day."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, locked
+from lab.errors import LabError, Unsuitable, UsageError
+from lab.machines.matrix import NEWEST, Kernel
+from lab.setup import say
+
+MAX_AGE_SECONDS = 86400.0
+BACKPRESSURE_SINCE = (7, 3)  # Linux, with IFF_BACKPRESSURE
+BUILT_INSTEAD = ("builtin",)  # the configuration where only a source has it
+_IMAGE = re.compile(r"linux-image-(?P<release>(?P<version>\d+\.\d+\.\d+)\+deb\d+-\w+)")
+_SOURCE = re.compile(r"linux-source-(?P<version>\d+\.\d+)")
+_WANTED = re.compile(r"linux-(image|headers|source)\b")
+
+Listing = dict[str, str]  # package -> its newest version
+
+
+def parse_mirror(indextargets: str) -> str:
+    """The Debian mirror among apt's own repositories."""
+    for line in indextargets.splitlines():
+        if line.strip().endswith("/debian/"):
+            return line.strip()
+    raise Unsuitable(
+        "apt: none of this machine's repositories is a Debian mirror "
+        "(an address ending in /debian/); add one to its sources"
+    )
+
+
+def read_mirror() -> str:
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Unsuitable(
+            f"apt: cannot name its mirrors ({error}); "
+            "the lab needs a Debian-like machine"
+        ) from error
+    return parse_mirror(done.stdout)
+
+
+def sources(kernel: Kernel, mirror: str) -> list[str]:
+    suites = (kernel.suite, *kernel.extra_suites)
+    return [f"deb {mirror} {suite} main" for suite in suites]
+
+
+def version_order(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def parse_packages(index: str) -> Listing:
+    """The kernel packages of an index, each with its newest version."""
+    found: Listing = {}
+    for entry in index.split("\n\n"):
+        fields = dict(
+            line.split(": ", 1)
+            for line in entry.splitlines()
+            if line.startswith(("Package: ", "Version: "))
+        )
+        name, version = fields.get("Package", ""), fields.get("Version", "")
+        if not _WANTED.match(name):
+            continue
+        if name not in found or version_order(version) > version_order(found[name]):
+            found[name] = version
+    return found
+
+
+def _apt(state: Path, arch: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """apt with sources and lists of its own, that the machine's apt never sees."""
+    options = [
+        f"Dir::State::lists={state}/lists",
+        f"Dir::Cache={state}/cache",
+        f"Dir::Etc::sourcelist={state}/sources.list",
+        "Dir::Etc::sourceparts=/dev/null",
+        "Dir::State::status=/dev/null",
+        f"APT::Architecture={arch}",
+        "Acquire::Languages=none",
+        "Acquire::Check-Valid-Until=false",
+        "Acquire::Retries=3",
+    ]
+    words = [word for option in options for word in ("-o", option)]
+    return subprocess.run(
+        [command[0], *words, *command[1:]],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+
+
+def _fetch(kernel: Kernel, state: Path) -> Listing:
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (state / folder).mkdir(parents=True, exist_ok=True)
+    (state / "sources.list").write_text("\n".join(sources(kernel, read_mirror())))
+    arch = kernel.arch.name
+    if _apt(state, arch, "apt-get", "-qq", "--error-on=any", "update").returncode:
+        return {}
+    wanted = ("--format", "$(CREATED_BY) $(FILENAME)")
+    targets = _apt(state, arch, "apt-get", "indextargets", *wanted).stdout
+    found: Listing = {}
+    for line in targets.splitlines():
+        kind, _, path = line.partition(" ")
+        if kind == "Packages":
+            index = _apt(state, arch, "/usr/lib/apt/apt-helper", "cat-file", path).stdout
+            for name, version in parse_packages(index).items():
+                if version_order(version) > version_order(found.get(name, "")):
+                    found[name] = version
+    return found
+
+
+def read_listing(kernel: Kernel) -> Listing:
+    """The kernel packages of its suites, not older than a day if apt can tell."""
+    suites = (kernel.suite, *kernel.extra_suites)
+    key = digest(json.dumps([suites, kernel.arch.name]))
+    state = cache_dir() / "suites" / key
+    kept = state / "kernels.json"
+    with locked(f"suites-{key}"):
+        old = kept.exists()
+        if not old or time.time() - kept.stat().st_mtime > MAX_AGE_SECONDS:
+            found = _fetch(kernel, state)
+            if found:
+                kept.write_text(json.dumps(found, indent=1))
+            elif not old:
+                raise LabError(
+                    f"kernel {kernel.name}: apt cannot read {', '.join(suites)}; "
+                    "check the network and apt's sources, then run again"
+                )
+            else:
+                say(f"apt cannot read {', '.join(suites)}; using the list of before")
+        listing: Listing = json.loads(kept.read_text())
+        return listing
+
+
+def _series(version: str) -> tuple[int, int]:
+    major, minor = version_order(version)[:2]
+    return major, minor
+
+
+def known_series(listing: Listing) -> list[str]:
+    return sorted({m["version"] for m in map(_SOURCE.fullmatch, listing) if m})
+
+
+def _image(kernel: Kernel, release: str) -> Kernel:
+    return dataclasses.replace(kernel, release=release.replace("+", r"\+"))
+
+
+def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
+    """The newest kernel of these, and why it is not what was wanted, if it is not.
+
+    Wanted is kernel.series, or else the newest that has IFF_BACKPRESSURE: an image,
+    or else a source to build; then the newest image, or else the suite's own.
+    """
+    images = {m["release"]: m["version"] for m in map(_IMAGE.fullmatch, listing) if m}
+    images = {r: v for r, v in images.items() if f"linux-headers-{r}" in listing}
+    known = [m["version"] for m in map(_SOURCE.fullmatch, listing) if m]
+    if kernel.series:
+        images = {r: v for r, v in images.items() if v.startswith(f"{kernel.series}.")}
+        known = [v for v in known if v == kernel.series]
+    source = max(known, key=version_order, default="")
+    if kernel.configs:
+        return dataclasses.replace(kernel, release=source), ""
+    best = max(images, key=lambda release: version_order(images[release]), default="")
+    if best and (kernel.series or _series(best) >= BACKPRESSURE_SINCE):
+        return _image(kernel, best), ""
+    told = images.get(best, "none")
+    if source and (kernel.series or _series(source) >= BACKPRESSURE_SINCE):
+        built = dataclasses.replace(kernel, release=source, pins=())
+        built = dataclasses.replace(built, configs=BUILT_INSTEAD)
+        return built, f"newest image: {told}; building linux-source-{source} instead"
+    if best:
+        return _image(kernel, best), f"none has IFF_BACKPRESSURE; using {told}"
+    if kernel.series:
+        raise UsageError(
+            f"kernel {kernel.series}: not in {kernel.extra_suites[-1]}; "
+            f"there are {', '.join(known_series(listing))}"
+        )
+    own = dataclasses.replace(kernel, release=kernel.arch.name, pins=())
+    return own, f"no kernel in {kernel.extra_suites[-1]}; using {kernel.suite}'s own"
+
+
+def find_kernel(kernel: Kernel) -> Kernel:
+    """The kernel as its suites have it now: its release and its package's version."""
+    listing = read_listing(kernel)
+    why = ""
+    if kernel.release == NEWEST:
+        kernel, why = choose_newest(kernel, listing)
+    kind = "source" if kernel.configs else "image"
+    package = f"linux-{kind}-{kernel.release}".replace("\\", "")
+    if package not in listing:
+        raise LabError(
+            f"kernel {kernel.name}: no {package} in {kernel.suite} and its further "
+            f"suites; they have {', '.join(known_series(listing))}"
+        )
+    version = listing[package]
+    if kernel.name.startswith(NEWEST):
+        major, minor = _series(version)
+        name = kernel.name.replace(NEWEST, f"{major}.{minor}")
+        kernel = dataclasses.replace(kernel, name=name)
+    if why:
+        say(f"kernel {kernel.name}: {why}")
+    return dataclasses.replace(kernel, version=version)
