@@ -60,3 +60,35 @@ def test_import_direction(folder, package) -> None:
 
 def test_a_wrong_import_is_found() -> None:
     assert wrong_imports("lab/checks", "lab.machines")
+
+
+def _is_module(name: str) -> bool:
+    path = TREE / Path(*name.split("."))
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def missing_modules(source: str) -> list[str]:
+    """What a source takes from our packages and is not there; a scenario's imports
+    are run in a VM only."""
+    return [
+        name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in [node.module]
+        if name.split(".")[0] in ("lab", "sluice", "tests") and not _is_module(name)
+    ]
+
+
+@pytest.mark.parametrize("folder", ["lab", "sluice", "tests"])
+def test_imported_modules_exist(folder) -> None:
+    wrong = {
+        str(path.relative_to(TREE)): missing
+        for path in sorted((TREE / folder).rglob("*.py"))
+        if (missing := missing_modules(path.read_text()))
+    }
+    assert wrong == {}
+
+
+def test_a_missing_module_is_found() -> None:
+    source = "from lab.nowhere import one\nfrom lab.guest import tun\n"
+    assert missing_modules(source) == ["lab.nowhere"]

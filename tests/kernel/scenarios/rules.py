@@ -9,8 +9,8 @@ import sys
 
 from pyroute2.netlink.exceptions import NetlinkError
 
-from lab.scenarios import Env, scenario
-from lab.workloads.devices import HERE
+from lab.guest.scenarios import Env, scenario
+from lab.guest.devices import HERE
 from sluice.netlink import RULES_MAX, Client, Device, Rule
 from tests.kernel.scenarios._tap import tap
 
@@ -36,7 +36,7 @@ ELSEWHERE = """
 import sys
 from pyroute2.netlink.exceptions import NetlinkError
 from sluice.netlink import Client
-from lab.workloads.tun import IFF_TUN
+from lab.guest.tun import IFF_TUN
 from tests.kernel.scenarios._tap import Tap
 device = Tap(IFF_TUN, sys.argv[1])
 device.open_queue()
