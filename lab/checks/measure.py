@@ -40,6 +40,7 @@ class Plan:
     packages: tuple[str, ...] = ()  # the root has them, too
     counted: bool = False  # instructions, not time
     vcpus: int = vm.VCPUS
+    retries: int = 0  # further rounds of rows whose samples disagree
 
     @property
     def deadline(self) -> float:
@@ -49,7 +50,8 @@ class Plan:
             for row in self.rows
         )
         slower = COUNTED_SLOWER if self.counted else 1
-        return (BOOT_SECONDS + self.rounds * round_seconds) * slower
+        rounds = self.rounds + self.retries
+        return (BOOT_SECONDS + rounds * round_seconds) * slower
 
 
 def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:
@@ -102,6 +104,7 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
             "rounds": plan.rounds,
             "seconds": plan.seconds,
             "counted": plan.counted,
+            "retries": plan.retries,
             **staged,
         }
         say(f"kernel {root.release}: booting under {vm.accelerator(plan.counted)}")

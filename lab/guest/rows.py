@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 from lab import workloads
 from lab.guest.child import Ending, run_child
 from lab.guest.env import GuestEnv
-from lab.row import Row
+from lab.row import Row, disagree
 
 # What a sample may take beyond the seconds it measures. Where instructions are
 # counted the clock leaps while all wait for the host's disk.
@@ -25,11 +25,11 @@ Say = Callable[[str], None]
 
 
 def schedule(
-    rows: Sequence[Row], rounds: int
+    rows: Sequence[Row], rounds: int, first: int = 0
 ) -> List[Tuple[int, str, str]]:
     """(round, row, variant): interleaved; the first variant rotates."""
     plan = []
-    for number in range(rounds):
+    for number in range(first, first + rounds):
         for row in rows:
             turn = number % len(row.variants)
             variants = row.variants[turn:] + row.variants[:turn]
@@ -77,6 +77,17 @@ def format_progress(line: Dict[str, Any], done: int, total: int) -> str:
     return f"{where}: {sample['value']:,.0f}, {lost:,} lost at the ring"
 
 
+def undecided_rows(rows: List[Row], lines: List[Dict[str, Any]]) -> List[Row]:
+    """Those with a variant whose samples disagree."""
+    values: Dict[Tuple[str, str], List[float]] = {}
+    for line in lines:
+        if line["sample"] is not None:
+            place = (line["row"], line["variant"])
+            values.setdefault(place, []).append(line["sample"]["value"])
+    names = {row for (row, _), found in values.items() if disagree(found)}
+    return [row for row in rows if row.name in names]
+
+
 @contextlib.contextmanager
 def background_ping() -> Iterator[None]:
     """Keeps the kernel's timestamps on: TCG guests can crash when they are
@@ -119,20 +130,29 @@ def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
         _, row, variant = place
         return lambda: workloads.measure(rows[row], variant, seconds, env).to_json()
 
-    await_randomness()
-    with background_ping():
-        for place in plan:
+    def play(places: List[Tuple[int, str, str]]) -> None:
+        for place in places:
             setup = rows[place[1]].setup_seconds
             ending = run_child(sample(place), setup + seconds + grace)
             unload()
             lines.append(measurement(place, ending))
-            report(
-                {
-                    "rows": [asdict(row) for row in rows.values()],
-                    "measurements": lines,
-                    "planned": len(plan),
-                }
-            )
+            told = [asdict(row) for row in rows.values()]
+            report({"rows": told, "measurements": lines, "planned": len(plan)})
             say(format_progress(lines[-1], len(lines), len(plan)))
+
+    await_randomness()
+    with background_ping():
+        play(plan)
+        for number in range(job["retries"]):
+            again = undecided_rows(list(rows.values()), lines)
+            further = schedule(again, 1, job["rounds"] + number)
+            if again:
+                say(f"once more, for their samples disagree: {join_names(again)}")
+            plan += further
+            play(further)
     missing = sum(line["status"] in ("failed", "lost") for line in lines)
     return (1, f"{missing} samples missing") if missing else (0, "all measured")
+
+
+def join_names(rows: List[Row]) -> str:
+    return ", ".join(row.name for row in rows)

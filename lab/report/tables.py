@@ -10,13 +10,13 @@ import statistics
 import sys
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.machines.matrix import VARIANTS
 from lab.machines.vm import accelerator
 from lab.report.published import PUBLISHED
 from lab.report.results import Provenance, Run, Summary, summarise, why_missing
-from lab.row import Row, parse_variant
+from lab.row import Row, disagree, parse_variant
 
 WIDTH = 80
 # A median this much of the other's is its equal if the spreads overlap.
@@ -39,6 +39,13 @@ class Finding:
     demand: str
     got: str
     reached: bool
+    decided: bool = True  # if not, the samples disagree too much to tell
+
+    @property
+    def verdict(self) -> str:
+        if self.reached:
+            return "reached"
+        return "SHORT" if self.decided else "not decided"
 
 
 def format_number(value: float) -> str:
@@ -202,7 +209,22 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         findings += _ping_against(row, "upstream", upstream, sluice)
     for target in row.targets:
         findings += _with_target(run, row, stock, target)
-    return findings
+    return [_decide(finding, is_undecided(run, row)) for finding in findings]
+
+
+# What no number of samples excuses.
+_ABSOLUTE = ("0 lost at the ring", "every packet accounted for", "a measurement")
+
+
+def _decide(finding: Finding, undecided: bool) -> Finding:
+    decided = not undecided or finding.demand in _ABSOLUTE
+    return replace(finding, decided=decided)
+
+
+def is_undecided(run: Run, row: Row) -> bool:
+    """Whether the samples of one of its variants disagree."""
+    found = [summarise(run, row.name, name) for name in row.variants]
+    return any(disagree(one.values) for one in found if one)
 
 
 def all_findings(run: Run) -> list[Finding]:
@@ -408,17 +430,23 @@ def format_published(run: Run) -> str:
     return "\n".join(lines) + "\n"
 
 
+_COLOURS = {"reached": 32, "SHORT": 31, "not decided": 33}
+
+
 def format_findings(findings: list[Finding], colour: bool) -> str:
     lines = []
     for finding in findings:
-        word = "reached" if finding.reached else "SHORT"
-        text = f"{word:8} {finding.row}: {finding.demand}: {finding.got}"
-        text = textwrap.fill(text, WIDTH, subsequent_indent=" " * 9)
+        text = f"{finding.verdict:11} {finding.row}: {finding.demand}: {finding.got}"
+        text = textwrap.fill(text, WIDTH, subsequent_indent=" " * 12)
         if colour:
-            text = f"\033[{32 if finding.reached else 31}m{text}\033[0m"
+            text = f"\033[{_COLOURS[finding.verdict]}m{text}\033[0m"
         lines.append(text)
-    short = sum(not finding.reached for finding in findings)
-    lines.append(f"{len(findings) - short} of {len(findings)} figures reached")
+    reached, undecided = (
+        sum(finding.verdict == verdict for finding in findings)
+        for verdict in ("reached", "not decided")
+    )
+    told = f", {undecided} not decided: the samples disagree" if undecided else ""
+    lines.append(f"{reached} of {len(findings)} figures reached{told}")
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from types import ModuleType
@@ -13,6 +14,7 @@ from lab import workloads
 from lab.checks import measure
 from lab.errors import FINE, LabError, NO
 from lab.guest import env, rows
+from lab.guest.child import Ending
 from lab.machines.matrix import kernel_named
 from lab.machines.roots import Root
 from lab.machines.vm import VmLost
@@ -20,7 +22,7 @@ from lab.report import results, tables
 from lab.report.published import PUBLISHED
 from lab.report.results import Measurement, Provenance, Run, combine, parse_run
 from lab.report.tables import WIDTH, format_number, format_table
-from lab.row import Row, Sample, Skipped, parse_variant
+from lab.row import Row, Sample, Skipped, disagree, parse_variant
 from lab.workloads import all_rows
 
 ROW = Row(name="fake", title="made-up row", unit="packets/s", floor=1.0)
@@ -110,12 +112,11 @@ class _variant:
 
 
 def test_bench_measures_skips_and_reports(monkeypatch, fake_workload) -> None:
-    import contextlib
-
     monkeypatch.setattr(rows, "background_ping", contextlib.nullcontext)
     monkeypatch.setattr(rows, "unload", lambda: None)
     said, written = [], []
     job = {"rows": ["fake"], "rounds": 2, "seconds": 0.1, "counted": False}
+    job["retries"] = 0
     job |= {"module": None, "helpers": "/nonexistent"}
     status, _ = rows.run_bench(job, written.append, said.append)
     assert status == 0 and len(said) == 6
@@ -416,3 +417,55 @@ def test_what_was_measured_until_a_boot_was_cut_short_is_saved(
     kept = parse_run(path.read_text())
     assert kept.measurements == whole.measurements and not kept.complete
     assert f"2 of 9 samples are saved in {path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([100, 149], False),
+        ([100, 151], True),
+        ([100], False),
+        ([10, 100, 101, 102, 1000], False),
+        ([10, 10, 100, 102, 1000], True),
+        ([0, 0], False),
+    ],
+)
+def test_samples_that_disagree(values, expected) -> None:
+    assert disagree(values) is expected
+
+
+def test_row_whose_samples_disagree_is_not_decided() -> None:
+    run = run_with(stock=[100, 200, 100], sluice=[60, 61, 62])
+    (finding,) = [f for f in tables.findings_of(run, ROW) if "stock" in f.demand]
+    assert (finding.reached, finding.verdict) == (False, "not decided")
+    text = tables.format_findings([finding], colour=False)
+    assert "SHORT" not in text and "1 not decided" in text
+    run = run_with(stock=[100, 110, 100], sluice=[60, 61, 62])
+    (finding,) = [f for f in tables.findings_of(run, ROW) if "stock" in f.demand]
+    assert finding.verdict == "SHORT"
+
+
+def test_lost_packets_are_short_whatever_the_samples() -> None:
+    found = [tables.Finding("fake", "0 lost at the ring", "3 lost", False)]
+    assert tables._decide(found[0], undecided=True).verdict == "SHORT"
+
+
+def test_rows_that_disagree_are_measured_again(monkeypatch, fake_workload) -> None:
+    monkeypatch.setattr(rows, "background_ping", contextlib.nullcontext)
+    monkeypatch.setattr(rows, "unload", lambda: None)
+    values = iter([10, 10, 10, 30] + [10, 10] + [10, 10])
+
+    def run_child(*_):
+        sample = {"value": next(values), "lost_at_ring": 0}
+        return Ending(answer=sample)
+
+    monkeypatch.setattr(rows, "run_child", run_child)
+    job = {"rows": ["fake"], "rounds": 2, "seconds": 0.1, "counted": False}
+    job |= {"module": None, "helpers": "/nonexistent", "retries": 2}
+    job["rows"] = ["fake"]
+    monkeypatch.setattr(ROW.__class__, "variants", ("stock", "sluice"))
+    written, said = [], []
+    assert rows.run_bench(job, written.append, said.append)[0] == 0
+    assert written[-1]["planned"] == len(written[-1]["measurements"]) == 8
+    assert [m["round"] for m in written[-1]["measurements"]] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert sum("disagree" in line for line in said) == 2
