@@ -15,7 +15,7 @@
  * change? All it reads the driver is about to read or write. A device that was
  * never served has no file, so its slot is not read.
  */
-static __always_inline bool look_is_due(const struct sluice_queue *q)
+static __always_inline bool check_is_due(const struct sluice_queue *q)
 {
 	/* pairs with queue_adopted(): q->ring is in this file, or a later
 	 * proofs/litmus: ring_before_file
@@ -27,19 +27,19 @@ static __always_inline bool look_is_due(const struct sluice_queue *q)
 	if (unlikely(!file || file != READ_ONCE(*q->slot) ||
 		     size != READ_ONCE(ring->size)))
 		return true;
-	left = sluice_look_last(atomic64_read(&q->look)) -
+	left = sluice_check_last(atomic64_read(&q->next_check)) -
 	       READ_ONCE(ring->producer);
-	return left >= sluice_look_span(size); /* or below 0: it is behind */
+	return left >= sluice_check_span(size); /* or below 0: it is behind */
 }
 
 /*
- * The queue the packet goes to, if somebody has to look at its ring first.
+ * The queue the packet goes to, if the ring has to be checked first.
  *
  * Context: whoever transmits, with BH off (and so inside an RCU read side);
  * the packet is not yet the driver's. proofs/litmus: unload_against_sender
  */
 static __always_inline struct sluice_queue *
-queue_to_look_at(const struct sk_buff *skb, const struct net_device *dev)
+queue_to_check(const struct sk_buff *skb, const struct net_device *dev)
 {
 	struct sluice_device *device = sluice_device_find(dev);
 	unsigned int id = skb_get_queue_mapping(skb);
@@ -49,7 +49,7 @@ queue_to_look_at(const struct sk_buff *skb, const struct net_device *dev)
 		return NULL;
 	q = &device->queue[id];
 	OPTIMIZER_HIDE_VAR(q);	/* or each field of it is found anew */
-	return look_is_due(q) ? q : NULL;
+	return check_is_due(q) ? q : NULL;
 }
 
 #endif

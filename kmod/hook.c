@@ -17,11 +17,11 @@ static void notrace transmit_entered(unsigned long ip, unsigned long parent,
 				     struct ftrace_ops *ops,
 				     struct sluice_regs *regs)
 {
-	struct sluice_queue *q = queue_to_look_at(sluice_traced_arg(regs, 0),
+	struct sluice_queue *q = queue_to_check(sluice_traced_arg(regs, 0),
 						  sluice_traced_arg(regs, 1));
 
 	if (q)
-		sluice_queue_look(q);
+		sluice_queue_check(q);
 }
 
 static struct ftrace_ops transmit_hook = {
@@ -63,18 +63,18 @@ static void remove_callback(void)
  * this, once in many packets.
  */
 static noinline __no_caller_saved_registers void notrace
-look_called(struct sluice_queue *q)
+check_called(struct sluice_queue *q)
 {
-	sluice_queue_look(q);
+	sluice_queue_check(q);
 }
 
 static __no_caller_saved_registers void notrace
 transmit_called(const struct sk_buff *skb, const struct net_device *dev)
 {
-	struct sluice_queue *q = queue_to_look_at(skb, dev);
+	struct sluice_queue *q = queue_to_check(skb, dev);
 
 	if (unlikely(q))
-		look_called(q);
+		check_called(q);
 }
 
 #ifdef SLUICE_DIRECT_SHARES

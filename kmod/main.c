@@ -15,15 +15,15 @@ MODULE_PARM_DESC(default_on, "serve devices that appear from now on (1)");
 
 uint sluice_default_stall_ms = 250;
 module_param_named(stall_ms, sluice_default_stall_ms, uint, 0644);
-MODULE_PARM_DESC(stall_ms, "ms without a read before tail drop (250)");
+MODULE_PARM_DESC(stall_ms, "longest stop in ms; a reader of fewer than 50 packets in that time is stalled (250)");
 
 uint sluice_default_low_percent = 50;
 module_param_named(low_percent, sluice_default_low_percent, uint, 0644);
 MODULE_PARM_DESC(low_percent, "low watermark in % of the limit (50)");
 
-uint sluice_default_target_us;
+uint sluice_default_target_us = 2000;
 module_param_named(target_us, sluice_default_target_us, uint, 0644);
-MODULE_PARM_DESC(target_us, "us of packets a ring holds, 0: all it can (0)");
+MODULE_PARM_DESC(target_us, "us of packets a ring holds, 0: the whole ring (2000)");
 
 bool sluice_direct_call = true;
 module_param_named(direct_call, sluice_direct_call, bool, 0444);
@@ -37,15 +37,24 @@ static int __init sluice_start(void)
 		pr_err("PREEMPT_RT: the headroom cannot be bounded; stock behaviour remains\n");
 		return -EOPNOTSUPP;
 	}
+	if (hrtimer_resolution > SLUICE_TIMER_RESOLUTION_MAX_NS) {
+		pr_err("timers have a resolution of %u ns (highres=off?); at most %u ns are needed; stock behaviour remains\n",
+		       hrtimer_resolution, SLUICE_TIMER_RESOLUTION_MAX_NS);
+		return -ENODEV;
+	}
 	err = sluice_layout_learn();
 	if (err)
 		return err;
+	sluice_backstop_start();
 	err = sluice_devices_start();
-	if (err)
+	if (err) {
+		sluice_backstop_stop();
 		return err;
+	}
 	err = sluice_netlink_start();
 	if (err) {
 		sluice_devices_stop();
+		sluice_backstop_stop();
 		return err;
 	}
 	sluice_events_start();
@@ -57,6 +66,7 @@ static void __exit sluice_end(void)
 	sluice_events_stop();
 	sluice_netlink_stop();
 	sluice_devices_stop();
+	sluice_backstop_stop();
 }
 
 module_init(sluice_start);

@@ -106,7 +106,8 @@ static int put_queue_attrs(struct sk_buff *msg, struct sluice_device *d,
 	       put_count(msg, SLUICE_A_QUEUE_STALLS, v.stalls) ||
 	       put_count(msg, SLUICE_A_QUEUE_LONGEST_STOP_NS,
 			 v.longest_stop_ns) ||
-	       put_count(msg, SLUICE_A_QUEUE_DROPS, v.drops);
+	       put_count(msg, SLUICE_A_QUEUE_DROPS, v.drops) ||
+	       put_count(msg, SLUICE_A_QUEUE_RESCUED, v.rescued);
 }
 
 static int put_event_attrs(struct sk_buff *msg, const struct sluice_queue *q,

@@ -4,54 +4,62 @@
  *
  * A queue is in one of four states::
  *
- *   closed   device down, off, or not ours to serve: we touch nothing
- *   open     packets flow; a sender looks at the ring now and then
+ *   closed   the device is down, off, or not served: nothing is touched
+ *   open     packets flow; a sender checks the ring now and then
  *   stopped  we set __QUEUE_STATE_DRV_XOFF; the timer is armed
- *   stalled  the reader is dead, or others take all the room it makes;
- *            packets flow, the driver drops them
+ *   stalled  the reader is too slow: packets flow, a full ring drops them
  *
  * Assumes:
  *   - a sender is in the driver with BH off, so each CPU holds at most one
  *     packet between the core's test of the stopped bit and the ring;
  *   - the driver frees a ring's struct a grace period after unpublishing it;
  *   - the reader moves consumer_head with each packet and consumer_tail, the
- *     first slot that is not yet free, at least once per ring->batch packets.
+ *     first slot that is not yet free, at least once per ring->batch packets;
+ *   - timers have high resolution (checked at load).
  *
- * Guarantees, while the qdisc has a queue and the reader lives (after a qdisc
- * without one, from the next look on, a quarter of the ring later at most):
- *   - the ring never overflows, with any number of senders, as long as half
- *     the ring is more than headroom_for() asks;
+ * Guarantees, while the qdisc has a queue:
+ *   - no stop lasts longer than stall_ms plus one review (2 ms) plus the
+ *     lateness of one timer, whatever the reader does;
+ *   - a reader that reads fewer than STALL_PACKETS packets in stall_ms of
+ *     stopped time is stalled: its senders pass for PASS_FACTOR times
+ *     stall_ms, or until it has caught up, before the queue stops again. So a
+ *     dead reader holds its senders for 1/9 of the time at most, one at half
+ *     that pace for 1/5;
+ *   - the ring does not overflow while the queue is not stalled, with any
+ *     number of senders that the headroom covers, see headroom_for();
  *   - a queue we stopped has an armed timer: both change only under q->lock,
- *     and so a wake-up cannot be lost;
+ *     and so a wake-up cannot be lost. If the timer itself is lost, the
+ *     backstop wakes the queue a second later (backstop.c);
  *   - we clear the stopped bit only if we set it, and never after the device
  *     was announced to go down;
- *   - a sender waits at most stall_ms for a reader that shows no life, and for
- *     one whose room others take (XDP_REDIRECT) until it read a ring of packets,
- *     or stall_ms if that is longer.
+ *   - a queue is reviewed at most REVIEWS_PER_SEC times per second, plus once
+ *     for every REVIEW_PACKETS packets that its reader reads; while N
+ *     queues are stopped, each at most once per N - 1 times REVIEW_SHARE_NS.
  *
  * Does not guarantee:
  *   - room for what is put into the ring without passing the transmit
  *     function (XDP_REDIRECT);
- *   - anything on a device whose qdisc has no queue: that is stock.
+ *   - anything on a device whose qdisc has no queue: that is stock behaviour;
+ *   - that a new qdisc is noticed before the next check, a quarter of the ring
+ *     later at most.
  *
- * Headroom. Let n be the CPUs. When a sender finds the limit reached, others
- * may have found it not reached and not yet put their packet into the ring
- * (n - 1), and once they did each CPU may be past the stopped test again
- * (n): 2n - 1 packets after the last look that passed. The reader frees slots
- * in batches, from the last to the first, and tells so without a barrier: one
+ * Headroom. Let n be the CPUs that send at once. When a sender finds the limit
+ * reached, others may have found it not reached and not yet put their packet
+ * into the ring (n - 1), and once they did each CPU may be past the stopped
+ * test again (n): 2n - 1 packets after the last check that passed. The reader
+ * frees slots in batches, from the last to the first, without a barrier: one
  * batch more. See docs/design.md and proofs/.
  *
- * Depth. With target_us the queue stops earlier, and wakes at a part of that:
- * at the packets its reader, at its own pace, reads in that time. The pace is
- * learned while the queue is stopped, for then the reader has work; a reader
- * that ran dry gets more. See docs/design.md.
+ * Depth. The ring holds what its reader takes in target_us, at the reader's own
+ * pace. The pace is learned while the queue is stopped, because then the reader
+ * has work. A reader that found the ring empty gets a deeper ring.
  *
- * Looks. Reading the reader's indices costs a cache miss, so a sender does it
- * only when the ring could have reached its limit since the last look:
- * q->look holds the producer index at which that can be. Whoever looks
- * writes it, without lock, unless somebody else did since: a sender that was
- * held up for a part of the ring would make an index of the past look like
- * one of the future.
+ * Checks. Reading the reader's indices costs a cache miss, so a sender does it
+ * only when the ring could have reached its limit since the last check:
+ * q->next_check holds the last producer index that needs none. Whoever checks
+ * writes it, without a lock, unless somebody else did in the meantime: a sender
+ * that was delayed for a part of the ring must not write an index of the past
+ * that looks like one of the future.
  */
 #include <linux/math64.h>
 #include <net/sch_generic.h>
@@ -63,22 +71,45 @@
 #include "trace.h"
 
 /*
- * A review comes no sooner than a softirq can do something useful, and no
- * later than a reader that suddenly is faster may be without work. The latter
- * is learned (q->patience_ns), as each review costs an idle CPU its sleep. An
- * unannounced change (a new qdisc, a vanished reader) waits for it, too.
+ * The stall rule. Each packet that the reader reads pays for 1/STALL_PACKETS of
+ * stall_ms of stopped time in which the reader had work; a queue whose unpaid
+ * time reaches stall_ms is stalled. With the default of 250 ms that is a reader of fewer than 200
+ * packets/s.
+ */
+#define STALL_PACKETS		50
+#define PASS_FACTOR		8
+
+/*
+ * The first review after a stop or after progress comes no sooner than a
+ * softirq can do useful work. Reviews without progress back off, up to
+ * REVIEW_MIN_NS << REVIEW_BACKOFF_MAX = 640 us: a reader that rests for some ms
+ * must not find the ring empty for long when it reads on. REVIEW_MAX_NS bounds
+ * how long an unannounced change (a new qdisc, a vanished reader) goes unseen.
  */
 #define REVIEW_MIN_NS		(20 * NSEC_PER_USEC)
-#define PATIENCE_MIN_NS		(2 * NSEC_PER_MSEC)
-#define PATIENCE_MAX_NS		(20 * NSEC_PER_MSEC)
+#define REVIEW_MAX_NS		(2 * NSEC_PER_MSEC)
+#define REVIEW_BACKOFF_MAX	5
+#define REVIEWS_PER_SEC		2000
+#define REVIEW_NS		(NSEC_PER_SEC / REVIEWS_PER_SEC)
+#define REVIEW_BURST_NS		(8 * REVIEW_NS)
+#define REVIEW_PACKETS		64
+#define REVIEW_SHARE_NS		(25 * NSEC_PER_USEC)
+
+/* A new reader is taken for one of 1000 packets/s. */
 #define READER_NS_AT_FIRST	NSEC_PER_MSEC
 
-/* Packets are counted in fractions, so that few of them can fade, too. */
+/* Packets are counted in fractions of 1/PACE_SCALE, so that a few can decay. */
 #define PACE_SCALE		64
 
-/* The least a ring is held to, in packets, and the most, in time. */
+/* Senders at once that the headroom covers in any case. */
+#define SENDERS_MIN		8
+
+/* The least depth in packets, and the greatest in time. */
 #define DEPTH_MIN		4
 #define DEPTH_MAX_NS		(SLUICE_TARGET_US_MAX * NSEC_PER_USEC)
+
+/* Queues that are stopped now, of all devices. */
+static atomic_t stopped_queues = ATOMIC_INIT(0);
 
 static struct ptr_ring *queue_ring(const struct sluice_queue *q)
 {
@@ -86,8 +117,8 @@ static struct ptr_ring *queue_ring(const struct sluice_queue *q)
 }
 
 /*
- * OPEN if packets may wait in the qdisc. Not if it has no queue, nor if this
- * kernel frees some of them twice when one of several queues is closed.
+ * OPEN if packets may wait in the qdisc: it has a queue, and this kernel does
+ * not free packets of it twice when one of several queues is closed.
  */
 static enum sluice_queue_state qdisc_state(const struct netdev_queue *txq)
 {
@@ -105,9 +136,9 @@ static bool qdisc_may_hold(const struct netdev_queue *txq)
 }
 
 /*
- * Slots from @from forward to @to, 0 to @size - 1, whatever is seen of a ring
- * that changes: the producer may be at the end for a moment before it is at 0,
- * and a ring that is resized may show indices of its other size.
+ * Slots from @from forward to @to. Always 0 to @size - 1, although a ring that
+ * changes may show any index: the producer is at the end for a moment before it
+ * wraps to 0, and a ring that is resized may show indices of its other size.
  */
 static int slots_between(int from, int to, int size)
 {
@@ -119,102 +150,99 @@ static int slots_between(int from, int to, int size)
 }
 
 /*
- * Slots that are not free: the packets, and what was read of the batch that is
- * not yet handed back. Reads the tail first: a batch handed back meanwhile
- * makes the answer too high, never too low. A full ring looks empty; see
- * __ring_used_exact().
+ * Whether a ring whose producer and tail are equal is full and not empty: then
+ * the newest packet is still in its slot. (The slot at the producer would not
+ * tell: the reader clears the last slot of a batch before it moves the tail.)
  */
-static int ring_used(const struct ptr_ring *ring, int size)
+static bool __ring_is_full(const struct ptr_ring *ring, int size)
 {
-	int tail = READ_ONCE(ring->consumer_tail);
-
-	smp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */
-	return slots_between(tail, READ_ONCE(ring->producer), size);
-}
-
-/*
- * The same, but a full ring is told from an empty one: the newest packet is
- * still there. (The slot the producer is at would not do. The reader clears
- * the last slot of a batch before it moves the tail.)
- */
-static int __ring_used_exact(const struct ptr_ring *ring, int size)
-{
-	int used, newest;
+	int newest = ring->producer ? ring->producer - 1 : size - 1;
 
 	lockdep_assert_held(&ring->producer_lock);
-
-	used = ring_used(ring, size);
-	if (used || ring->size != size)
-		return used;
-	newest = ring->producer ? ring->producer - 1 : size - 1;
-	return READ_ONCE(ring->queue[newest]) ? size : 0;
+	return ring->size == size && READ_ONCE(ring->queue[newest]);
 }
 
-/* Context: BH off, no lock of ours: takes the producer's lock if in doubt. */
-static int ring_used_exact(struct ptr_ring *ring, int size)
-{
-	int used = ring_used(ring, size);
-
-	if (used)
-		return used;
-	spin_lock(&ring->producer_lock);
-	used = __ring_used_exact(ring, size);
-	spin_unlock(&ring->producer_lock);
-	return used;
-}
-
-/* Context: hard irq, which may have interrupted the lock's holder: then the
- * answer errs high, and the next review tells.
+/**
+ * struct ring_count - what a ring holds
+ * @used: slots that are not free: packets, and slots that were read but are not
+ *	  yet handed back with their batch. Too high while a batch is handed
+ *	  back, never too low
+ * @fill: packets
  */
-static int ring_used_in_irq(struct ptr_ring *ring, int size)
-{
-	int used = ring_used(ring, size);
+struct ring_count {
+	int used;
+	int fill;
+};
 
-	if (used)
-		return used;
-	if (!spin_trylock(&ring->producer_lock))
-		return size;
-	used = __ring_used_exact(ring, size);
-	spin_unlock(&ring->producer_lock);
-	return used;
+/*
+ * Count a ring. Equal indices mean empty or full; the producer's lock tells
+ * which, because it keeps a resize from freeing the slots.
+ *
+ * Context: BH off; or hard irq (@in_irq), which may have interrupted the lock's
+ *	    holder. Then the answer is "full", and the next review corrects it.
+ */
+static struct ring_count count_ring(struct ptr_ring *ring, int size,
+				    bool in_irq)
+{
+	int tail = READ_ONCE(ring->consumer_tail);
+	struct ring_count count;
+
+	smp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */
+	count.used = slots_between(tail, READ_ONCE(ring->producer), size);
+	if (!count.used && in_irq && !spin_trylock(&ring->producer_lock))
+		return (struct ring_count){ size, size };
+	if (!count.used) {
+		if (!in_irq)
+			spin_lock(&ring->producer_lock);
+		tail = READ_ONCE(ring->consumer_tail);
+		smp_rmb(); /* as above */
+		count.used = slots_between(tail, ring->producer, size);
+		if (!count.used && __ring_is_full(ring, size))
+			count.used = size;
+		spin_unlock(&ring->producer_lock);
+	}
+	/* head == producer means empty or full; @used tells which. */
+	count.fill = slots_between(READ_ONCE(ring->consumer_head),
+				   READ_ONCE(ring->producer), size);
+	if (!count.fill)
+		count.fill = count.used == size ? size : 0;
+	/* The reader may move the tail past a head that is about to follow. */
+	count.fill = min(count.fill, count.used);
+	return count;
 }
 
 /*
- * Packets among @used slots, as one of the above told. The head and the producer
- * are where all was read, and where nothing was of a full ring. The reader may
- * move the tail past a head that is about to follow.
+ * Slots kept free for senders that are past the stopped test: 2n + batch for n
+ * senders at once, see the DOC block. Every CPU may be one. On machines where
+ * that takes more than an eighth of the ring the number is learned: it begins
+ * with all CPUs, falls to four times what was seen to come after a stop, and
+ * rises at once. Never below 2 * SENDERS_MIN + batch, never above half the ring:
+ * then it covers (size / 2 - batch) / 2 senders at once.
  */
-static int ring_fill(const struct ptr_ring *ring, int size, int used)
+static int headroom_for(const struct sluice_queue *q,
+			const struct ptr_ring *ring, int size)
 {
-	int fill = slots_between(READ_ONCE(ring->consumer_head),
-				 READ_ONCE(ring->producer), size);
+	int batch = READ_ONCE(ring->batch);
+	int all = 2 * num_online_cpus() + batch;
+	int least = max(2 * SENDERS_MIN + batch, size / 8);
 
-	if (!fill)
-		return used == size ? size : 0;
-	return min(fill, used);
-}
-
-/* Slots kept free for senders that are past the stopped test. */
-static int headroom_for(const struct ptr_ring *ring, int size)
-{
-	return min_t(int, 2 * num_online_cpus() + READ_ONCE(ring->batch),
-		     size / 2);
+	if (all > least)
+		all = clamp_t(int, READ_ONCE(q->headroom), least, all);
+	return min(all, size / 2);
 }
 
 /*
  * Slots in use at which the queue stops; at least one packet always fits. Half
- * a ring at least, and so more than what was read of a batch: an empty ring is
- * below it.
+ * a ring at least, and so more than a batch that was read and is not handed
+ * back: an empty ring is below it.
  */
-static int limit_for(const struct ptr_ring *ring, int size)
+static int limit_for(const struct sluice_queue *q, const struct ptr_ring *ring,
+		     int size)
 {
-	return max(size - headroom_for(ring, size), 1);
+	return max(size - headroom_for(q, ring, size), 1);
 }
 
-/*
- * Packets at which the queue stops: as many as the operator says, or as the
- * reader reads in a while.
- */
+/* Packets at which the queue stops: what the operator or the target allows. */
 static int depth_for(const struct sluice_queue *q, int limit)
 {
 	u32 wanted = READ_ONCE(q->device->limit);
@@ -237,22 +265,38 @@ static u64 stall_ns(const struct sluice_queue *q)
 	return (u64)READ_ONCE(q->device->stall_ms) * NSEC_PER_MSEC;
 }
 
-static void __queue_arm(struct sluice_queue *q, u64 ns)
+/*
+ * Review the queue when a reader at its learned pace has read @packets, minus
+ * the recent average lateness of the timer. Not sooner than the bounds on
+ * reviews allow, and not later than the end of the longest stop.
+ */
+static void __queue_arm(struct sluice_queue *q, int packets, u64 now)
 {
+	u64 gap = (u64)(atomic_read(&stopped_queues) - 1) * REVIEW_SHARE_NS;
+	s64 ns = (u64)q->reader_ns * packets - q->timer_late_ns;
+	s64 left = q->stopped_at + stall_ns(q) - now;
+
 	lockdep_assert_held(&q->lock);
+
+	gap = max_t(u64, gap, REVIEW_MIN_NS) << q->idle_reviews;
+	ns = clamp_t(s64, ns, gap, max_t(s64, gap, REVIEW_MAX_NS));
+	ns = max_t(s64, ns, q->next_review_at - now);
+	ns = max_t(s64, min(ns, left), REVIEW_MIN_NS);
 	hrtimer_start(&q->timer, ns_to_ktime(ns), HRTIMER_MODE_REL_PINNED_HARD);
 }
 
-/*
- * The moment a reader at its learned pace has read @packets, less what timers
- * were late of late: a CPU may sleep, or be a virtual one that waits.
- */
-static void __queue_arm_after(struct sluice_queue *q, int packets)
+/* A review happens, and @packets were read since the last: pay for it. */
+static void __queue_pay_review(struct sluice_queue *q, int packets, u64 now)
 {
-	s64 ns = (u64)q->reader_ns * packets - q->late_ns;
-	u64 most = min_t(u64, q->patience_ns, stall_ns(q));
+	u64 paid = min(packets, REVIEW_PACKETS) * (REVIEW_NS / REVIEW_PACKETS);
 
-	__queue_arm(q, clamp_t(s64, ns, REVIEW_MIN_NS, most));
+	lockdep_assert_held(&q->lock);
+	if (packets)
+		q->idle_reviews = 0;
+	else if (q->idle_reviews < REVIEW_BACKOFF_MAX)
+		q->idle_reviews++;
+	q->next_review_at = max_t(s64, q->next_review_at,
+				  now - REVIEW_BURST_NS) + REVIEW_NS - paid;
 }
 
 static void __queue_learn_lateness(struct sluice_queue *q)
@@ -261,31 +305,51 @@ static void __queue_learn_lateness(struct sluice_queue *q)
 		   ktime_to_ns(hrtimer_get_expires(&q->timer));
 
 	lockdep_assert_held(&q->lock);
-	q->late_ns = (7LL * q->late_ns +
-		      clamp_t(s64, late, 0, PATIENCE_MIN_NS)) / 8;
+	q->timer_late_ns = (7LL * q->timer_late_ns +
+			    clamp_t(s64, late, 0, REVIEW_MAX_NS)) / 8;
+}
+
+/*
+ * The stall rule: @packets were read in @ns of stopped time in which the reader
+ * had work. What is left is time for which no packet paid.
+ */
+static void __queue_charge(struct sluice_queue *q, u64 ns, int packets)
+{
+	u64 paid = div_u64(stall_ns(q), STALL_PACKETS) * packets;
+
+	lockdep_assert_held(&q->lock);
+	q->unpaid_ns += ns;
+	q->unpaid_ns -= min(q->unpaid_ns, paid);
 }
 
 /* proofs/litmus: stop_against_wake, expiry_against_stop, one_owner */
 static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 			 int fill, int depth)
 {
+	int head = READ_ONCE(ring->consumer_head);
+
 	lockdep_assert_held(&q->lock);
 
-	/* Somebody else stopped it: theirs to wake. If somebody else woke
-	 * our stop, our timer is still armed and it is ours again.
+	/* If the bit was set, somebody else stopped the queue and wakes it. If
+	 * somebody else woke our stop, our timer is still armed: it is our stop
+	 * again.
 	 */
 	if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||
 	    q->stopped)
 		return;
 
 	q->stopped = true;
+	atomic_inc(&stopped_queues);
 	if (!q->stops++)
 		sluice_events_due(q->device);
 	q->stopped_at = ktime_get_ns();
-	q->alive_at = q->stopped_at;
-	q->passed = 0;
-	WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
-	__queue_arm_after(q, fill - low_for(q, depth));
+	q->reviewed_at = q->stopped_at;
+	q->idle_reviews = 0;
+	q->stop_producer = READ_ONCE(ring->producer);
+	__queue_charge(q, 0, slots_between(q->head, head, q->size));
+	WRITE_ONCE(q->head, head);
+	__queue_arm(q, fill - low_for(q, depth), q->stopped_at);
+	sluice_backstop_watch();
 	trace_queue_stop(q, fill, 0);
 }
 
@@ -297,6 +361,7 @@ static void __queue_wake(struct sluice_queue *q, int fill,
 	lockdep_assert_held(&q->lock);
 
 	q->stopped = false;
+	atomic_dec(&stopped_queues);
 	q->wakes[cause]++;
 	if (stopped_ns > q->longest_stop_ns)
 		q->longest_stop_ns = stopped_ns;
@@ -304,7 +369,24 @@ static void __queue_wake(struct sluice_queue *q, int fill,
 	netif_tx_wake_queue(q->txq);
 }
 
-/* What the reader reads in the time the ring shall last, for senders. */
+/*
+ * Senders pass, and a full ring drops their packets as the driver does without
+ * us, until the reader has caught up or the time is over: see stall_lasts().
+ */
+static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
+{
+	lockdep_assert_held(&q->lock);
+
+	WRITE_ONCE(q->pass_until, now + PASS_FACTOR * stall_ns(q));
+	WRITE_ONCE(q->stalled, true);
+	q->unpaid_ns = 0;
+	q->stalls++;
+	sluice_events_due(q->device);
+	trace_queue_stall(q, fill, now - q->stopped_at);
+	__queue_wake(q, fill, SLUICE_WAKE_OTHER);
+}
+
+/* Senders use the depth in packets: what the reader reads in depth_ns. */
 static void __queue_set_depth(struct sluice_queue *q)
 {
 	u64 ns = max_t(u64, q->depth_ns,
@@ -316,21 +398,21 @@ static void __queue_set_depth(struct sluice_queue *q)
 }
 
 /*
- * The reader read @packets since its last sign of life: learn its pace, the
- * time over the packets of late. A reader that ran dry waited for some of that
- * time: then only a faster pace is news, and what was known before is wrong.
- * Returns how long it waited, nanoseconds.
+ * The reader read @packets in the @ns since the last review or stop: learn its
+ * pace, as recent time over recent packets. Time in which it read nothing is a
+ * rest and no pace. A reader that found the ring empty (@dry) waited for a part
+ * of that time: then only a faster pace is believed, and it replaces what was
+ * known. Returns how long the reader waited, nanoseconds.
  */
-static u64 __queue_learn(struct sluice_queue *q, int packets, u64 now, bool dry)
+static u64 __queue_learn(struct sluice_queue *q, int packets, u64 ns, bool dry)
 {
-	u64 ns = min_t(u64, now - q->alive_at, NSEC_PER_SEC);
 	u64 busy = (u64)q->reader_ns * packets;
 
 	lockdep_assert_held(&q->lock);
 
-	q->alive_at = now;
 	if (dry && ns >= busy)
 		return ns - busy;
+	ns = min_t(u64, ns, NSEC_PER_SEC);
 	if (!dry) {
 		q->read_ns += ns - q->read_ns / 8;
 		q->read += packets * PACE_SCALE - q->read / 8;
@@ -344,26 +426,8 @@ static u64 __queue_learn(struct sluice_queue *q, int packets, u64 now, bool dry)
 }
 
 /*
- * A review saw progress, and @excess packets above those the queue wakes at. A
- * ring that ran dry shows that it came late; one that needs more time than a
- * review may take, that it came early.
- */
-static void __queue_learn_patience(struct sluice_queue *q, bool dry, int excess)
-{
-	u32 ns = q->patience_ns;
-
-	lockdep_assert_held(&q->lock);
-
-	if (dry)
-		ns /= 2;
-	else if (excess > 0 && (u64)q->reader_ns * excess > ns)
-		ns += ns / 32;
-	q->patience_ns = clamp_t(u32, ns, PATIENCE_MIN_NS, PATIENCE_MAX_NS);
-}
-
-/*
- * How long the ring shall last: the target, and longer for a while if that left
- * the reader without work for @idle nanoseconds.
+ * How long the packets in the ring shall last: the target, and longer for a
+ * while after a stop that left the reader without work for @idle nanoseconds.
  */
 static void __queue_set_depth_ns(struct sluice_queue *q, u64 idle)
 {
@@ -381,35 +445,37 @@ static void __queue_set_depth_ns(struct sluice_queue *q, u64 idle)
 }
 
 /*
- * Stock's tail drop until the reader reads. Where it does, but somebody who asks
- * nobody takes the room, for as long as the senders waited.
+ * Learn how many senders are past the stopped test when a queue stops, from the
+ * packets that came after the stop. See headroom_for().
  */
-static void __queue_stall(struct sluice_queue *q, int fill, u64 now, bool crowded)
+static void __queue_learn_headroom(struct sluice_queue *q,
+				   const struct ptr_ring *ring)
 {
-	u64 waited = now - q->stopped_at;
+	int all = 2 * num_online_cpus() + READ_ONCE(ring->batch);
+	int came = slots_between(q->stop_producer, READ_ONCE(ring->producer),
+				 q->size);
+	int wanted = min(4 * came + READ_ONCE(ring->batch), all);
+	int headroom = min(q->headroom, all);
 
 	lockdep_assert_held(&q->lock);
-
-	WRITE_ONCE(q->stalled_until, crowded ? now + waited : now);
-	WRITE_ONCE(q->stalled, true);
-	q->stalls++;
-	sluice_events_due(q->device);
-	trace_queue_stall(q, fill, waited);
-	__queue_wake(q, fill, SLUICE_WAKE_OTHER);
+	if (wanted < headroom)
+		wanted = headroom - DIV_ROUND_UP(headroom - wanted, 16);
+	WRITE_ONCE(q->headroom, wanted);
 }
 
 /*
- * A stopped queue is looked at: wake it, call its reader dead, or come back.
+ * A stopped queue is reviewed: wake it, stall it, or come back.
  * proofs/litmus: stop_against_wake, reader_without_barrier
  * Context: q->lock, hard irq on the CPU of the sender.
  */
-static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
+static void __queue_review(struct sluice_queue *q)
 {
 	struct ptr_ring *ring = queue_ring(q);
-	int used, fill, head, limit, excess, packets;
+	int head, limit, excess, packets;
+	struct ring_count count;
 	u64 now = ktime_get_ns();
 	u64 idle = 0;
-	bool crowded;
+	bool over;
 
 	lockdep_assert_held(&q->lock);
 
@@ -420,28 +486,29 @@ static void __queue_review(struct sluice_queue *q, enum sluice_wake_cause cause)
 	}
 
 	head = READ_ONCE(ring->consumer_head);
-	used = ring_used_in_irq(ring, q->size);
-	fill = ring_fill(ring, q->size, used);
+	count = count_ring(ring, q->size, true);
 	packets = slots_between(q->head, head, q->size);
-	if (packets) {
-		idle = __queue_learn(q, packets, now, !fill);
-		q->passed += packets;
-		WRITE_ONCE(q->head, head);
-	}
-	limit = limit_for(ring, q->size);
-	excess = max(fill - low_for(q, depth_for(q, limit)), used - limit + 1);
-	/* All that was in the ring is gone, and others filled it. */
-	crowded = q->passed >= q->size && now - q->stopped_at >= stall_ns(q);
+	__queue_pay_review(q, packets, now);
 	if (packets)
-		__queue_learn_patience(q, !fill, excess);
+		idle = __queue_learn(q, packets, now - q->reviewed_at, !count.fill);
+	__queue_charge(q, now - q->reviewed_at - idle, packets);
+	WRITE_ONCE(q->head, head);
+	q->reviewed_at = now;
+	limit = limit_for(q, ring, q->size);
+	excess = max(count.fill - low_for(q, depth_for(q, limit)),
+		     count.used - limit + 1);
+	over = now - q->stopped_at >= stall_ns(q);
 
 	if (excess <= 0) {
+		__queue_learn_headroom(q, ring);
 		__queue_set_depth_ns(q, idle);
-		__queue_wake(q, fill, cause);
-	} else if (crowded || now - q->alive_at >= stall_ns(q)) {
-		__queue_stall(q, fill, now, crowded);
+		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
+	} else if (q->unpaid_ns >= stall_ns(q) || (over && count.used >= limit)) {
+		__queue_stall(q, count.fill, now);
+	} else if (over) {
+		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
 	} else {
-		__queue_arm_after(q, excess);
+		__queue_arm(q, excess, now);
 	}
 }
 
@@ -454,7 +521,7 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 	raw_spin_lock_irqsave(&q->lock, flags);
 	if (q->stopped) {
 		__queue_learn_lateness(q);
-		__queue_review(q, SLUICE_WAKE_TIMER);
+		__queue_review(q);
 	}
 	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return HRTIMER_NORESTART;
@@ -474,22 +541,17 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 }
 
 /*
- * Nothing was read since the reader was called dead, or others have the room for
- * a while: this packet is stock's to keep or to drop. The ring was not empty then:
- * if it is, the reader read all of it, and its head came round to where it was.
+ * Whether senders still pass. The stall ends when the reader has caught up, at
+ * @low packets; or when its time is over and the reader has read anything since,
+ * so that a dead reader costs its senders one stop and no more.
  */
-static bool stall_lasts(struct sluice_queue *q, struct ptr_ring *ring, int size)
+static bool stall_lasts(const struct sluice_queue *q,
+			const struct ptr_ring *ring, int fill, int low)
 {
-	int used;
-
-	if (likely(!READ_ONCE(q->stalled)) ||
-	    (READ_ONCE(ring->consumer_head) != READ_ONCE(q->head) &&
-	     ktime_get_ns() >= READ_ONCE(q->stalled_until)))
+	if (likely(!READ_ONCE(q->stalled)) || fill <= low)
 		return false;
-	used = ring_used_exact(ring, size);
-	if (used >= size)
-		atomic64_inc(&q->drops);
-	return used > 0;
+	return READ_ONCE(ring->consumer_head) == READ_ONCE(q->head) ||
+	       ktime_get_ns() < READ_ONCE(q->pass_until);
 }
 
 /* A ring we have not seen behind this queue, or not at this size. */
@@ -503,48 +565,52 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 
 	raw_spin_lock_irqsave(&q->lock, flags);
 	WRITE_ONCE(q->stalled, false);
-	if (ring != q->ring || size != q->size)	/* of a stop that lasts */
+	if (ring != q->ring || size != q->size) {	/* during a stop, too */
 		WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
+		q->stop_producer = READ_ONCE(ring->producer);
+		WRITE_ONCE(q->headroom, INT_MAX);
+	}
 	WRITE_ONCE(q->size, size);
 	WRITE_ONCE(q->ring, ring);
-	/* pairs with look_is_due(); proofs/litmus: ring_before_file */
+	/* pairs with check_is_due(); proofs/litmus: ring_before_file */
 	smp_store_release(&q->file, file);
 	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return true;
 }
 
 /*
- * Look again @room packets on from where the producer was at this look, or where
- * the ring begins anew, unless somebody wrote meanwhile.
+ * The next check is due @room packets after @producer, or where the ring begins
+ * anew, unless somebody else wrote in the meantime.
  * proofs/litmus: look_exchanged
  */
-static void look_next(struct sluice_queue *q, s64 look, int producer, int room,
-		      int size)
+static void set_next_check(struct sluice_queue *q, s64 check, int producer,
+			   int room, int size)
 {
-	int span = clamp_t(int, room, 0, sluice_look_span(size));
+	int span = clamp_t(int, room, 0, sluice_check_span(size));
 	u32 last = min(producer + span, size) - 1;
-	u64 looks = (u64)look >> 32;
+	u64 checks = (u64)check >> 32;
 
-	if (sluice_look_last(look) != last)
-		atomic64_cmpxchg(&q->look, look, (looks + 1) << 32 | last);
+	if (sluice_check_last(check) != last)
+		atomic64_cmpxchg(&q->next_check, check, (checks + 1) << 32 | last);
 }
 
 /**
- * sluice_queue_look() - a packet is about to enter a ring that may be filling
- * @q: its queue; of a device that is not served, nothing but that is read
+ * sluice_queue_check() - a packet is about to enter a ring that may be filling
+ * @q: its queue; if its device is not served, nothing but that is read
  *
  * Context: BH off.
  */
-void sluice_queue_look(struct sluice_queue *q)
+void sluice_queue_check(struct sluice_queue *q)
 {
-	int size, producer, limit, depth, used, fill, room;
+	int size, producer, limit, depth, room;
+	struct ring_count count;
 	struct ptr_ring *ring;
 	void *file;
-	s64 look;
+	s64 check;
 
 	if (!READ_ONCE(q->device->served))
 		return;
-	look = atomic64_read(&q->look);
+	check = atomic64_read(&q->next_check);
 	/* proofs/litmus: look_before_producer */
 	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	file = READ_ONCE(*q->slot);
@@ -559,28 +625,24 @@ void sluice_queue_look(struct sluice_queue *q)
 		return;
 
 	producer = READ_ONCE(ring->producer);
-	limit = limit_for(ring, size);
-	if (!qdisc_may_hold(q->txq)) {	/* stock's, until it may again */
-		room = limit - ring_used(ring, size) - 1;
-		look_next(q, look, producer, room, size);
-		return;
-	}
-	if (stall_lasts(q, ring, size)) {
-		look_next(q, look, producer, 0, size);
-		return;
-	}
+	count = count_ring(ring, size, false);
+	limit = limit_for(q, ring, size);
 	depth = depth_for(q, limit);
-	used = ring_used_exact(ring, size);
-	fill = ring_fill(ring, size, used);
-	room = min(limit - used, depth - fill) - 1;
-	look_next(q, look, producer, room, size);
-	if (room <= 0) {
-		if (used >= size)
-			atomic64_inc(&q->drops);
-		queue_filled(q, ring, fill, depth);
+	if (!qdisc_may_hold(q->txq)) {	/* until it may: stock behaviour */
+		set_next_check(q, check, producer, limit - count.used - 1, size);
 		return;
 	}
-	if (unlikely(READ_ONCE(q->stalled)))
+	if (count.used >= size)
+		atomic64_inc(&q->drops);
+	if (stall_lasts(q, ring, count.fill, low_for(q, depth))) {
+		set_next_check(q, check, producer, 0, size);
+		return;
+	}
+	room = min(limit - count.used, depth - count.fill) - 1;
+	set_next_check(q, check, producer, room, size);
+	if (room <= 0)
+		queue_filled(q, ring, count.fill, depth);
+	else if (unlikely(READ_ONCE(q->stalled)))
 		WRITE_ONCE(q->stalled, false);
 }
 
@@ -603,7 +665,7 @@ void sluice_queue_opened(struct sluice_queue *q)
 }
 
 /**
- * sluice_queue_closed() - our stop, if any, is undone, and none follows
+ * sluice_queue_closed() - undo our stop, if any; the queue is not stopped again
  * @q: the queue
  *
  * Context: process, RTNL; may sleep until the timer's handler is done.
@@ -613,11 +675,38 @@ void sluice_queue_closed(struct sluice_queue *q)
 {
 	raw_spin_lock_irq(&q->lock);
 	q->open = false;
+	q->unpaid_ns = 0;
 	WRITE_ONCE(q->stalled, false);
 	if (q->stopped)
 		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
 	raw_spin_unlock_irq(&q->lock);
 	hrtimer_cancel(&q->timer);
+}
+
+/**
+ * sluice_queue_rescue() - wake a queue whose timer is a second overdue
+ * @q: the queue
+ * @stopped: set if the queue is stopped by us
+ *
+ * Context: process or BH, RCU read side or RTNL.
+ * Return: whether it was woken.
+ */
+bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped)
+{
+	bool lost = false;
+
+	raw_spin_lock_irq(&q->lock);
+	if (q->stopped) {
+		*stopped = true;
+		lost = ktime_get_ns() > ktime_to_ns(hrtimer_get_expires(&q->timer)) +
+					NSEC_PER_SEC;
+		if (lost) {
+			q->rescued++;
+			__queue_wake(q, 0, SLUICE_WAKE_OTHER);
+		}
+	}
+	raw_spin_unlock_irq(&q->lock);
+	return lost;
 }
 
 static enum sluice_queue_state __queue_state(const struct sluice_queue *q,
@@ -655,9 +744,8 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 	ring = q->device->verified ? queue_ring(q) : NULL;
 	if (ring && READ_ONCE(ring->size) > 0) {
 		view->size = READ_ONCE(ring->size);
-		view->fill = ring_fill(ring, view->size,
-				       ring_used_exact(ring, view->size));
-		view->limit = depth_for(q, limit_for(ring, view->size));
+		view->fill = count_ring(ring, view->size, false).fill;
+		view->limit = depth_for(q, limit_for(q, ring, view->size));
 		view->low = low_for(q, view->limit);
 	}
 	raw_spin_lock_irq(&q->lock);
@@ -668,6 +756,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 	view->stalls = q->stalls;
 	view->longest_stop_ns = q->longest_stop_ns;
 	view->drops = atomic64_read(&q->drops);
+	view->rescued = q->rescued;
 	raw_spin_unlock_irq(&q->lock);
 	rcu_read_unlock_bh();
 }
@@ -689,7 +778,7 @@ void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 	q->reader_ns = READER_NS_AT_FIRST;
 	q->read = PACE_SCALE;
 	q->read_ns = READER_NS_AT_FIRST;
-	q->patience_ns = PATIENCE_MIN_NS;
+	q->headroom = INT_MAX;
 	raw_spin_lock_init(&q->lock);
 	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_REL_PINNED_HARD);

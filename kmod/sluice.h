@@ -4,10 +4,11 @@
  *
  *   layout.c   where the stock driver keeps a queue's ring, verified
  *   hook.c     how we get to see a packet before the driver does
- *   entry.h    when that leads to a look at the ring
+ *   entry.h    whether a packet leads to a check of the ring
  *   queue.c    the policy: when a queue stops, wakes, stalls
  *   device.c   which devices are served, through their whole life
  *   rules.c    which settings a device gets by its name
+ *   backstop.c wakes a queue whose timer was lost
  *   netlink.c  what the operator sees and sets
  *   events.c   when the operator is told without having asked
  *
@@ -34,6 +35,8 @@
 #define SLUICE_PATTERN_MAX	63	/* characters, as the following */
 #define SLUICE_QDISC_MAX	15
 #define SLUICE_ORIGIN_MAX	127
+/* A ring of 500 packets at 1 M packets/s lasts 500 us. */
+#define SLUICE_TIMER_RESOLUTION_MAX_NS	100000u
 #define SLUICE_DEVICES_BITS	12	/* 10 000 devices: 2 or 3 to a bucket */
 
 enum sluice_wake_cause {
@@ -45,44 +48,50 @@ enum sluice_wake_cause {
 /**
  * struct sluice_queue - one TX queue of a served device
  * @slot: where the driver keeps its per-file struct for this queue
- * @file: what a sender last found there; NULL makes the next one look
+ * @file: what a sender last found there; NULL makes the next one check
  * @ring: the ring in @file
- * @size: slots of @ring at the last look
- * @look: low half: the last producer index at which a sender does not look at
- *	  @ring; high half: how often that was changed
+ * @size: slots of @ring at the last check
+ * @next_check: low half: the last producer index for which a sender need not
+ *		check @ring; high half: how often that was changed
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
  * @lock: protects all below but @told_...; taken with interrupts off, in hard
  *	  irq as well and so raw; nests outside the timer base's lock, the
  *	  workqueue's and the softirq machinery, inside nothing of ours
  * @open: the device is up and served
- * @stopped: we stopped @txq. Invariant: @stopped implies @timer is armed, or
- *	     its handler waits for @lock
- * @stalled: the reader is dead, tail drop until its head moves, and not before
- *	     @stalled_until
- * @head: the reader's head at the last sign of life
- * @timer: reviews a stopped queue, on the CPU of the sender that stopped it
- * @stopped_at: start of this stop
- * @alive_at: last sign of life of the reader while stopped
- * @passed: packets it was seen to read in this stop
- * @stalled_until: others have the room until then
+ * @stopped: we stopped @txq. Invariant: @stopped implies that @timer is armed,
+ *	     or that its handler waits for @lock
+ * @stalled: senders pass until @pass_until or until the reader has caught up
+ * @idle_reviews: reviews in a row that saw no packet read, see REVIEW_BACKOFF_MAX
+ * @head: the reader's head at the last review or stop
+ * @stop_producer: the producer at the last stop
+ * @headroom: slots to keep free, learned; see headroom_for()
+ * @depth: packets the reader reads in @depth_ns, for senders
  * @reader_ns: the reader's pace, nanoseconds per packet: @read_ns over @read
- * @read_ns: time the reader was seen to work, older time fades
- * @read: packets it read in that time, in fractions
- * @depth_ns: how long the reader shall have work in the ring
- * @depth: that in packets, for senders
- * @late_ns: how late @timer was of late, nanoseconds
- * @patience_ns: how late a review may come, nanoseconds
- * @told_stop: the first stop was told; this and the following: events.c, RTNL
- * @told_stalls: how many stalls were told
- * @told_at: when the last of them was
+ * @timer_late_ns: average lateness of @timer, nanoseconds
+ * @timer: reviews a stopped queue, on the CPU of the sender that stopped it
+ * @stopped_at: start of this stop; this and the following times in nanoseconds
+ *		of CLOCK_MONOTONIC
+ * @reviewed_at: the last review, or the start of this stop
+ * @next_review_at: earliest next review, by the bound on their rate
+ * @pass_until: end of the stall
+ * @unpaid_ns: stopped time for which the reader read too few packets,
+ *	       nanoseconds
+ * @read_ns: time the reader was seen to work; older time decays
+ * @read: packets it read in that time, in 1/PACE_SCALE
+ * @depth_ns: how long the packets in the ring shall last, nanoseconds
+ * @rescued: wakes by the backstop because @timer was lost
+ * @told_stop: the event of the first stop was sent; this and the following:
+ *	       events.c, RTNL
+ * @told_stalls: how many stalls were sent as events
+ * @told_at: when the last of them was sent
  */
 struct sluice_queue {
 	void **slot;
 	void *file;
 	struct ptr_ring *ring;
 	int size;
-	atomic64_t look;
+	atomic64_t next_check;
 	struct sluice_device *device;
 	struct netdev_queue *txq;
 
@@ -90,15 +99,18 @@ struct sluice_queue {
 	bool open;
 	bool stopped;
 	bool stalled;
+	u8 idle_reviews;
 	int head;
+	int stop_producer;
+	int headroom;
 	int depth;
 	u32 reader_ns;
-	u32 late_ns;
-	u32 patience_ns;
+	u32 timer_late_ns;
 	u64 stopped_at;
-	u64 alive_at;
-	u64 passed;
-	u64 stalled_until;
+	u64 reviewed_at;
+	u64 next_review_at;
+	u64 pass_until;
+	u64 unpaid_ns;
 	u64 read_ns;
 	u64 read;
 	u64 depth_ns;
@@ -107,6 +119,7 @@ struct sluice_queue {
 	u64 stops;
 	u64 wakes[SLUICE_WAKE_CAUSES];
 	u64 stalls;
+	u64 rescued;
 	u64 longest_stop_ns;
 	atomic64_t drops;
 
@@ -152,9 +165,9 @@ struct sluice_rule {
 /**
  * struct sluice_device - one tun or tap device
  * @node: in the table of devices, keyed by @dev
- * @rcu: delays the free until no sender looks at it
+ * @rcu: delays the free until no sender uses it
  * @dev: the device; valid while we are in the table
- * @served: copy of @state == SLUICE_DEVICE_SERVED for senders that look
+ * @served: copy of @state == SLUICE_DEVICE_SERVED for senders that check
  * @verified: a queue of it was seen with the layout we know
  * @due: something of it may be untold, see events.c; also set by senders
  * @turn: the queue whose events are told first
@@ -162,7 +175,7 @@ struct sluice_rule {
  * @state: what we do for it, and why
  * @reason: why it is refused
  * @queues: how many of @queue there are
- * @stall_ms: how long a stopped queue's reader may sleep
+ * @stall_ms: the longest stop; see STALL_PACKETS in queue.c
  * @low_percent: low watermark in per cent of the limit
  * @limit: the operator's limit in packets, 0 for none
  * @target_us: time the reader needs for what the ring holds, microseconds;
@@ -208,23 +221,24 @@ void sluice_hook_remove(void);
 struct sluice_queue_view {
 	enum sluice_queue_state state;
 	u32 size, fill, limit, low, reader_ns;
-	u64 stops, wakes[SLUICE_WAKE_CAUSES], stalls, longest_stop_ns, drops;
+	u64 stops, wakes[SLUICE_WAKE_CAUSES], stalls, rescued, longest_stop_ns, drops;
 };
 
 void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 		       unsigned int id);
-void sluice_queue_look(struct sluice_queue *q);
+void sluice_queue_check(struct sluice_queue *q);
 void sluice_queue_opened(struct sluice_queue *q);
 void sluice_queue_closed(struct sluice_queue *q);
+bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped);
 void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view);
 
-static __always_inline u32 sluice_look_last(s64 look)
+static __always_inline u32 sluice_check_last(s64 next_check)
 {
-	return (u32)look;
+	return (u32)next_check;
 }
 
-/* So many packets may pass without a look at a ring of @size, at most. */
-static __always_inline u32 sluice_look_span(u32 size)
+/* At most so many packets pass without a check of a ring of @size. */
+static __always_inline u32 sluice_check_span(u32 size)
 {
 	return size / 4;
 }
@@ -267,6 +281,11 @@ bool sluice_netlink_tell(const struct sluice_queue *q,
 			 const struct sluice_queue_view *view,
 			 enum sluice_event_kind kind, u32 count,
 			 unsigned int *left);
+
+/* backstop.c */
+void sluice_backstop_watch(void);
+void sluice_backstop_start(void);
+void sluice_backstop_stop(void);
 
 /* events.c */
 void sluice_events_due(struct sluice_device *device);

@@ -32,7 +32,7 @@ enum sluice_device_state {
 enum sluice_queue_state {
 	SLUICE_QUEUE_OPEN = 0,		/* packets flow into the ring */
 	SLUICE_QUEUE_STOPPED,		/* stopped by sluice, timer armed */
-	SLUICE_QUEUE_STALLED,		/* reader dead: stock tail drop */
+	SLUICE_QUEUE_STALLED,		/* reader too slow: senders pass, tail drop */
 	SLUICE_QUEUE_NOQUEUE,		/* no qdisc queue: stock tail drop */
 	SLUICE_QUEUE_UNREAD,		/* no reader attached */
 	SLUICE_QUEUE_IDLE,		/* the device is not served */
@@ -41,7 +41,7 @@ enum sluice_queue_state {
 
 enum sluice_event_kind {
 	SLUICE_EVENT_STOP = 0,		/* the first of a queue */
-	SLUICE_EVENT_STALL,		/* its reader made no room */
+	SLUICE_EVENT_STALL,		/* its reader is too slow */
 };
 
 /* Where a rule applies. */
@@ -71,7 +71,7 @@ enum sluice_device_attr {
 	SLUICE_A_DEVICE_LIMIT,		/* u32, packets, 0: ring - headroom */
 	SLUICE_A_DEVICE_TX_DROPPED,	/* u64, the driver's own counter */
 	SLUICE_A_DEVICE_PAD,
-	SLUICE_A_DEVICE_TARGET_US,	/* u32, 0 ... 100000, 0: whole ring */
+	SLUICE_A_DEVICE_TARGET_US,	/* u32, 0 ... 100000, 0: the whole ring */
 	SLUICE_A_DEVICE_RULE,		/* string, origin of its rule */
 	SLUICE_A_DEVICE_BY_RULE,	/* u32, enum sluice_setting */
 	SLUICE_A_DEVICE_BY_HAND,	/* u32, enum sluice_setting */
@@ -95,6 +95,7 @@ enum sluice_queue_attr {
 	SLUICE_A_QUEUE_DROPS,		/* u64 */
 	SLUICE_A_QUEUE_READER_NS,	/* u32, learned ns per packet */
 	SLUICE_A_QUEUE_PAD,
+	SLUICE_A_QUEUE_RESCUED,		/* u64, its timer was lost */
 	__SLUICE_A_QUEUE_END,
 };
 

@@ -49,6 +49,12 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float]], ...] = (
         lambda q: q.drops,
     ),
     (
+        "rescues",
+        "counter",
+        "Wakes by the backstop because a timer was lost.",
+        lambda q: q.rescued,
+    ),
+    (
         "longest_stop_seconds",
         "gauge",
         "The longest time the queue was stopped.",

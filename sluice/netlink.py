@@ -105,6 +105,7 @@ _QUEUE_ATTRS = (
     ("SLUICE_A_QUEUE_DROPS", "uint64"),
     ("SLUICE_A_QUEUE_READER_NS", "uint32"),
     ("SLUICE_A_QUEUE_PAD", "none"),
+    ("SLUICE_A_QUEUE_RESCUED", "uint64"),
 )
 _EVENT_ATTRS = (
     ("SLUICE_A_EVENT_UNSPEC", "none"),
@@ -191,6 +192,7 @@ class Queue:
     longest_stop_ns: int
     drops: int
     reader_ns: int
+    rescued: int
 
 
 @dataclass(frozen=True)

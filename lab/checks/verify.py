@@ -108,8 +108,8 @@ SEEDS_SHORT, SEEDS_LONG = 100, 1000
 THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 4, 16
 PACKETS, THREAD_PACKETS = 3000, 20000  # each sender's
 SEEDED = (
-    Seeded("no_headroom", "queue.c", "size - headroom_for(ring, size)", "size"),
-    Seeded("not_armed_again", "queue.c", "__queue_arm_after(q, excess);", ";"),
+    Seeded("no_headroom", "queue.c", "size - headroom_for(q, ring, size)", "size"),
+    Seeded("not_armed_again", "queue.c", "__queue_arm(q, excess, now);", ";"),
     Seeded("no_cancel", "queue.c", "hrtimer_cancel(&q->timer);", ";"),
     Seeded(
         "foreign_stop_taken",
@@ -122,14 +122,14 @@ SEEDED = (
     Seeded(
         "limit_of_slots",
         "queue.c",
-        "used - limit + 1);",
-        "used - depth_for(q, limit) + 1);",
+        "count.used - limit + 1);",
+        "count.used - depth_for(q, limit) + 1);",
     ),
     # Where the limit is half of a small ring, drops are then not counted.
     Seeded(
         "stalled_looks_no_more",
         "queue.c",
-        "look_next(q, look, producer, 0, size);\n",
+        "set_next_check(q, check, producer, 0, size);\n",
         ";\n",
     ),
     Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", 40, True),
@@ -147,11 +147,27 @@ SEEDED = (
 # Parts of the controller, whose lack shows in what a ring holds.
 SEEDED_PACE = (
     Seeded("never_deeper", "queue.c", "depth_ns += min(idle, depth_ns / 2);", ";"),
-    Seeded("pace_not_learned", "queue.c", "if (packets) {", "if (0) {"),
-    Seeded("patience_not_lost", "queue.c", "ns /= 2;", ";"),
+    Seeded("pace_not_learned", "queue.c", "if (packets)\n\t\tidle", "if (0)\n\t\tidle"),
+    Seeded("rest_is_a_pace", "queue.c", "q->reviewed_at = now;", "if (packets) q->reviewed_at = now;"),
     Seeded("whole_ring", "queue.c", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
-    Seeded("crowd_not_seen", "queue.c", "else if (crowded || ", "else if ("),
-    Seeded("crowd_seen_for_ever", "queue.c", "crowded ? now + waited : now", "~0ULL"),
+    Seeded("crowd_not_seen", "queue.c", " || (over && count.used >= limit)", ""),
+    Seeded("stalled_for_ever", "queue.c", "now + PASS_FACTOR * stall_ns(q)", "~0ULL"),
+    Seeded("stop_not_bounded", "queue.c", "} else if (over) {", "} else if (0) {"),
+    Seeded("slow_is_fast_enough", "queue.c", "q->unpaid_ns += ns;", ";"),
+    Seeded(
+        "dead_holds_again",
+        "queue.c",
+        "return READ_ONCE(ring->consumer_head) == READ_ONCE(q->head) ||",
+        "return",
+    ),
+    Seeded(
+        "reviews_not_bounded",
+        "queue.c",
+        "ns = max_t(s64, ns, q->next_review_at - now);",
+        ";",
+    ),
+    Seeded("no_backoff", "queue.c", "q->idle_reviews++;", ";"),
+    Seeded("no_share", "queue.c", "(atomic_read(&stopped_queues) - 1)", "0"),
 )
 
 

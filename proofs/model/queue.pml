@@ -9,7 +9,7 @@
  *
  * Left out: time (a timer may expire whenever it is armed; a reader that did
  * not move between two reviews and is dead is found dead), and the counter in
- * q->look (a sender's exchange fails once anybody else's succeeded).
+ * q->next_check (a sender's exchange fails once anybody else's succeeded).
  *
  * SENDERS, SIZE, BATCH: how many, how long the ring is, how many slots the
  * reader frees at a time. OPERATOR: what may be done, see there. DIES: the
@@ -73,7 +73,7 @@ bool freed;		/* its memory */
 bool calm = true;
 bool changing;		/* the operator is at it */
 bool before[SENDERS];	/* inside since before the last change */
-bool fresh[SENDERS];	/* nobody changed q->look since this one read it */
+bool fresh[SENDERS];	/* nobody changed q->next_check since this one read it */
 
 /* What the senders hold in hand. */
 #define NO	255
@@ -87,7 +87,7 @@ byte at[SENDERS] = NO;		/* index of the producer, or of the next look */
 #define UNLOCK	locked = false
 #endif
 
-/* q->look changed: what anybody saw of it is of the past. */
+/* q->next_check changed: what anybody saw of it is of the past. */
 /* Where there is no operator, what q->lock protects is one step. */
 #if OPERATOR || defined(BUG_LOCK)
 #define SECTION
@@ -144,8 +144,8 @@ inline wake()
 	xoff = false
 }
 
-/* look_next() */
-inline look_next()
+/* set_next_check() */
+inline set_next_check()
 {
 	atomic {
 		if
@@ -164,7 +164,7 @@ inline look_next()
 }
 
 /* How far on the next look may be, and so how far before it none is due:
- * sluice_look_span()
+ * sluice_check_span()
  */
 #ifdef BUG_SPAN
 #define SPAN	(length / 2 - 1)
@@ -174,7 +174,7 @@ inline look_next()
 #define WINDOW	(qsize / 4)
 #endif
 
-/* look_is_due(): of the producer index i. The source looks once more where the
+/* check_is_due(): of the producer index i. The source looks once more where the
  * ring begins anew, which the model does not know.
  */
 #define DUE(i)		((look + 2 * qsize - (i) - 1) % qsize >= WINDOW)
@@ -210,7 +210,7 @@ proctype sender(byte me)
 	do
 	::	atomic { !xoff && !freed -> inside[me] = true };
 
-		/* transmit_entered(), look_is_due() */
+		/* transmit_entered(), check_is_due() */
 		if
 		:: !hooked -> goto transmit
 		:: hooked && (file == 0 || file != slot || size != qsize) -> goto due
@@ -224,7 +224,7 @@ proctype sender(byte me)
 			fi
 		};
 
-due:		/* sluice_queue_look() */
+due:		/* sluice_queue_check() */
 		assert(!freed);
 #if OPERATOR
 		atomic { found = slot; length = size };
@@ -244,7 +244,7 @@ due:		/* sluice_queue_look() */
 		length = size;
 #endif
 #ifndef BUG_LOOK
-		fresh[me] = true;	/* q->look is read */
+		fresh[me] = true;	/* q->next_check is read */
 #endif
 #if OPERATOR
 		if
@@ -253,19 +253,19 @@ due:		/* sluice_queue_look() */
 				room = LIMIT(length) - 1 - (USED < size -> USED : 0);
 				at[me] = (room > SPAN -> SPAN : (room > 0 -> room : 0))
 			};
-			look_next();
+			set_next_check();
 			goto transmit
 		:: atomic { has_queue -> blind = false }
 		fi;
 		if
 		:: stalled && !moved ->	/* stall_lasts() */
 			at[me] = 0;
-			look_next();
+			set_next_check();
 			goto transmit
 		:: else
 		fi;
 #endif
-		atomic {	/* ring_used_exact(): a tail of the past errs high */
+		atomic {	/* count_ring(): a tail of the past errs high */
 			if
 			:: TAIL != 0 -> room = LIMIT(length) - 1 - FILL(0, TAIL)
 			:: TAIL == 0 && USED < size -> room = LIMIT(length) - 1
@@ -286,11 +286,11 @@ due:		/* sluice_queue_look() */
 		if
 		:: room > 0 ->
 			stalled = false;
-			look_next();
+			set_next_check();
 			goto transmit
 		:: else
 		fi;
-		look_next();
+		set_next_check();
 
 		/* queue_filled(), __queue_stop() */
 		SECTION {
@@ -389,7 +389,7 @@ active proctype timer()
 		:: else
 		fi;
 		length = qsize;
-		atomic {	/* ring_used_in_irq(): a stopped ring hardly fills */
+		atomic {	/* count_ring(): a stopped ring hardly fills */
 			fill = FILL(0, TAIL);
 			if
 			:: fill == 0 && USED >= size -> fill = length

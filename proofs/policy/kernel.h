@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/types.h>
 
+typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
@@ -44,6 +45,7 @@ typedef unsigned int gfp_t;
 #define max_t(type, a, b)	max((type)(a), (type)(b))
 #define clamp_t(type, v, low, high) \
 	min_t(type, max((type)(v), (type)(low)), high)
+#define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
 #define NSEC_PER_USEC		1000L
 #define NSEC_PER_MSEC		1000000L
 #define NSEC_PER_SEC		1000000000L
@@ -96,6 +98,14 @@ typedef struct { s64 counter; } atomic64_t;
 	__atomic_compare_exchange_n(&(v)->counter, &__old, (s64)(new), false, \
 				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
 	__old; })
+typedef struct { int counter; } atomic_t;
+#define ATOMIC_INIT(value)	{ value }
+#define atomic_read(v) \
+	({ step(); __atomic_load_n(&(v)->counter, __ATOMIC_RELAXED); })
+#define atomic_inc(v) \
+	do { step(); __atomic_fetch_add(&(v)->counter, 1, __ATOMIC_RELAXED); } while (0)
+#define atomic_dec(v) \
+	do { step(); __atomic_fetch_sub(&(v)->counter, 1, __ATOMIC_RELAXED); } while (0)
 #define test_and_set_bit(nr, word) \
 	({ step(); !!(__atomic_fetch_or(word, 1UL << (nr), __ATOMIC_SEQ_CST) & \
 		      (1UL << (nr))); })

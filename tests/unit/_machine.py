@@ -38,6 +38,7 @@ QUEUE0 = Queue(
     longest_stop_ns=12_300_000,
     drops=0,
     reader_ns=5000,
+    rescued=0,
 )
 QUEUE1 = replace(QUEUE0, ifindex=3, state="noqueue", ring=500, limit=476, fill=0)
 

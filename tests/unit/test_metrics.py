@@ -56,6 +56,7 @@ def test_samples(machine: Machine, capsys) -> None:
         f'sluice_queue_wakes_total{{{queue},by="other"}}': "1",
         f"sluice_queue_stalls_total{{{queue}}}": "2",
         f"sluice_queue_drops_total{{{queue}}}": "3",
+        f"sluice_queue_rescues_total{{{queue}}}": "0",
         f"sluice_queue_longest_stop_seconds{{{queue}}}": "0.0123",
     }
     assert expected.items() <= samples.items()

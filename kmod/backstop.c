@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Wakes a stopped queue whose timer was lost.
+ *
+ * A stopped queue depends on one hrtimer, and tun has no ndo_tx_timeout. This
+ * work item does not depend on it: it runs once per second while any queue is
+ * stopped, and wakes those whose timer is a second overdue. It finds nothing
+ * to do unless the kernel, or a hypervisor, lost a timer.
+ */
+#include <linux/workqueue.h>
+
+#include "sluice.h"
+
+#define RUN_EVERY	HZ
+
+static bool ready;
+static void run(struct work_struct *unused);
+static DECLARE_DELAYED_WORK(runner, run);
+
+/**
+ * sluice_backstop_watch() - a queue was stopped
+ *
+ * Context: any with interrupts off, hard irq included; the queue's lock.
+ */
+void sluice_backstop_watch(void)
+{
+	if (READ_ONCE(ready))	/* pairs with sluice_backstop_stop() */
+		schedule_delayed_work(&runner, RUN_EVERY);
+}
+
+static bool rescue_device(struct sluice_device *device)
+{
+	bool stopped = false;
+	unsigned int id;
+
+	for (id = 0; id < device->queues; id++)
+		if (sluice_queue_rescue(&device->queue[id], &stopped))
+			pr_warn_once("%s: queue %u: its timer was lost; woken by the backstop; please report this\n",
+				     device->dev->name, id);
+	return stopped;
+}
+
+static void run(struct work_struct *unused)
+{
+	struct sluice_device *device;
+	bool stopped = false;
+	unsigned int bucket;
+
+	for (bucket = 0; bucket < HASH_SIZE(sluice_devices); bucket++) {
+		rcu_read_lock();
+		hlist_for_each_entry_rcu(device, &sluice_devices[bucket], node)
+			stopped |= rescue_device(device);
+		rcu_read_unlock();
+		cond_resched();
+	}
+	if (stopped)
+		sluice_backstop_watch();
+}
+
+/**
+ * sluice_backstop_start() - from now on stopped queues are watched
+ *
+ * Context: process, module load, before any queue can stop.
+ */
+void sluice_backstop_start(void)
+{
+	WRITE_ONCE(ready, true);
+}
+
+/**
+ * sluice_backstop_stop() - the work item does not run once this returns
+ *
+ * Context: process, module unload, when no queue is stopped any more.
+ */
+void sluice_backstop_stop(void)
+{
+	WRITE_ONCE(ready, false);
+	synchronize_rcu(); /* interrupts are off in sluice_backstop_watch() */
+	cancel_delayed_work_sync(&runner);
+}
