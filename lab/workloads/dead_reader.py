@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Does a reader that never reads freeze the traffic to a living peer?"""
+"""Does a dead or slow reader hold up the traffic to another, living peer?
+
+One blocking UDP socket sends in turn to both.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from lab.guest.devices import HERE, THERE, read_counters, run_tool
 from lab.guest.devices import sink, wait_drained
@@ -24,7 +27,18 @@ ROWS = [
         floor=0.9,
         above_upstream=True,
         lossless=False,  # tail drop is the point: nobody reads
-    )
+    ),
+    *(
+        Row(
+            name=f"slow_reader_{pace}",
+            title=f"reader of {pace} packets/s, to the living peer in 4 s",
+            unit="packets",
+            floor=floor,
+            above_upstream=True,
+            lossless=False,  # it is slower than nothing is lost for
+        )
+        for pace, floor in ((5, 0.8), (50, 0.8), (100, 0.5))
+    ),
 ]
 
 
@@ -36,8 +50,20 @@ def parse_dead_reader(text: str) -> Dict[str, Any]:
         raise WorkloadError(f"dead_reader: said {text.strip()!r}") from None
 
 
+def link_options(row: Row) -> List[str]:
+    """Of a slow reader: the link behind it."""
+    if row.name == "dead_reader":
+        return []
+    packets_per_second = int(row.name.rpartition("_")[2])
+    return ["--link-us", str(1_000_000 // packets_per_second)]
+
+
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    with sink(env.helper("reader"), variant, paused=True) as reader:
+    with sink(
+        *(env.helper("reader"), variant),
+        paused=row.name == "dead_reader",
+        options=link_options(row),
+    ) as reader:
         counts = parse_dead_reader(
             run_tool(
                 [
@@ -47,7 +73,7 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             )
         )
         unread = read_counters(HERE)
-        # The reader comes back to life so that every packet can be counted.
+        # The reader reads at full pace, so that every packet can be counted.
         reader.resume()
         after = wait_drained([HERE])
         read = reader.end()[0]["read"]

@@ -19,9 +19,10 @@
  *
  * A sink answers ICMP echo requests, so that ping can measure the ring it
  * reads. The devices vanish with the process unless something else made them
- * persistent. SIGUSR1 pauses reading, SIGUSR2 resumes it, SIGHUP makes the link
- * half as fast, SIGTERM or SIGINT ends the process. Each state change is
- * reported as one JSON line with the counts so far:
+ * persistent. SIGUSR1 pauses reading, SIGUSR2 resumes it, or removes the link of a
+ * reader that is not paused; SIGHUP makes the link half as fast, SIGTERM or SIGINT
+ * ends the process. Each state change is reported as one JSON line with the counts
+ * so far:
  * {"state": "reading|paused|slower|ended", "devices": [...]}, so a parent waits
  * for a line and never for a time; the counts are of a queue where a device has
  * several. Exit: 0 fine, 1 no, 2 usage, 3 the kernel lacks IFF_BACKPRESSURE.
@@ -338,6 +339,8 @@ static void pause_reading(void)
 
 static void resume_reading(void)
 {
+	if (!paused)
+		link_ns = 0;
 	pthread_mutex_lock(&lock);
 	paused = false;
 	pthread_cond_broadcast(&resumed);
