@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Readers that read a little, or in bursts: whom they may hold up, and for how long.
+
+All with default parameters. A stop may last 250 ms; an emulated machine on a busy
+host delays timers, so that the scenarios allow four times as much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import Dict, Iterator, List, Sequence
+
+from lab.guest.devices import THERE, run_tool
+from lab.guest.scenarios import Env, scenario
+from lab.workloads.dead_reader import LIVING, PORT, parse_dead_reader
+from tests.kernel.scenarios._tap import Tap, tap
+from tests.kernel.scenarios._traffic import (
+    DISCARD_PORT,
+    counters,
+    flood,
+    read_queue,
+    set_device,
+    sink,
+)
+
+STALL_MS = 250  # the default
+LONGEST_STOP_NS = 4 * STALL_MS * 1_000_000
+SECONDS = 4.0
+
+
+class SlowReader:
+    """Reads a burst of packets, rests, and begins again, until it is left."""
+
+    def __init__(self, device: Tap, rest: float, burst: int = 1) -> None:
+        self._device, self._rest, self._burst = device, rest, burst
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._rest):
+            self._device.read(0, self._burst)
+
+    def __enter__(self) -> SlowReader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(timeout=10)
+
+
+def longest_stop_with(env: Env, rest: float, burst: int = 1) -> str:
+    """Flood a reader of that kind; what it did to its senders."""
+    device = env.enter(tap(ring=500))
+    with SlowReader(device, rest, burst), flood(senders=2) as senders:
+        env.wait_for(lambda: read_queue().stops > 0, "the first stop")
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            senders.wait_for_more(env, 100, "senders go on")
+            time.sleep(0.05)
+        senders.end()
+    queue = read_queue()
+    assert queue.longest_stop_ns < LONGEST_STOP_NS, queue
+    return f"longest stop {queue.longest_stop_ns / 1e6:.0f} ms, {queue.stalls} stalls"
+
+
+@scenario
+def reader_of_one_packet_per_second_holds_senders_shortly(env: Env) -> str:
+    env.load()
+    return longest_stop_with(env, rest=1.0)
+
+
+@scenario
+def reader_of_one_packet_per_249_ms_holds_senders_shortly(env: Env) -> str:
+    env.load()
+    return longest_stop_with(env, rest=0.249)
+
+
+@scenario
+def reader_of_one_packet_per_100_ms_holds_senders_shortly(env: Env) -> str:
+    env.load()
+    return longest_stop_with(env, rest=0.1)
+
+
+@scenario
+def reader_of_one_packet_per_10_ms_holds_senders_shortly(env: Env) -> str:
+    env.load()
+    return longest_stop_with(env, rest=0.01)
+
+
+@scenario
+def reader_in_bursts_holds_senders_shortly(env: Env) -> str:
+    env.load()
+    return longest_stop_with(env, rest=0.24, burst=400)
+
+
+def living_peer_reached(env: Env) -> int:
+    """Packets in 4 s to a living peer, in turn with those to the slow one."""
+    command = [env.helper("dead_reader"), THERE.address, LIVING, PORT, str(SECONDS)]
+    counts = parse_dead_reader(run_tool(command))
+    assert not counts["hung"], counts
+    return int(counts["living"])
+
+
+@scenario(deadline=90)
+def slow_reader_blocks_no_third_party(env: Env) -> str:
+    """5 packets/s, one socket, two peers; beside the same with sluice off."""
+    env.load()
+    sink(env, ring=500, options=["--link-us", "200000"])
+    set_device(on=0)
+    without = living_peer_reached(env)
+    set_device(on=1)
+    reached = living_peer_reached(env)
+    assert reached > without / 2, (reached, without)
+    return f"{reached} of {without} packets"
+
+
+@scenario
+def operator_makes_a_slow_reader_lossless(env: Env) -> str:
+    """100 packets/s are too few for the default, and enough for stall_ms=2000."""
+    env.load()
+    device = env.enter(tap(ring=100))
+    set_device(stall_ms=2000)
+    with SlowReader(device, rest=0.01, burst=2), flood(senders=1) as senders:
+        env.wait_for(lambda: read_queue().stops > 20, "stops", 30)
+        senders.end()
+    assert counters().lost_at_ring == 0, read_queue()
+    assert read_queue().stalls == 0, read_queue()
+    return f"{read_queue().stops} stops, 0 lost"
+
+
+@contextlib.contextmanager
+def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
+    """Taps as ports of one bridge, each with fq_codel."""
+    taps: List[Tap] = []
+    run_tool(["ip", "link", "add", "bridge0", "type", "bridge"])
+    try:
+        for name in names:
+            device = Tap(0x0002, name)
+            device.open_queue()
+            taps.append(device)
+            run_tool(["ip", "link", "set", name, "master", "bridge0", "up"])
+            run_tool(["tc", "qdisc", "replace", "dev", name, "root", "fq_codel"])
+        run_tool(["ip", "addr", "add", "10.93.0.1/24", "dev", "bridge0"])
+        run_tool(["ip", "link", "set", "bridge0", "up"])
+        yield dict(zip(names, taps))
+    finally:
+        for device in taps:
+            device.close_queue(0)
+        run_tool(["ip", "link", "del", "bridge0"])
+
+
+def _teach(names: Sequence[str]) -> List[str]:
+    """A static address behind each port; the addresses."""
+    addresses = []
+    for number, name in enumerate(names, 2):
+        mac, address = f"02:00:00:00:93:{number:02x}", f"10.93.0.{number}"
+        run_tool(["bridge", "fdb", "replace", mac, "dev", name, "master", "static"])
+        neighbour = ["ip", "neigh", "replace", address, "lladdr", mac]
+        run_tool([*neighbour, "dev", "bridge0", "nud", "permanent"])
+        addresses.append(address)
+    return addresses
+
+
+def _send_in_turn(addresses: Sequence[str], seconds: float) -> int:
+    """Rounds of one packet to each address from one blocking socket."""
+    rounds, end = 0, time.monotonic() + seconds
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.settimeout(10)
+        while time.monotonic() < end:
+            for address in addresses:
+                out.sendto(b"x" * 200, (address, DISCARD_PORT))
+            rounds += 1
+    return rounds
+
+
+@scenario(deadline=90)
+def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
+    env.load()
+    names = ("paused0", "slow0", "fast0")
+    taps = env.enter(bridge(names))
+    addresses = _teach(names)
+    with SlowReader(taps["slow0"], 0.05), SlowReader(taps["fast0"], 0.001, 500):
+        reached = _send_in_turn(addresses, SECONDS)
+        fast = taps["fast0"].read_count
+    assert fast > 1000 and reached > 1000, (fast, reached)
+    return f"{reached} packets to each port in {SECONDS:g} s, {fast} read by the fast one"
