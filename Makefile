@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# make          the module for the running kernel, in kmod/; installs nothing
 # make demo     what sluice does, side by side with stock and upstream
 # make check    in three minutes: linters, types, unit tests, one build of the module
 # make test     what CI runs: make check, proofs, module builds, kernels in VMs
 # make test-all the same, with every kernel of the lab in a VM; it has make debug
 # make deb      the Debian packages, into out/
+# make release  source archive, packages, checksums and SBOM, into out/release
 # make install  from this tree: DKMS, and the command below PREFIX (/usr/local)
 # make uninstall    takes that away again
 # make bench    every row of the table, and the figures it must reach
@@ -26,7 +28,16 @@ KEEP = SLUICE_CACHE,NO_COLOR,TERM,PREFIX,CONF
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=$(KEEP))
 LAB = python3 -B -m lab
 
-all: demo
+KERNEL = $(shell uname -r)
+HEADERS = /lib/modules/$(KERNEL)/build
+
+module:
+	@test -d $(HEADERS) || { echo "kernel $(KERNEL): no headers; install them," \
+		"or name another: make KERNEL=RELEASE" >&2; exit 3; }
+	@$(MAKE) -C $(HEADERS) M=$(CURDIR)/kmod modules
+
+release: python
+	@python3 -B packaging/release $(ARGS)
 
 demo bench apps depth cost abuse soak shell deb verify check: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
@@ -69,5 +80,5 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: all demo bench apps depth cost abuse soak shell deb install uninstall verify
+.PHONY: module release demo bench apps depth cost abuse soak shell deb install uninstall verify
 .PHONY: test test-all kernel command debug packaging unit check modules clean python

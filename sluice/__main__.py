@@ -12,7 +12,8 @@ def main() -> int:
     except ImportError as error:
         print(
             f"sluice: python module {error.name}: missing; install "
-            "python3-click, python3-rich and python3-pyroute2",
+            "python3-click, python3-rich, python3-pyroute2 and "
+            "python3-prometheus-client",
             file=sys.stderr,
         )
         return 3

@@ -1,42 +1,60 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sluice apply: do to the devices there are what /etc/sluice.conf remembers."""
+"""sluice apply: load the rules of the files into the module."""
 
 from __future__ import annotations
 
 import click
 
-from sluice import config, devices, options, output, switch, system
-from sluice.errors import FINE, NO
+from sluice import config, monitor, options, output, rules, switch
+from sluice.errors import FINE, NO, SluiceError
+
+
+def follow() -> None:
+    """Attach the qdisc of its rule to each device that is found without one."""
+    for netns, event in monitor.events(None):
+        if event.kind != "noqueue":
+            continue
+        outcomes = switch.apply_wanted([event.ifname])
+        switch.say(outcomes)
+        switch.complain(outcomes)
+        del netns
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[NAME]")
-@options.netns_option
+@click.argument("name", required=False, metavar="[NAME|PATTERN]")
+@click.option(
+    "--follow",
+    "following",
+    is_flag=True,
+    help="Stay, and attach a rule's qdisc whenever a device has noqueue.",
+)
+@options.dry_run_option
 @options.json_option
-def apply(name: str | None, netns: str, as_json: bool) -> int:
-    """Apply /etc/sluice.conf to the devices there are, or to one.
+def apply(name: str | None, following: bool, dry_run: bool, as_json: bool) -> int:
+    """Load /etc/sluice.conf and /etc/sluice.conf.d/*.conf into the module.
 
-    For udev, after a device appeared. A device without a line is left alone.
+    All files or, if a line is wrong, none. The devices there are follow the
+    rules again, also those that were set by hand; with NAME only that device.
     """
-    lines = config.read()
-    wrongs = config.wrongs(lines)
-    for wrong in wrongs:
-        output.complain(wrong)
-    outcomes: list[switch.Outcome] = []
-    # udev calls this for each device: without a line there is nothing to ask.
-    if any(line.rule for line in lines) and (
-        name is None or config.rule_for(name, lines)
-    ):
-        with system.netns(netns) as where, config.locked():
-            lines = config.read()  # again: somebody may have held the lock
-            views = devices.read_views(where, {})
-            rules = [(view, config.rule_for(view.name, lines)) for view in views]
-            outcomes = switch.switch(
-                where,
-                [(v, rule) for v, rule in rules if rule and name in (None, v.name)],
-            )
+    reset = [name] if name else ["*"]
+    if dry_run:
+        whole = config.read_all()
+        rules.check(whole)
+        outcomes = switch.preview(whole, reset)
+    else:
+        with config.locked():
+            whole = config.read_all()
+            if not rules.load(whole, reset):
+                raise SluiceError(rules.NOT_LOADED)
+            outcomes = switch.apply_wanted(reset)
     if as_json:
-        output.say_json({"devices": outcomes, "wrong": wrongs})
+        answer = {"devices": outcomes, "rules": len(whole.entries)}
+        output.say_json({**answer, "dry_run": dry_run})
     else:
         switch.say(outcomes)
-    return NO if switch.complain(outcomes) or wrongs else FINE
+        verb = "would be loaded" if dry_run else "loaded"
+        output.say([f"{output.count(len(whole.entries), 'rule')} {verb}"])
+    refused = switch.complain(outcomes)
+    if following and not dry_run:
+        follow()
+    return NO if refused else FINE

@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
+from rich.text import Text
 
 from sluice import options, output, plot, system, testbed
-from sluice.errors import FINE, NO, SluiceError, Unsuitable
+from sluice.errors import FINE, NO, Denied, SluiceError, Unsuitable
 from sluice.plot import Bar, Chart
 from sluice.testbed import Load
 
@@ -163,8 +164,8 @@ def _writes_unicode() -> bool:
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
-def format_bench(machine: Machine, summaries: list[Summary]) -> list[str]:
-    lines = format_notes(machine)
+def format_bench(machine: Machine, summaries: list[Summary]) -> list[str | Text]:
+    lines: list[str | Text] = [*format_notes(machine)]
     for chart in charts(summaries):
         lines += ["", *plot.format_chart(chart, _writes_unicode())]
     code, text = verdict(summaries)
@@ -195,7 +196,7 @@ def measure(rounds: int, seconds: float, work_us: int) -> list[Measured]:
 def _check_machine() -> str:
     """The version of the loaded module; without it there is nothing to compare."""
     if not system.is_root():
-        raise Unsuitable("bench: makes network namespaces; run it as root")
+        raise Denied("bench: makes network namespaces; run it as root")
     if not system.has_tun():
         raise Unsuitable("bench: there is no /dev/net/tun; run: modprobe tun")
     version = system.read_module_version()

@@ -3,32 +3,36 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import importlib
 import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import VERSION
-from sluice.errors import FINE, NO, USAGE, SluiceError
-from sluice.output import complain
-from sluice.system import netlink_reason
+from sluice import VERSION, devices, system
+from sluice.errors import DENIED, EXIT_CODES, FINE, INTERRUPTED, NO, USAGE, SluiceError
+from sluice.output import complain, say_json
 
 COMMON_WITH_VALUE = ("--netns",)
+FIRST = ("--help", "-h", "--version", "-V", "help")
 # In the order of use; each subcommand is the function of its name in a module,
 # which is not imported before it is needed: start-up is most of the time we take.
 MODULES = {
     "status": "status",
     "on": "switch",
     "off": "switch",
+    "forget": "switch",
     "apply": "apply",
+    "config": "configcheck",
     "watch": "watch",
+    "monitor": "monitor",
     "doctor": "doctor",
     "bench": "bench",
     "install": "install",
@@ -38,18 +42,51 @@ MODULES = {
 }
 
 
+IN_TREE = (Path(__file__).resolve().parents[1] / "packaging/install").exists()
+# A package manager installs and removes what it owns.
+if not IN_TREE:
+    del MODULES["install"], MODULES["uninstall"]
+
+
+def _is_device(name: str) -> bool:
+    """Whether a word that is no subcommand names a device."""
+    with contextlib.suppress(Exception):
+        views = devices.read_machine(with_owners=False).views
+        return bool(devices.matching(views, [name]))
+    return False
+
+
 class Sluice(click.Group):
     """No subcommand means status; common options may stand before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = self._command_at(args)
+        at = self._word_at(args)
         if ctx.resilient_parsing and args[-1:] != ["--netns"]:
             pass  # a shell completes: what is not there yet may be a subcommand
-        elif at is None and not {"--help", "-h", "--version"} & set(args[:1]):
-            args = ["status", *args] if not args or args[0][:1] == "-" else args
+        elif args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
+        elif args and args[0] in FIRST:
+            pass
+        elif at is None or (args[at] not in MODULES and self._is_name(ctx, args[at])):
+            args = ["status", *args]
         elif at:
             args = [args[at], *args[:at], *args[at + 1 :]]
         return super().parse_args(ctx, args)
+
+    def _is_name(self, ctx: click.Context, word: str) -> bool:
+        """`sluice NAME` is `sluice status NAME`; a slip of a subcommand is not."""
+        if ctx.resilient_parsing:
+            return False
+        return word.startswith("-") or _is_device(word)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in MODULES:
+            guess = devices.suggestion(args[0], list(MODULES))
+            reason = f"{args[0]!r} is not a subcommand or a device"
+            ctx.fail(f"{reason}; {guess}" if guess else reason)
+        return super().resolve_command(ctx, args)
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str
@@ -63,12 +100,12 @@ class Sluice(click.Group):
         more = default.shell_complete(ctx, incomplete)
         return found + [item for item in more if item.value not in known]
 
-    def _command_at(self, args: list[str]) -> int | None:
-        """Where the subcommand is, behind common options only."""
+    def _word_at(self, args: list[str]) -> int | None:
+        """Where the first word is that is no option and no option's value."""
         at = 0
         while at < len(args) and args[at].startswith("-"):
             at += 2 if args[at] in COMMON_WITH_VALUE else 1
-        return at if at < len(args) and args[at] in MODULES else None
+        return at if at < len(args) else None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(MODULES)
@@ -80,16 +117,23 @@ class Sluice(click.Group):
         return getattr(module, cmd_name)
 
 
+def _exit_status() -> str:
+    codes = [f"{code} {text}" for code, text in EXIT_CODES.items() if code < 100]
+    return "Exit status: " + ", ".join(codes) + "."
+
+
 @click.group(
     cls=Sluice,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 79},
-    epilog="Exit status: 0 fine, 1 no, 2 usage, 3 this machine is not suitable.",
+    epilog=_exit_status(),
 )
-@click.version_option(VERSION, prog_name="sluice", message="%(prog)s %(version)s")
+@click.version_option(
+    VERSION, "-V", "--version", prog_name="sluice", message="%(prog)s %(version)s"
+)
 def sluice() -> None:
-    """Lossless TUN/TAP and vhost-net: see, switch, and trust it.
+    """Show and control backpressure on TUN/TAP devices.
 
-    Without a subcommand: status.
+    Without a subcommand: status. With the name of a device: its details.
     """
 
 
@@ -100,11 +144,43 @@ def _usage_text(error: click.UsageError) -> str:
 
 
 def _netlink_text(error: NetlinkError) -> str:
-    next_step = "run it as root" if error.code == errno.EPERM else "see: sluice doctor"
-    return f"netlink: {netlink_reason(error)}; {next_step}"
+    denied = system.is_denial(error)
+    next_step = "run it as root" if denied else "see: sluice doctor"
+    return f"netlink: {system.netlink_reason(error)}; {next_step}"
 
 
-def run(call: Callable[[], Any]) -> int:
+def fail(text: str, code: int, as_json: bool) -> int:
+    """An error as one line on stderr; as JSON on stdout if that was asked for."""
+    complain(text)
+    if as_json:
+        say_json({"error": text, "code": code, "meaning": EXIT_CODES[code]})
+    return code
+
+
+def _failed(error: BaseException, as_json: bool) -> int:
+    """The exit code of what went wrong, which is said."""
+    if isinstance(error, click.UsageError):
+        return fail(_usage_text(error), USAGE, as_json)
+    if isinstance(error, SluiceError):
+        return fail(str(error), error.status, as_json)
+    if isinstance(error, NetlinkError):
+        denied = system.is_denial(error)
+        return fail(_netlink_text(error), DENIED if denied else NO, as_json)
+    if isinstance(error, PermissionError):
+        name = error.filename or "system"
+        return fail(f"{name}: permission denied; run it as root", DENIED, as_json)
+    if isinstance(error, OSError):
+        name = error.filename or "system"
+        text = f"{name}: {error.strerror or error}; see: sluice doctor"
+        return fail(text, NO, as_json)
+    text = (
+        f"{type(error).__name__}: {error}; a defect of this command: "
+        "report it with the output of: sluice doctor --report"
+    )
+    return fail(text, NO, as_json)
+
+
+def run(call: Callable[[], Any], as_json: bool = False) -> int:
     """The exit code of a command; whatever went wrong is one line on stderr."""
     try:
         result = call()
@@ -112,41 +188,26 @@ def run(call: Callable[[], Any]) -> int:
         return result if isinstance(result, int) else FINE
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.UsageError as error:
-        complain(_usage_text(error))
-        return USAGE
     except (click.Abort, KeyboardInterrupt):
-        return 130
-    except SluiceError as error:
-        complain(str(error))
-        return error.status
-    except NetlinkError as error:
-        complain(_netlink_text(error))
-        return NO
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read has enough: nothing to say, and nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO
-    except OSError as error:
-        name = error.filename or "system"
-        complain(f"{name}: {error.strerror or error}; see: sluice doctor")
-        return NO
+    except Exception as error:
+        if os.environ.get("SLUICE_TRACEBACK") and not isinstance(
+            error, (click.UsageError, SluiceError, NetlinkError, OSError)
+        ):
+            raise
+        return _failed(error, as_json)
 
 
 def main(arguments: list[str] | None = None) -> int:
     # pyroute2 logs what it raises as well: one line on stderr is enough.
     logging.basicConfig(handlers=[logging.NullHandler()])
+    given = sys.argv[1:] if arguments is None else arguments
 
     def call() -> Any:
-        return sluice.main(arguments, prog_name="sluice", standalone_mode=False)
+        return sluice.main(given, prog_name="sluice", standalone_mode=False)
 
-    if os.environ.get("SLUICE_TRACEBACK"):
-        return run(call)
-    try:
-        return run(call)
-    except Exception as error:  # ours: say so on one line, as for any other
-        complain(
-            f"{type(error).__name__}: {error}; a defect of this command: "
-            "report it with the output of: sluice doctor --report"
-        )
-        return NO
+    return run(call, "--json" in given)

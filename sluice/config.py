@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is remembered of on and off: /etc/sluice.conf.
+"""The rules of the operator: /etc/sluice.conf.d/*.conf and /etc/sluice.conf.
 
-A line is `PATTERN on|off [stall-ms=N] [low-percent=N] [limit=N] [target-us=N]
-[qdisc=KIND]`, a pattern as the shell's for file names; # begins a comment. The
-last line that matches a device's name wins.
+A line is `PATTERN on|off [netns=host|all] [stall-ms=MS] [low-percent=PERCENT]
+[limit=PACKETS] [target-us=US] [qdisc=KIND]`; PATTERN is a glob, # begins a comment.
+The last line that matches a device's name applies. The files of the folder come
+first, in the order of their names, so that `sluice on` and `off`, which write to
+/etc/sluice.conf, always win.
 """
 
 from __future__ import annotations
@@ -18,13 +20,17 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from sluice.errors import SluiceError
+from sluice import netlink
+from sluice.errors import Denied, SluiceError
 
 PATH = Path("/etc/sluice.conf")
+FOLDER = Path("/etc/sluice.conf.d")
 LOCK = Path("/run/sluice.conf.lock")
 HEADER = """\
-# What sluice remembers of on and off; see sluice(8). The last match wins.
-# PATTERN on|off [stall-ms=N] [low-percent=N] [limit=N] [target-us=N] [qdisc=KIND]
+# Rules of sluice, written by "sluice on" and "sluice off"; see sluice.conf(5).
+# The last line that matches a device applies.
+# PATTERN on|off [netns=host|all] [stall-ms=MS] [low-percent=PERCENT]
+#         [limit=PACKETS] [target-us=US] [qdisc=KIND]
 """
 # The ranges of docs/sluice.yaml.
 RANGES = {
@@ -34,6 +40,7 @@ RANGES = {
     "target-us": (0, 100000),
 }
 QDISCS = ("fq_codel", "fq", "cake", "pfifo")
+PATTERN_MAX, ORIGIN_MAX = 63, 127  # bytes, as the module has room for
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,7 @@ class Rule:
     on: bool
     values: Mapping[str, int] = field(default_factory=dict)  # by names of RANGES
     qdisc: str = ""
+    netns: str = "all"  # of netlink.RULE_NETNS
 
     def matches(self, name: str) -> bool:
         return fnmatchcase(name, self.pattern)
@@ -67,13 +75,17 @@ def _parse_option(word: str) -> tuple[str, int | str]:
     name, equals, value = word.partition("=")
     if name == "qdisc" and equals:
         if value not in QDISCS:
-            raise ValueError(f"qdisc {value!r} is none of {', '.join(QDISCS)}")
+            raise ValueError(f"qdisc {value!r} is not one of {', '.join(QDISCS)}")
+        return name, value
+    if name == "netns" and equals:
+        if value not in netlink.RULE_NETNS:
+            raise ValueError(f"netns {value!r} is neither host nor all")
         return name, value
     if name not in RANGES or not equals:
-        raise ValueError(f"{word!r} is unknown")
+        raise ValueError(f"option {word!r} is unknown")
     least, most = RANGES[name]
     if not re.fullmatch(r"[0-9]{1,10}", value) or not least <= int(value) <= most:
-        raise ValueError(f"{name} {value!r} is not in {least} ... {most}")
+        raise ValueError(f"{name} {value!r} is not between {least} and {most}")
     return name, int(value)
 
 
@@ -83,14 +95,17 @@ def parse_line(text: str) -> Line:
     if not words:
         return Line(text)
     if len(words) < 2 or words[1] not in ("on", "off"):
-        return Line(text, wrong="neither on nor off after the pattern")
+        return Line(text, wrong="on or off is missing after the pattern")
+    if len(os.fsencode(module_pattern(words[0]))) > PATTERN_MAX:
+        return Line(text, wrong=f"the pattern is longer than {PATTERN_MAX} bytes")
     try:
         options = dict(_parse_option(word) for word in words[2:])
     except ValueError as error:
         return Line(text, wrong=str(error))
     qdisc = str(options.pop("qdisc", ""))
+    netns = str(options.pop("netns", "all"))
     values = {name: int(value) for name, value in options.items()}
-    return Line(text, Rule(words[0], words[1] == "on", values, qdisc), comment)
+    return Line(text, Rule(words[0], words[1] == "on", values, qdisc, netns), comment)
 
 
 def parse(text: str) -> list[Line]:
@@ -99,6 +114,7 @@ def parse(text: str) -> list[Line]:
 
 def format_rule(rule: Rule, comment: str = "") -> str:
     words = [rule.pattern, "on" if rule.on else "off"]
+    words += [f"netns={rule.netns}"] if rule.netns != "all" else []
     words += [f"{name}={rule.values[name]}" for name in RANGES if name in rule.values]
     words += [f"qdisc={rule.qdisc}"] if rule.qdisc else []
     return " ".join(words + ([comment] if comment else []))
@@ -106,6 +122,15 @@ def format_rule(rule: Rule, comment: str = "") -> str:
 
 def is_pattern(text: str) -> bool:
     return any(letter in text for letter in "*?[")
+
+
+def module_pattern(pattern: str) -> str:
+    """The pattern in the module's language: there a backslash quotes."""
+    return re.sub(
+        r"\[!?\]?[^]]*\]|\\",
+        lambda found: found[0] if found[0] != "\\" else "[\\]",
+        pattern,
+    )
 
 
 def rule_for(name: str, lines: list[Line]) -> Rule | None:
@@ -117,7 +142,7 @@ def rule_for(name: str, lines: list[Line]) -> Rule | None:
 def wrongs(lines: list[Line], path: Path | None = None) -> list[str]:
     """What is wrong with the file, one line for each."""
     return [
-        f"{path or PATH}:{number}: {line.wrong}; edit the line"
+        f"{path or PATH}:{number}: {line.wrong}"
         for number, line in enumerate(lines, 1)
         if line.wrong
     ]
@@ -128,7 +153,7 @@ def _merged(old: Rule | None, new: Rule) -> Rule:
     if old is None:
         return new
     values = {**old.values, **new.values}
-    return Rule(new.pattern, new.on, values, new.qdisc or old.qdisc)
+    return Rule(new.pattern, new.on, values, new.qdisc or old.qdisc, new.netns)
 
 
 def remembered(lines: list[Line], rule: Rule) -> list[Line]:
@@ -164,19 +189,85 @@ def read(path: Path | None = None) -> list[Line]:
 
 def _refused(path: Path, error: OSError) -> SluiceError:
     reason = (error.strerror or str(error)).lower()
-    next_step = "run it as root" if isinstance(error, PermissionError) else (
-        "mend that, or use --now"
-    )
-    return SluiceError(f"{path}: {reason}; {next_step}")
+    if isinstance(error, PermissionError):
+        return Denied(f"{path}: {reason}; run it as root")
+    return SluiceError(f"{path}: {reason}; correct that, or use --now")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rule and the place it was read from."""
+
+    rule: Rule
+    path: Path
+    number: int  # of the line
+
+    @property
+    def origin(self) -> str:
+        return f"{self.path}:{self.number}"[-ORIGIN_MAX:]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """All files: their rules from the first to the last, and their errors."""
+
+    entries: tuple[Entry, ...] = ()
+    wrongs: tuple[str, ...] = ()
+
+    def entry_for(self, name: str, host: bool = True) -> Entry | None:
+        """The rule that the module would choose; host: in the host's namespace."""
+        for entry in reversed(self.entries):
+            if entry.rule.matches(name) and (host or entry.rule.netns == "all"):
+                return entry
+        return None
+
+
+def files() -> list[Path]:
+    """In the order in which their rules apply."""
+    try:
+        found = sorted(path for path in FOLDER.iterdir() if path.suffix == ".conf")
+    except OSError:
+        found = []
+    return [*found, PATH]
+
+
+def collect(texts: Mapping[Path, list[Line]]) -> Rules:
+    entries, wrong = [], []
+    for path, lines in texts.items():
+        wrong += wrongs(lines, path)
+        entries += [
+            Entry(line.rule, path, number)
+            for number, line in enumerate(lines, 1)
+            if line.rule
+        ]
+    if len(entries) > netlink.RULES_MAX:
+        last = entries[netlink.RULES_MAX]
+        wrong.append(
+            f"{last.origin}: more than {netlink.RULES_MAX} rules; use patterns"
+        )
+    return Rules(tuple(entries), tuple(wrong))
+
+
+def read_all(changed: list[Line] | None = None) -> Rules:
+    """The rules of all files; changed: /etc/sluice.conf as it shall be.
+
+    A file that cannot be read is an error of the rules as well.
+    """
+    texts: dict[Path, list[Line]] = {}
+    unreadable = []
+    for path in files():
+        try:
+            known = changed if path == PATH else None
+            texts[path] = read(path) if known is None else known
+        except SluiceError as error:
+            unreadable.append(str(error))
+    rules = collect(texts)
+    return Rules(rules.entries, (*unreadable, *rules.wrongs))
 
 
 @contextlib.contextmanager
 def locked(path: Path | None = None) -> Iterator[None]:
-    """Nobody else rewrites the file, or does what it says, meanwhile.
-
-    Held until a device is switched as well: the last who writes is the last
-    who switches.
-    """
+    """Nobody else rewrites the files or loads them meanwhile."""
     path = path or LOCK
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -189,32 +280,44 @@ def locked(path: Path | None = None) -> Iterator[None]:
         os.close(fd)
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, with the rights and the place it had."""
-    path = Path(os.path.realpath(path))
-    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+@contextlib.contextmanager
+def writing(lines: list[Line], path: Path | None = None) -> Iterator[None]:
+    """Replace the file when the block ends well; whole, with its mode and place."""
+    path = Path(os.path.realpath(path or PATH))
+    text = "".join(line.text + "\n" for line in lines)
     try:
-        with open(fd, "wb") as handle:
-            handle.write(text.encode(errors="surrogateescape"))
-            handle.flush()
-            os.fchmod(handle.fileno(), mode)
-            os.fsync(handle.fileno())
-        os.rename(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+        mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with open(fd, "wb") as handle:
+                handle.write(text.encode(errors="surrogateescape"))
+                handle.flush()
+                os.fchmod(handle.fileno(), mode)
+                os.fsync(handle.fileno())
+            yield
+            os.rename(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def with_rules(rules: list[Rule], path: Path | None = None) -> list[Line]:
+    """The file with these rules added, or in place of those of the same patterns."""
+    lines = read(path) or parse(HEADER)
+    for rule in rules:
+        lines = remembered(lines, rule)
+    return lines
+
+
+def without_patterns(patterns: tuple[str, ...], lines: list[Line]) -> list[Line]:
+    return [
+        line for line in lines if not (line.rule and line.rule.pattern in patterns)
+    ]
 
 
 def remember(rules: list[Rule], path: Path | None = None) -> None:
-    """Add rules to the file, or replace those of the same patterns; locked()."""
-    path = path or PATH
-    lines = read(path)
-    before = "".join(line.text + "\n" for line in lines) or HEADER
-    lines = parse(before)
-    for rule in rules:
-        lines = remembered(lines, rule)
-    try:
-        _write(path, "".join(line.text + "\n" for line in lines))
-    except OSError as error:
-        raise _refused(path, error) from error
+    """Add rules to the file; locked()."""
+    with writing(with_rules(rules, path), path):
+        pass

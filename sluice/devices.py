@@ -3,18 +3,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from sluice import config, system
-from sluice.errors import SluiceError
-from sluice.netlink import Device, Queue
-from sluice.system import Link, ModuleAnswer, Owner
+from sluice import config, namespaces, system
+from sluice.errors import Gone, SluiceError
+from sluice.namespaces import Namespace
+from sluice.netlink import SETTINGS, Device, Queue
+from sluice.system import Link, ModuleAnswer, Owner, QdiscStats
 
 NOQUEUE = "noqueue"
 LOCKLESS = "lockless"  # of a queue: its qdisc must not fill on this kernel
 STOCK = "stock"  # the state of a device while the module is not loaded
+
+# What the module uses unless a parameter, a rule or an operator says otherwise.
+DEFAULTS = {
+    "on": 1,
+    "stall-ms": 250,
+    "low-percent": 50,
+    "limit": 0,
+    "target-us": 2000,
+}
+UNITS = {"stall-ms": "ms", "low-percent": "%", "limit": "packets", "target-us": "us"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of a device and who gave it."""
+
+    name: str  # of netlink.SETTINGS
+    value: int
+    source: str  # default, module parameter, by hand, or FILE:LINE
 
 
 @dataclass(frozen=True)
@@ -35,10 +56,14 @@ class View:
     ring: int
     queue_count: int
     tx_dropped: int
-    stall_ms: int | None
-    low_percent: int | None
-    target_us: int | None
     queues: tuple[Queue, ...]
+    tx_packets: int = 0
+    settings: tuple[Setting, ...] = ()
+    rule: str = ""  # where the rule that matches was written
+    rule_qdisc: str = ""  # what it wants in place of noqueue
+    qdisc_stats: QdiscStats = field(default_factory=QdiscStats)
+    netns_process: str = ""  # the name of a process there, if it has no name
+    host: bool = True  # in the host's namespace
 
     def total(self, counter: str) -> int | None:
         """The sum of a counter over the queues."""
@@ -51,13 +76,17 @@ class View:
         timer, other = self.total("wakes_timer"), self.total("wakes_other")
         return None if timer is None or other is None else timer + other
 
+    def setting(self, name: str) -> int:
+        found = {one.name: one.value for one in self.settings}
+        return found.get(name, DEFAULTS[name])
+
 
 def why_stock(link: Link, rule: config.Rule | None) -> str:
     """Without the module: what sluice would change."""
     if link.upstream:
         return "served by its application; sluice would leave it alone"
     if rule and not rule.on:
-        return f"off in {config.PATH}; sluice would leave it alone"
+        return "off by its rule; sluice would leave it alone"
     if link.qdisc == NOQUEUE:
         return "noqueue: sluice would have nothing to stop"
     if not link.up:
@@ -71,7 +100,7 @@ def why(device: Device, link: Link, queues: tuple[Queue, ...]) -> str:
         if link.qdisc == NOQUEUE:
             return "noqueue: nothing to stop"
         if any(queue.state == LOCKLESS for queue in queues):
-            return "lockless qdisc: as stock, this kernel could free its packets twice"
+            return "lockless qdisc: not stopped, this kernel could free packets twice"
         if any(queue.state == "stalled" for queue in queues):
             return "stalled: the reader makes no room, a full ring drops"
         if queues and all(queue.state == "unread" for queue in queues):
@@ -86,16 +115,32 @@ def why(device: Device, link: Link, queues: tuple[Queue, ...]) -> str:
     }[device.state]
 
 
+def settings_of(device: Device) -> tuple[Setting, ...]:
+    found = []
+    for name in SETTINGS:
+        value = int(getattr(device, name.replace("-", "_")))
+        if name in device.by_hand:
+            source = "by hand"
+        elif name in device.by_rule:
+            source = device.rule
+        else:
+            source = "default" if value == DEFAULTS[name] else "module parameter"
+        found.append(Setting(name, value, source))
+    return tuple(found)
+
+
 def view(
     link: Link,
-    netns: str,
+    where: Namespace,
     owners: list[Owner],
     answer: ModuleAnswer | None,
-    rule: config.Rule | None,
+    rules: config.Rules | None = None,
+    qdiscs: Mapping[int, QdiscStats] | None = None,
 ) -> View | None:
     """One device; None if the module no longer knows it: it vanished."""
     device = None
     queues: tuple[Queue, ...] = ()
+    host = namespaces.is_host(where.inode)
     if answer is not None:
         device = {d.ifindex: d for d in answer.devices}.get(link.ifindex)
         if device is None:
@@ -104,30 +149,36 @@ def view(
     upstream = link.upstream
     if upstream is None and device and device.state == "upstream":
         upstream = True
+    entry = rules.entry_for(link.name, host) if rules else None
     return View(
-        netns=netns,
+        netns=where.name,
+        netns_process=where.process,
+        host=host,
         ifindex=link.ifindex,
         name=link.name,
         kind=link.kind,
         up=link.up,
         owners=tuple(owners),
         qdisc=link.qdisc,
+        qdisc_stats=(qdiscs or {}).get(link.ifindex, QdiscStats()),
         upstream=upstream,
         on=device.on if device else None,
         state=device.state if device else STOCK,
-        why=why(device, link, queues) if device else why_stock(link, rule),
+        why=why(device, link, queues) if device else
+        why_stock(link, entry.rule if entry else None),
         ring=max((q.ring for q in queues), default=0) or link.ring,
         queue_count=device.queues if device else link.queues,
+        tx_packets=link.tx_packets,
         tx_dropped=device.tx_dropped if device else link.tx_dropped,
-        stall_ms=device.stall_ms if device else None,
-        low_percent=device.low_percent if device else None,
-        target_us=device.target_us if device else None,
+        settings=settings_of(device) if device else (),
+        rule=device.rule if device else "",
+        rule_qdisc=device.qdisc if device else "",
         queues=queues,
     )
 
 
 def read_views(
-    where: system.Namespace, owners: Mapping[str, list[Owner]] | None = None
+    where: Namespace, owners: Mapping[str, list[Owner]] | None = None
 ) -> list[View]:
     """The devices of the namespace we are in, in the order they appeared.
 
@@ -138,23 +189,56 @@ def read_views(
     # After the module's answer: a device of that answer that is gone by now
     # is left out, one that came since has no answer and is left out, too.
     links = system.read_links(where)
+    if not links:
+        return []
     if owners is None:
-        owners = system.read_owners() if links else {}
-    lines = config.read() if answer is None else []
+        owners = system.read_owners()
+    rules = config.read_all() if answer is None else None
+    qdiscs = system.read_qdiscs()
     views = [
         view(
             link,
-            where.name,
+            where,
             system.owners_of(link.name, where.inode, owners),
             answer,
-            config.rule_for(link.name, lines),
+            rules,
+            qdiscs,
         )
         for link in links
     ]
     return [one for one in views if one is not None]
 
 
-def matching(views: list[View], patterns: tuple[str, ...]) -> list[View]:
+@dataclass(frozen=True)
+class Seen:
+    """What was seen in several namespaces."""
+
+    views: list[View]
+    failed: list[SluiceError]  # why some namespaces could not be entered
+    namespaces: int  # how many were entered
+
+
+def read_machine(netns: str | None = None, with_owners: bool = True) -> Seen:
+    """The devices of all namespaces, or of the one that is named."""
+    chosen = namespaces.read_all() if netns is None else [namespaces.find(netns)]
+    owners = system.read_owners() if with_owners else {}
+    views: list[View] = []
+    failed: list[SluiceError] = []
+    for one in chosen:
+        try:
+            with namespaces.entered(one) as where:
+                views += read_views(where, owners)
+        except Gone as error:
+            if netns is not None:
+                raise error
+        except SluiceError as error:
+            if netns is not None:
+                raise error
+            failed.append(error)
+    return Seen(views, failed, len(chosen) - len(failed))
+
+
+def matching(views: list[View], patterns: Sequence[str]) -> list[View]:
     """The devices that any pattern matches; all if there is no pattern."""
     if not patterns:
         return views
@@ -163,11 +247,17 @@ def matching(views: list[View], patterns: tuple[str, ...]) -> list[View]:
     ]
 
 
-def check_found(views: list[View], patterns: tuple[str, ...]) -> None:
+def suggestion(word: str, known: Sequence[str]) -> str:
+    """Words like it, as a question; nothing if there is none."""
+    found = difflib.get_close_matches(word, sorted(set(known)), n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def check_found(views: list[View], patterns: Sequence[str]) -> None:
     """Every name and pattern matches something."""
     for pattern in patterns:
-        if not matching(views, (pattern,)):
-            what = "nothing matches" if config.is_pattern(pattern) else "no such device"
-            raise SluiceError(
-                f"{pattern}: {what} among the tun and tap devices; see: sluice status"
-            )
+        if matching(views, (pattern,)):
+            continue
+        what = "nothing matches" if config.is_pattern(pattern) else "no such device"
+        next_step = suggestion(pattern, [one.name for one in views])
+        raise SluiceError(f"{pattern}: {what}; {next_step or 'see: sluice status'}")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sluice doctor: what is wrong or worth knowing, and the command that mends it."""
+"""sluice doctor: finds problems and prints the fix."""
 
 from __future__ import annotations
 
 import glob
+import math
 import os
 import platform
 import re
@@ -14,10 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import click
+from rich.text import Text
 
-from sluice import VERSION, config, options, output, status, system
+from sluice import VERSION, config, devices, distributions, options, output, rules
+from sluice import status, system
 from sluice.devices import LOCKLESS, NOQUEUE, View
+from sluice.distributions import NIXOS
 from sluice.errors import FINE, NO, NOT_SUITABLE
+from sluice.output import short
 
 SAMPLE_SECONDS = 1.0
 TRANSMIT = "tun_net_xmit"
@@ -25,6 +30,11 @@ TRANSMIT = "tun_net_xmit"
 DIRECT, OURS = "direct-->transmit_called", "keeps_ftrace_on"
 # Slots: below, one burst fills it; above, it holds seconds of a slow reader.
 RING_SHORT, RING_LONG = 64, 5000
+# The contract: a reader that takes fewer packets per stall_ms is stalled.
+SLOW_PACKETS = 50
+STALL_MS_MAX = config.RANGES["stall-ms"][1]
+COARSE_TIMER = 1e-5  # seconds; the kernel's timers are finer unless told otherwise
+RELOAD = "rmmod sluice; modprobe sluice"
 
 GOOD, NOTE, BAD, HOPELESS = "good", "note", "bad", "hopeless"
 
@@ -33,10 +43,10 @@ GOOD, NOTE, BAD, HOPELESS = "good", "note", "bad", "hopeless"
 class Finding:
     """One thing looked at."""
 
-    level: str  # good, note: nothing to do; bad: to mend; hopeless: not suitable
+    level: str  # good; note: nothing to do; bad: a problem; hopeless: not suitable
     subject: str
     text: str
-    mend: str = ""  # a command
+    mend: str = ""  # a command, or what to do where there is none
 
 
 @dataclass(frozen=True)
@@ -47,26 +57,34 @@ class Facts:
     version: str = ""  # uname -v
     distribution: tuple[str, ...] = ()
     root: bool = True
+    container: str = ""  # the kind of container we are in
     kernel_config: str | None = None
+    has_modules: bool = True  # the kernel can load any
+    modules_disabled: bool = False
+    timer_resolution: float = 1e-9  # seconds
     ftrace_enabled: str = "1"
     headers: bool = True
     dkms: str | None = None
     module_file: bool = True
+    module_source: bool = True  # /usr/src/sluice-VERSION
     loaded: str = ""  # the version of the loaded module
     answers: bool = False
     at_boot: bool = True
-    udev_rule: bool = True
+    load_at_boot: str = ""  # the command that has it loaded at boot
     tun: bool = True
     secure_boot: bool | None = None
-    signed_only: str = ""  # what besides Secure Boot lets only signed modules in
+    signed_only: str = ""  # what lets only signed modules in
     signing_key: str = ""
     key_trusted: bool | None = None
+    mokutil: bool = True
     traced: str | None = None  # enabled_functions
     wrongs: tuple[str, ...] = ()
+    drift: tuple[str, ...] = ()
     before: tuple[View, ...] = ()
     views: tuple[View, ...] = ()
     seconds: float = SAMPLE_SECONDS
-    unread: tuple[str, ...] = ()  # namespaces that could not be entered
+    unread: tuple[str, ...] = ()  # why namespaces could not be entered
+    failed: tuple[str, ...] = ()  # facts that could not be read, and why
     parameters: dict[str, str] = field(default_factory=dict)
 
 
@@ -75,133 +93,173 @@ def parse_config(text: str | None) -> dict[str, str]:
     return {key: value for key, equals, value in pairs if key and equals}
 
 
-def install_command(distribution: tuple[str, ...], release: str, what: str) -> str:
-    """How this distribution installs headers or dkms."""
-    headers = {
-        "debian": f"apt install linux-headers-{release}",
-        "fedora": f"dnf install kernel-devel-{release}",
-        "rhel": f"dnf install kernel-devel-{release}",
-        "suse": "zypper install kernel-default-devel",
-        "arch": "pacman -S linux-headers",
-        "alpine": "apk add linux-lts-dev",
-    }
-    tool = {"debian": "apt install", "fedora": "dnf install", "rhel": "dnf install",
-            "suse": "zypper install", "arch": "pacman -S", "alpine": "apk add"}
-    for name in distribution:
-        if name in headers:
-            return headers[name] if what == "headers" else f"{tool[name]} {what}"
-    return f"install {what} of kernel {release}" if what == "headers" else (
-        f"install {what}"
-    )
-
-
-def own_command(distribution: tuple[str, ...], package: str) -> str:
-    """How this distribution gets a part of ours: only Debian has packages."""
-    if "debian" in distribution:
-        return f"apt install {package}"
-    return "make install  # in a source tree of sluice"
-
-
-def kernel_lacks(version: str, known: dict[str, str]) -> Iterator[str]:
+def kernel_lacks(
+    version: str, known: dict[str, str], has_modules: bool = True
+) -> Iterator[str]:
     """Why no module can serve this kernel; known: its configuration, if seen."""
     if "PREEMPT_RT" in version or known.get("CONFIG_PREEMPT_RT") == "y":
-        yield "is PREEMPT_RT: the headroom cannot be bounded"
-    for option in ("CONFIG_DYNAMIC_FTRACE", "CONFIG_MODULES"):
-        if known and known.get(option) != "y":
-            yield f"lacks {option}"
+        yield "is PREEMPT_RT, where the headroom cannot be bounded"
+    if not has_modules or (known and known.get("CONFIG_MODULES") != "y"):
+        yield "cannot load modules (CONFIG_MODULES)"
+    if known and known.get("CONFIG_DYNAMIC_FTRACE") != "y":
+        yield "lacks CONFIG_DYNAMIC_FTRACE"
     ways = ("CONFIG_DYNAMIC_FTRACE_WITH_ARGS", "CONFIG_DYNAMIC_FTRACE_WITH_REGS")
     if known and not any(known.get(way) == "y" for way in ways):
         yield f"has neither {ways[0]} nor {ways[1]}"
 
 
-def check_kernel(facts: Facts) -> Iterator[Finding]:
+def lacks_of(facts: Facts) -> list[str]:
     known = parse_config(facts.kernel_config)
-    lacks = list(kernel_lacks(facts.version, known))
+    return list(kernel_lacks(facts.version, known, facts.has_modules))
+
+
+def check_reading(facts: Facts) -> Iterator[Finding]:
+    for text in facts.failed:
+        yield Finding(NOTE, "doctor", f"could not be read: {text}",
+                      "" if facts.root else "run it as root")
+
+
+def check_kernel(facts: Facts) -> Iterator[Finding]:
+    lacks = lacks_of(facts)
     for text in lacks:
         yield Finding(HOPELESS, "kernel", f"{facts.release} {text}")
+    if lacks:
+        return
     if facts.ftrace_enabled.strip() == "0":
         yield Finding(BAD, "kernel", "ftrace is switched off: no packet is seen",
                       "sysctl kernel.ftrace_enabled=1")
-    if not known:
+    if facts.timer_resolution > COARSE_TIMER:
+        yield Finding(BAD, "kernel", "high-resolution timers are off "
+                      f"({facts.timer_resolution * 1e3:.0f} ms): a stopped ring would "
+                      "run empty", "remove highres=off from the kernel command line "
+                      "and reboot")
+    if facts.kernel_config is None:
         yield Finding(NOTE, "kernel", f"{facts.release}: its configuration cannot be "
-                      "seen, ftrace is taken for granted", "modprobe configs")
-    elif not lacks:
-        yield Finding(GOOD, "kernel", f"{facts.release} has what it takes")
+                      "read; ftrace is assumed")
+    else:
+        yield Finding(GOOD, "kernel", f"{facts.release} has what sluice needs")
     if not facts.tun:
-        yield Finding(BAD, "tun", "there is no /dev/net/tun", "modprobe tun")
+        yield Finding(BAD, "tun", "/dev/net/tun does not exist", "modprobe tun")
+
+
+def check_headers(facts: Facts, level: str) -> Iterator[Finding]:
+    if facts.headers:
+        yield Finding(GOOD, "headers", f"headers for {facts.release} installed")
+        return
+    command = distributions.install_headers(facts.distribution, facts.release)
+    if NIXOS in facts.distribution:
+        command = "nixos-rebuild switch  # with the module in boot.extraModulePackages"
+    yield Finding(level, "headers", f"headers for {facts.release} are missing: no "
+                  "module can be built for it",
+                  command or f"install the headers of kernel {facts.release}")
 
 
 def check_building(facts: Facts) -> Iterator[Finding]:
     """What a module for this kernel and the next takes."""
     level = NOTE if facts.module_file or facts.loaded else BAD
-    if facts.headers:
-        yield Finding(GOOD, "headers", f"those of {facts.release} are there")
-    else:
-        yield Finding(level, "headers", f"those of {facts.release} are missing, no "
-                      "module can be built for it",
-                      install_command(facts.distribution, facts.release, "headers"))
+    yield from check_headers(facts, level)
+    if NIXOS in facts.distribution:
+        return
     if facts.dkms is None:
+        command = distributions.install_dkms(facts.distribution)
         yield Finding(level, "dkms", "not installed: a new kernel gets no module",
-                      install_command(facts.distribution, facts.release, "dkms"))
+                      command or "install dkms")
     elif facts.dkms == system.NO_ANSWER:
         yield Finding(NOTE, "dkms", "did not answer", "dkms status -m sluice")
     elif re.search(rf"{re.escape(facts.release)}[,:].*installed", facts.dkms):
-        yield Finding(GOOD, "dkms", f"built the module for {facts.release}")
+        yield Finding(GOOD, "dkms", f"module for {facts.release} installed")
     elif facts.dkms:
         yield Finding(level, "dkms", f"has no module for {facts.release}",
                       f"dkms install -m sluice -v {VERSION} -k {facts.release}")
     else:
         yield Finding(level, "dkms", "does not know sluice: a new kernel gets no module",
-                      own_command(facts.distribution, "sluice-dkms"))
+                      add_to_dkms(facts))
 
 
-def check_secure_boot(facts: Facts) -> Iterator[Finding]:
-    """Whether the kernel would load what DKMS builds, signed as it is."""
-    state = {True: "on", False: "off", None: "no EFI"}[facts.secure_boot]
-    if facts.signed_only:
-        state += f", {facts.signed_only} lets only signed modules in"
-    key = facts.signing_key
-    if not facts.secure_boot and not facts.signed_only:
-        yield Finding(GOOD, "secure boot", f"{state}, nothing is asked of us")
+def add_to_dkms(facts: Facts) -> str:
+    if facts.module_source:
+        return f"dkms install -m sluice -v {VERSION} -k {facts.release}"
+    return distributions.install_module(facts.distribution)
+
+
+def _enrol(facts: Facts) -> str:
+    command = f"mokutil --import {facts.signing_key}; reboot and confirm"
+    if facts.mokutil:
+        return command
+    install = distributions.install_mokutil(facts.distribution) or "install mokutil"
+    return f"{install}; {command}"
+
+
+def check_signing(facts: Facts) -> Iterator[Finding]:
+    """Whether the kernel would load what DKMS builds: judged by what it enforces."""
+    by = facts.signed_only
+    state = {True: "Secure Boot on", False: "Secure Boot off", None: "no EFI"}
+    said, key = state[facts.secure_boot], facts.signing_key
+    if not by:
+        yield Finding(GOOD, "signing", f"{said}; module signing not required")
     elif facts.loaded:
-        yield Finding(GOOD, "secure boot", f"{state}, and the module is loaded")
+        yield Finding(GOOD, "signing", f"{said}; {by} requires it, module loaded")
     elif not key:
-        yield Finding(BAD, "secure boot", f"{state}, and DKMS has no key to sign with",
-                      "dkms generate_mok")
+        yield Finding(BAD, "signing", f"{said}; {by} requires signed modules, and DKMS "
+                      "has no key", "dkms generate_mok")
     elif facts.secure_boot is None:
         # No firmware that a key could be enrolled with.
-        yield Finding(BAD, "secure boot", f"{state}, and {key} is none the kernel knows",
-                      "grep -E 'sig_enforce|lockdown' /proc/cmdline; then boot "
-                      "without it")
+        yield Finding(BAD, "signing", f"{said}; {by} requires signed modules, and the "
+                      f"kernel does not know {key}",
+                      "remove lockdown= and module.sig_enforce from the kernel command "
+                      "line and reboot")
+    elif facts.key_trusted is False:
+        yield Finding(BAD, "signing", f"{said}; {by} requires signed modules, and {key} "
+                      "is not enrolled", _enrol(facts))
     elif facts.key_trusted is None:
-        yield Finding(NOTE, "secure boot", f"{state}; whether the firmware trusts "
-                      f"{key} cannot be seen", f"mokutil --test-key {key}")
-    elif not facts.key_trusted:
-        yield Finding(BAD, "secure boot", f"{state}, and {key} is not enrolled",
-                      f"mokutil --import {key}; then reboot and confirm")
+        yield Finding(NOTE, "signing", f"{said}; {by} requires signed modules; whether "
+                      f"{key} is enrolled cannot be read", _enrol(facts))
     else:
-        yield Finding(GOOD, "secure boot", f"{state}, {key} is enrolled")
+        yield Finding(GOOD, "signing", f"{said}; {key} is enrolled")
+
+
+def check_machine(facts: Facts) -> Iterator[Finding]:
+    """Where a module can be built and loaded at all: what that takes."""
+    if lacks_of(facts) or facts.container:
+        return
+    yield from check_building(facts)
+    if not facts.modules_disabled:
+        yield from check_signing(facts)
+
+
+def check_unloaded(facts: Facts) -> Iterator[Finding]:
+    """The module is not loaded: what is the next step."""
+    text = "not loaded: stock behaviour"
+    if facts.container:
+        yield Finding(BAD, "module", f"{text}; this is a container ({facts.container}), "
+                      "its host loads modules", "on the host: modprobe sluice")
+    elif facts.modules_disabled:
+        yield Finding(BAD, "module", f"{text}; kernel.modules_disabled=1 lets no module "
+                      "in before the next boot",
+                      (facts.load_at_boot or "have sluice loaded at boot") + "; reboot")
+    elif facts.module_file:
+        yield Finding(BAD, "module", text, "modprobe sluice")
+    else:
+        yield Finding(BAD, "module", f"no module for {facts.release} installed",
+                      add_to_dkms(facts))
 
 
 def check_module(facts: Facts) -> Iterator[Finding]:
+    if lacks_of(facts):
+        return
     if not facts.loaded:
-        if facts.module_file:
-            yield Finding(BAD, "module", "not loaded: stock behaviour", "modprobe sluice")
-        else:
-            yield Finding(BAD, "module", f"there is none for {facts.release}",
-                          own_command(facts.distribution, "sluice-dkms"))
+        yield from check_unloaded(facts)
         return
     if not facts.answers:
         yield Finding(BAD, "module", "loaded, but its netlink family does not answer",
-                      "rmmod sluice; modprobe sluice; dmesg | tail")
+                      f"{RELOAD}; dmesg | tail")
         return
-    yield Finding(GOOD, "module", f"version {facts.loaded} is loaded")
+    yield Finding(GOOD, "module", f"version {facts.loaded} loaded")
     if facts.loaded != VERSION:
-        yield Finding(NOTE, "module", f"version {facts.loaded}, this command {VERSION}",
-                      "rmmod sluice; modprobe sluice")
-    if not facts.at_boot:
-        yield Finding(NOTE, "module", "not loaded at boot",
-                      "echo sluice >/etc/modules-load.d/sluice.conf")
+        yield Finding(NOTE, "module", f"version {facts.loaded} loaded, command {VERSION}",
+                      RELOAD)
+    if not facts.at_boot and not facts.container:
+        yield Finding(NOTE, "module", "not loaded at boot", facts.load_at_boot)
 
 
 def parse_traced(text: str) -> dict[str, tuple[int, str]]:
@@ -229,7 +287,7 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
     shares = not facts.release.startswith("5.")  # a direct call with a live patch
     if served and not users:
         yield Finding(BAD, "hook", f"{TRANSMIT} is not hooked, though devices are served",
-                      "rmmod sluice; modprobe sluice")
+                      RELOAD)
     elif facts.loaded and users:
         closed = "" if shares else "live patches and "
         how = f", by a direct call: closed to {closed}BPF fentry programs"
@@ -241,7 +299,8 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
                       f"grep {TRANSMIT} /sys/kernel/tracing/enabled_functions")
     flags = line.partition("\t")[0].partition(")")[2].split()
     if "I" in flags and (shares or not directly):
-        yield Finding(NOTE, "ftrace", f"{TRANSMIT} is live-patched: is that ours to see?",
+        yield Finding(NOTE, "ftrace",
+                      f"{TRANSMIT} is live-patched: the patch may bypass sluice",
                       "ls /sys/kernel/livepatch")
     elsewhere = len([name for name in traced if name not in (TRANSMIT, OURS)])
     if elsewhere:
@@ -249,18 +308,15 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
                       "traced, none of our concern")
 
 
-def check_remembering(facts: Facts) -> Iterator[Finding]:
+def check_rules(facts: Facts) -> Iterator[Finding]:
     for wrong in facts.wrongs:
-        yield Finding(BAD, "config", wrong.rpartition("; ")[0],
-                      f"editor {config.PATH}")
-    if not facts.udev_rule:
-        yield Finding(NOTE, "udev", "60-sluice.rules is missing: what is remembered "
-                      "does not reach new devices",
-                      own_command(facts.distribution, "sluice"))
-    for name in facts.unread:
-        yield Finding(NOTE, "netns", f"{name} cannot be entered",
-                      shlex.join(["ip", "netns", "del", name]) if facts.root
-                      else "run it as root")
+        yield Finding(BAD, "rules", wrong, "sluice config check")
+    for text in facts.drift if not facts.wrongs else ():
+        yield Finding(BAD, "rules", f"the module differs from the files: {text}",
+                      "sluice apply")
+    for text in facts.unread:
+        reason, _, next_step = text.partition("; ")
+        yield Finding(NOTE, "netns", reason.removeprefix("netns "), next_step)
 
 
 def _sluice(verb: str, view: View, *more: str) -> str:
@@ -269,12 +325,17 @@ def _sluice(verb: str, view: View, *more: str) -> str:
     """
     name = glob.escape(view.name)
     name = f"[-]{name[1:]}" if name.startswith("-") else name  # nor an option
-    at = ["--netns", view.netns] if view.netns else []
+    narrow = view.netns and verb not in ("on", "off")  # a rule holds everywhere
+    at = ["--netns", view.netns] if narrow else []
     return shlex.join(["sluice", verb, name, *more, *at])
 
 
 def _tool(name: str, view: View, *arguments: str) -> str:
     """ip or tc, in the view's namespace."""
+    if view.netns.isdigit():
+        return shlex.join(["nsenter", "-t", view.netns, "-n", name, *arguments])
+    if "/" in view.netns:
+        return shlex.join(["nsenter", f"--net={view.netns}", name, *arguments])
     at = ["-n", view.netns] if view.netns else []
     return shlex.join([name, *at, *arguments])
 
@@ -286,19 +347,21 @@ def check_setup(view: View) -> Iterator[Finding]:
     if view.upstream:
         yield Finding(GOOD, view.name, "served by its application (IFF_BACKPRESSURE)")
     elif view.on is False:
-        yield Finding(NOTE, view.name, "off", _sluice("on", view))
+        by = next((s.source for s in view.settings if s.name == "on"), "")
+        yield Finding(NOTE, view.name, "off" + (f" ({by})" if by else ""),
+                      _sluice("on", view))
     if view.qdisc == NOQUEUE and not view.upstream and view.on is not False:
         yield Finding(BAD, view.name, "noqueue: nothing to stop",
-                      _sluice("on", view, "--qdisc", "fq_codel"))
+                      _sluice("on", view, "--qdisc", view.rule_qdisc or "fq_codel"))
     length = 1000 if view.kind == "tap" else 500
     resize = ("link", "set", "dev", view.name, "txqueuelen", str(length))
     mend = _tool("ip", view, *resize)
     if view.ring < RING_SHORT:
         yield Finding(BAD, view.name, f"a ring of {view.ring} is too short for a burst "
-                      "and its headroom", mend)
+                      "and the headroom", mend)
     elif view.ring > RING_LONG:
-        yield Finding(NOTE, view.name, f"a ring of {view.ring} is a long wait, and no "
-                      "longer needed against loss", mend)
+        yield Finding(NOTE, view.name, f"a ring of {view.ring} adds delay and is not "
+                      "needed against loss", mend)
 
 
 def check_lockless(view: View) -> Iterator[Finding]:
@@ -321,27 +384,68 @@ def _against_drops(view: View) -> str:
     return _sluice("on", view, *qdisc)
 
 
-def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Finding]:
-    """What happened lately, and since the module knows the device."""
-    old = before or view
-    drops = view.tx_dropped - old.tx_dropped
-    stalls = (view.total("stalls") or 0) - (old.total("stalls") or 0)
-    look = _sluice("watch", view)
-    within = f"in the last {seconds:.0f} s"
-    if any(queue.state == "stalled" for queue in view.queues) or stalls > 0:
-        yield Finding(BAD, view.name, "stalled: its reader does not read",
+def patient_stall_ms(view: View) -> int:
+    """The stall_ms that the slowest reader of a device needs; 0: its own suffices."""
+    slowest = max(
+        (queue.reader_ns for queue in view.queues if queue.stalls), default=0
+    )
+    needed = SLOW_PACKETS * slowest / 1e6
+    if needed <= view.setting("stall-ms"):
+        return 0
+    return min(STALL_MS_MAX, math.ceil(2 * needed / 100) * 100)
+
+
+def check_reader(view: View, stalls: int, within: str) -> Iterator[Finding]:
+    """Stalls: a slow reader needs patience, a dead one nothing helps."""
+    stalled = [queue.id for queue in view.queues if queue.state == "stalled"]
+    wanted = patient_stall_ms(view)
+    if wanted:
+        slow = max(queue.reader_ns for queue in view.queues if queue.stalls)
+        yield Finding(BAD if stalled or stalls else NOTE, view.name,
+                      f"the reader is slow: {short(1e9 / slow)} packets/s, "
+                      f"{view.total('stalls')} stalls",
+                      _sluice("on", view, "--stall-ms", str(wanted)))
+    elif stalled or stalls:
+        which = ", ".join(str(number) for number in stalled)
+        where = f" on queue {which}" if stalled and len(view.queues) > 1 else ""
+        yield Finding(BAD, view.name, f"stalled: the reader does not read{where}",
                       _sluice("status", view))
     elif view.total("stalls"):
-        stalled = output.count(view.total("stalls") or 0, "stall")
-        yield Finding(NOTE, view.name, f"{stalled} so far: its reader paused for "
-                      f"{view.stall_ms} ms or more", look)
+        stalled_before = output.count(view.total("stalls") or 0, "stall")
+        yield Finding(NOTE, view.name, f"{stalled_before} so far, none {within}: the "
+                      f"reader paused for {view.setting('stall-ms')} ms or more",
+                      _sluice("watch", view))
+
+
+def check_drops(view: View, old: View, within: str) -> Iterator[Finding]:
+    """Loss at the ring is a problem; the qdisc drops and marks by design."""
+    drops = view.tx_dropped - old.tx_dropped
     if drops > 0:
         why = "" if view.state == "served" else "; stock drops at a full ring"
-        text = f"{output.count(drops, 'drop')} {within}{why}"
+        text = f"the ring drops: {output.count(drops, 'packet')} {within}{why}"
         yield Finding(BAD, view.name, text, _against_drops(view))
     elif view.total("drops"):
         dropped = output.count(view.total("drops") or 0, "drop")
-        yield Finding(NOTE, view.name, f"{dropped} while on, none {within}", look)
+        yield Finding(NOTE, view.name, f"{dropped} at the ring while on, none {within}",
+                      _sluice("watch", view))
+    shed = view.qdisc_stats.drops - old.qdisc_stats.drops
+    marked = (view.qdisc_stats.marks or 0) - (old.qdisc_stats.marks or 0)
+    if shed > 0 or marked > 0:
+        marks = f", {marked} marked" if marked > 0 else ""
+        yield Finding(GOOD, view.name, f"the qdisc ({view.qdisc}) limits the queue as "
+                      f"it should: {max(0, shed)} dropped{marks} {within}")
+    if view.total("rescued"):
+        yield Finding(NOTE, view.name, f"{view.total('rescued')} lost timers were "
+                      "replaced by the backstop", "sluice doctor --report")
+
+
+def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Finding]:
+    """What happened during the look, and since the module knows the device."""
+    old = before or view
+    within = f"in the last {seconds:.0f} s"
+    stalls = (view.total("stalls") or 0) - (old.total("stalls") or 0)
+    yield from check_reader(view, stalls, within)
+    yield from check_drops(view, old, within)
 
 
 def check_devices(facts: Facts) -> Iterator[Finding]:
@@ -355,16 +459,16 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
         ]
         yield from found or [Finding(GOOD, view.name, view.why)]
     if not facts.views:
-        yield Finding(GOOD, "devices", "no tun or tap device")
+        yield Finding(GOOD, "devices", "no tun or tap device in any namespace")
 
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    check_reading,
     check_kernel,
-    check_building,
-    check_secure_boot,
+    check_machine,
     check_module,
     check_tracing,
-    check_remembering,
+    check_rules,
     check_devices,
 )
 
@@ -377,92 +481,138 @@ def verdict(findings: list[Finding]) -> tuple[int, str]:
     """The exit code, and the last line."""
     hopeless = [one for one in findings if one.level == HOPELESS]
     if hopeless:
-        return NOT_SUITABLE, f"verdict: not suitable: {hopeless[0].text}"
+        return NOT_SUITABLE, f"not suitable: kernel {hopeless[0].text}"
     bad = [one for one in findings if one.level == BAD]
     if bad:
-        return NO, f"verdict: {output.count(len(bad), 'thing')} to mend"
-    return FINE, "verdict: fine"
+        return NO, f"{output.count(len(bad), 'problem')} found"
+    return FINE, "no problem found"
 
 
-MARKS = {GOOD: "ok", NOTE: "note", BAD: "mend", HOPELESS: "no"}
-STYLES = {GOOD: output.good, NOTE: output.notable, BAD: output.bad, HOPELESS: output.bad}
+MARKS = {GOOD: "ok", NOTE: "WARN", BAD: "FAIL", HOPELESS: "FAIL"}
+STYLES = {
+    GOOD: output.GOOD,
+    NOTE: output.NOTABLE,
+    BAD: output.BAD,
+    HOPELESS: output.BAD,
+}
 
 
-def format_finding(finding: Finding) -> list[str]:
+def format_finding(finding: Finding) -> list[str | Text]:
     mark = MARKS[finding.level]
     first = f"{mark:<5} {finding.subject}: "
     head, *more = output.wrap(finding.text, first, " " * 6)
-    lines = [head.replace(mark, STYLES[finding.level](mark), 1), *more]
     # A command stays whole on a line of its own, to be copied.
-    return lines + ([f"      {finding.mend}"] if finding.mend else [])
+    mend = [f"      {finding.mend}"] if finding.mend else []
+    return [output.marked(head, mark, STYLES[finding.level]), *more, *mend]
 
 
-def format_findings(findings: list[Finding]) -> list[str]:
+def format_findings(findings: list[Finding]) -> list[str | Text]:
     lines = [line for finding in findings for line in format_finding(finding)]
     code, text = verdict(findings)
-    wrapped = output.wrap(text, rest="  ")
-    style = output.good if code == FINE else output.bad
-    return [*lines, "", *(style(line) for line in wrapped)]
+    style = output.GOOD if code == FINE else output.BAD
+    last = [output.styled(line, style) for line in output.wrap(text, rest="  ")]
+    return [*lines, "", *last]
+
+
+# What is asked of the system, one question after the other; a question that fails is
+# a finding, and its fact keeps the default.
+QUESTIONS: dict[str, Callable[[], Any]] = {
+    "release": platform.release,
+    "version": platform.version,
+    "distribution": lambda: system.read_distribution(),
+    "root": lambda: system.is_root(),
+    "container": lambda: system.read_container(),
+    "kernel_config": lambda: system.read_kernel_config(platform.release()),
+    "has_modules": lambda: system.has_modules(),
+    "modules_disabled": lambda: system.read_modules_disabled(),
+    "timer_resolution": lambda: time.clock_getres(time.CLOCK_MONOTONIC),
+    "ftrace_enabled": lambda: system.read_text(
+        system.PROC / "sys/kernel/ftrace_enabled") or "1",
+    "headers": lambda: system.has_headers(platform.release()),
+    "module_file": lambda: system.has_module_file(platform.release()),
+    "module_source": lambda: system.exists(f"/usr/src/sluice-{VERSION}"),
+    "loaded": lambda: system.read_module_version(),
+    "answers": lambda: system.read_module() is not None,
+    "at_boot": lambda: system.loads_at_boot(),
+    "load_at_boot": lambda: system.load_at_boot_command(),
+    "tun": lambda: system.has_tun(),
+    "secure_boot": lambda: system.read_secure_boot(),
+    "signed_only": lambda: system.read_signed_only(),
+    "mokutil": lambda: system.has_tool("mokutil"),
+    "traced": lambda: system.read_enabled_functions(),
+    "wrongs": lambda: config.read_all().wrongs,
+    "drift": lambda: read_drift(),
+    "parameters": lambda: system.read_parameters(),
+    "dkms": lambda: system.read_dkms(),
+}
+
+
+def read_drift() -> tuple[str, ...]:
+    loaded = system.read_rules()
+    return () if loaded is None else tuple(rules.drift(config.read_all(), loaded))
+
+
+def _asked(ask: Callable[[], Any], name: str, failed: list[str], default: Any) -> Any:
+    try:
+        return ask()
+    except Exception as error:  # whatever it is must not end the doctor
+        failed.append(f"{name} ({error or type(error).__name__})")
+        return default
 
 
 def read_facts() -> Facts:
-    """Long because it is a list: one question after the other."""
-    names = ["", *system.read_netns_names()]
-    before, _, _ = status.read_status(names, with_owners=False)
+    failed: list[str] = []
+    nothing = devices.Seen([], [], 0)
+
+    def look(with_owners: bool) -> devices.Seen:
+        return devices.read_machine(with_owners=with_owners)
+
+    before = _asked(lambda: look(False), "devices", failed, nothing)
     started = time.monotonic()
-    release = platform.release()
-    key, trusted = system.read_signing_key()
-    config_lines = config.read()
-    answer = system.read_module()
-    known: dict[str, Any] = {
-        "kernel_config": system.read_kernel_config(release),
-        "ftrace_enabled": system.read_text(system.PROC / "sys/kernel/ftrace_enabled")
-        or "1",
-        "traced": system.read_enabled_functions(),
-        "dkms": system.read_dkms(),
-    }
+    known = {}
+    for name, ask in QUESTIONS.items():
+        default = getattr(Facts(), name)
+        known[name] = _asked(ask, name, failed, default)
+    key, trusted = _asked(system.read_signing_key, "signing key", failed, ("", None))
     time.sleep(max(0.0, SAMPLE_SECONDS - (time.monotonic() - started)))
     seconds = time.monotonic() - started
-    views, _, failed = status.read_status(names)
+    after = _asked(lambda: look(True), "devices", failed, nothing)
     return Facts(
-        release=release,
-        version=platform.version(),
-        distribution=system.read_distribution(),
-        root=system.is_root(),
-        headers=system.has_headers(release),
-        module_file=system.has_module_file(release),
-        loaded=system.read_module_version(),
-        answers=answer is not None,
-        at_boot=system.loads_at_boot(),
-        udev_rule=system.has_udev_rule(),
-        tun=system.has_tun(),
-        secure_boot=system.read_secure_boot(),
-        signed_only=system.read_signed_only(),
         signing_key=key,
         key_trusted=trusted,
-        wrongs=tuple(config.wrongs(config_lines)),
-        before=tuple(before),
-        views=tuple(views),
+        before=tuple(before.views),
+        views=tuple(after.views),
         seconds=seconds,
-        unread=tuple(str(error).partition(":")[0].split()[-1] for error in failed),
-        parameters=system.read_parameters(),
+        unread=tuple(str(error) for error in after.failed),
+        failed=tuple(dict.fromkeys(failed)),
         **known,
     )
 
 
-def format_report(facts: Facts, findings: list[Finding], kernel: list[str]) -> list[str]:
+def _format_rules() -> list[str]:
+    return [
+        f"{entry.origin} {config.format_rule(entry.rule)}"
+        for entry in config.read_all().entries
+    ]
+
+
+def format_report(
+    facts: Facts, findings: list[Finding], kernel: list[str]
+) -> list[str | Text]:
     """Everything a bug report takes, to be pasted whole."""
-    lines = [f"sluice {VERSION}, module {facts.loaded or 'not loaded'}"]
-    lines += [f"kernel {facts.release} {facts.version}", f"{platform.machine()}, "
-              f"{os.cpu_count()} CPUs, {' '.join(facts.distribution)}, "
-              f"python {platform.python_version()}"]
-    sections = {
+    lines: list[str | Text] = [
+        f"sluice {VERSION}, module {facts.loaded or 'not loaded'}",
+        f"kernel {facts.release} {facts.version}",
+        f"{platform.machine()}, {os.cpu_count()} CPUs, {' '.join(facts.distribution)}, "
+        f"python {platform.python_version()}",
+    ]
+    shown = [line for view in facts.views for line in status.format_device(view)]
+    sections: dict[str, list[str | Text]] = {
         "parameters": [f"{key}={value}" for key, value in facts.parameters.items()],
-        "remembered": [line.text for line in config.read()],
+        "rules": [*_format_rules()],
         "ftrace": [line for line in (facts.traced or "").splitlines() if "tun_" in line],
-        "kernel log": kernel,
-        "devices": status.format_status(list(facts.views), bool(facts.loaded),
-                                        sorted({v.netns for v in facts.views})),
+        "kernel log": [*kernel],
+        "devices": shown,
         "queues": [str(queue) for view in facts.views for queue in view.queues],
         "findings": format_findings(findings),
     }
@@ -475,10 +625,10 @@ def format_report(facts: Facts, findings: list[Finding], kernel: list[str]) -> l
 @click.option("--report", is_flag=True, help="Print everything, for a bug report.")
 @options.json_option
 def doctor(report: bool, as_json: bool) -> int:
-    """Look for what is wrong, and say what mends it.
+    """Find problems and print the fix.
 
-    Looks at all namespaces. The exit status is the verdict: 0 fine, 1 things
-    to mend, 3 this machine is not suitable.
+    Looks at all network namespaces. The exit status is the verdict: 0 no problem,
+    1 problems found, 3 this machine is not suitable.
     """
     facts = read_facts()
     findings = examine(facts)

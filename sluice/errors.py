@@ -3,7 +3,17 @@
 
 from __future__ import annotations
 
-FINE, NO, USAGE, NOT_SUITABLE = 0, 1, 2, 3
+FINE, NO, USAGE, NOT_SUITABLE, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+# The table of the manual's section EXIT STATUS; every subcommand keeps it.
+EXIT_CODES = {
+    FINE: "success",
+    NO: "problems found or refused",
+    USAGE: "wrong usage",
+    NOT_SUITABLE: "this machine is not suitable",
+    DENIED: "permission denied",
+    INTERRUPTED: "interrupted",
+}
 
 
 class SluiceError(Exception):
@@ -20,3 +30,9 @@ class Unsuitable(SluiceError):
     """This machine lacks something that cannot be supplied."""
 
     status = NOT_SUITABLE
+
+
+class Denied(SluiceError):
+    """Whoever asks lacks a privilege."""
+
+    status = DENIED

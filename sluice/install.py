@@ -16,8 +16,8 @@ from pathlib import Path
 
 import click
 
-from sluice import VERSION, config, doctor, options, output, system
-from sluice.errors import FINE, SluiceError, Unsuitable
+from sluice import VERSION, config, distributions, doctor, options, output, system
+from sluice.errors import FINE, Denied, SluiceError, Unsuitable
 
 TREE = Path(__file__).resolve().parent.parent
 SOURCE = f"/usr/src/sluice-{VERSION}"
@@ -32,17 +32,18 @@ class Ran:
     last: str  # line it said
 
 
-def _check_secure_boot() -> None:
+def _check_signing() -> None:
     key, trusted = system.read_signing_key()
     facts = doctor.Facts(
         secure_boot=system.read_secure_boot(),
         signed_only=system.read_signed_only(),
         signing_key=key,
         key_trusted=trusted,
+        mokutil=system.has_tool("mokutil"),
     )
-    for finding in doctor.check_secure_boot(facts):
+    for finding in doctor.check_signing(facts):
         if finding.level == doctor.BAD:
-            raise Unsuitable(f"secure boot: {finding.text}; run: {finding.mend}")
+            raise Unsuitable(f"signing: {finding.text}; run: {finding.mend}")
 
 
 def _check_machine(release: str, distribution: tuple[str, ...]) -> None:
@@ -51,12 +52,14 @@ def _check_machine(release: str, distribution: tuple[str, ...]) -> None:
     for lack in doctor.kernel_lacks(platform.version(), known):
         raise Unsuitable(f"kernel {release}: {lack}; stock behaviour remains")
     if not system.has_headers(release):
-        mend = doctor.install_command(distribution, release, "headers")
-        raise Unsuitable(f"kernel {release}: its headers are missing; run: {mend}")
+        command = distributions.install_headers(distribution, release)
+        next_step = f"run: {command}" if command else "install them"
+        raise Unsuitable(f"kernel {release}: its headers are missing; {next_step}")
     if system.read_dkms() is None:
-        mend = doctor.install_command(distribution, release, "dkms")
-        raise Unsuitable(f"dkms: not installed; run: {mend}")
-    _check_secure_boot()
+        command = distributions.install_dkms(distribution)
+        next_step = f"run: {command}" if command else "install it"
+        raise Unsuitable(f"dkms: not installed; {next_step}")
+    _check_signing()
 
 
 def _check_ours(verb: str) -> None:
@@ -66,12 +69,12 @@ def _check_ours(verb: str) -> None:
         if package:
             raise SluiceError(f"{path}: is the package {package}'s; use: {remove}")
     if not (TREE / "packaging/install").exists():
-        raise SluiceError(f"{verb}: {TREE} is no source tree; run it from one")
+        raise SluiceError(f"{verb}: {TREE} is not a source tree; run it from one")
 
 
 def _check_root(verb: str, dry: bool) -> None:
     if not dry and not system.is_root():
-        raise SluiceError(f"{verb}: changes the system; run it as root, or --dry-run")
+        raise Denied(f"{verb}: changes the system; run it as root, or --dry-run")
 
 
 @contextlib.contextmanager

@@ -7,32 +7,21 @@ one gauge for each there could be, which both formats have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Union
 
 import click
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import generate_latest
 
-from sluice import options, output, status, system
+from sluice import devices, options, output, system
 from sluice.devices import View
 from sluice.errors import FINE, NO
 from sluice.netlink import DEVICE_STATES, Queue
 
-
-@dataclass(frozen=True)
-class Sample:
-    labels: Mapping[str, str]
-    value: float
-
-
-@dataclass(frozen=True)
-class Family:
-    """One metric, as OpenMetrics groups its samples."""
-
-    name: str
-    type: str  # gauge or counter
-    help: str
-    samples: list[Sample]
-
+DEVICE_LABELS = ("device", "netns")
+QUEUE_LABELS = (*DEVICE_LABELS, "queue")
 
 # name, type, help, value; in packets where nothing else is said
 QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float]], ...] = (
@@ -55,6 +44,12 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float]], ...] = (
         lambda q: q.rescued,
     ),
     (
+        "reader_seconds",
+        "gauge",
+        "The time the reader takes for a packet, as learned while stopped.",
+        lambda q: q.reader_ns / 1e9,
+    ),
+    (
         "longest_stop_seconds",
         "gauge",
         "The longest time the queue was stopped.",
@@ -63,103 +58,141 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float]], ...] = (
 )
 
 
-def _labels(view: View, **more: str) -> dict[str, str]:
-    netns = {"netns": view.netns} if view.netns else {}
-    return {"device": view.name, **netns, **more}
-
-
-def _queue_labels(view: View, queue: Queue, **more: str) -> dict[str, str]:
-    return _labels(view, queue=str(queue.id), **more)
-
-
-def _device_families(views: list[View]) -> list[Family]:
-    drops = [Sample(_labels(view), view.tx_dropped) for view in views]
-    served = [view for view in views if view.on is not None]
-    on = [Sample(_labels(view), float(bool(view.on))) for view in served]
-    states = [
-        Sample(
-            _labels(view, sluice_device_state=state), float(view.state == state)
-        )
-        for view in served
-        for state in DEVICE_STATES
-    ]
-    text = "Packets the driver dropped, stock's drops included."
-    return [
-        Family("sluice_device_drops", "counter", text, drops),
-        Family("sluice_device_on", "gauge", "The operator's switch.", on),
-        Family(
-            "sluice_device_state", "gauge", "What is done for the device.", states
-        ),
-    ]
-
-
-def _queue_families(views: list[View]) -> list[Family]:
-    each = [(view, queue) for view in views for queue in view.queues]
-    wakes = [
-        Sample(_queue_labels(view, queue, by=by), count)
-        for view, queue in each
-        for by, count in (("timer", queue.wakes_timer), ("other", queue.wakes_other))
-    ]
-    families = [
-        Family(
-            f"sluice_queue_{name}",
-            kind,
-            text,
-            [Sample(_queue_labels(view, queue), value(queue)) for view, queue in each],
-        )
-        for name, kind, text, value in QUEUE_METRICS
-    ]
-    text = "Times the queue was woken, by its timer or for another reason."
-    return [*families, Family("sluice_queue_wakes", "counter", text, wakes)]
-
-
-def families(views: list[View], loaded: bool) -> list[Family]:
-    module = Family(
-        "sluice_module_loaded",
+# name, type, help, value
+DEVICE_METRICS: tuple[tuple[str, str, str, Callable[[View], float]], ...] = (
+    (
+        "drops",
+        "counter",
+        "Packets the driver dropped, those without sluice included.",
+        lambda view: view.tx_dropped,
+    ),
+    ("packets", "counter", "Packets the reader took.", lambda view: view.tx_packets),
+    (
+        "qdisc_backlog_packets",
         "gauge",
-        "Whether the module is loaded.",
-        [Sample({}, float(loaded))],
-    )
-    return [module, *_device_families(views), *_queue_families(views)]
+        "Packets that wait in the qdisc.",
+        lambda view: view.qdisc_stats.backlog,
+    ),
+    (
+        "qdisc_backlog_bytes",
+        "gauge",
+        "Bytes that wait in the qdisc.",
+        lambda view: view.qdisc_stats.backlog_bytes,
+    ),
+    (
+        "qdisc_drops",
+        "counter",
+        "Packets the qdisc dropped since it was attached.",
+        lambda view: view.qdisc_stats.drops,
+    ),
+    (
+        "qdisc_overlimits",
+        "counter",
+        "Times the qdisc met one of its limits.",
+        lambda view: view.qdisc_stats.overlimits,
+    ),
+    (
+        "qdisc_marks",
+        "counter",
+        "Packets the qdisc marked with ECN instead of dropping them.",
+        lambda view: view.qdisc_stats.marks or 0,
+    ),
+)
 
 
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+Family = Union[CounterMetricFamily, GaugeMetricFamily]
 
 
-def format_sample(family: Family, sample: Sample) -> str:
-    name = family.name + ("_total" if family.type == "counter" else "")
-    labels = ",".join(f'{key}="{_escape(v)}"' for key, v in sample.labels.items())
-    value = int(sample.value) if sample.value == int(sample.value) else sample.value
-    return f"{name}{'{' + labels + '}' if labels else ''} {value}"
+def _family(name: str, kind: str, text: str, labels: tuple[str, ...]) -> Family:
+    if kind == "counter":
+        return CounterMetricFamily(name, text, labels=labels)
+    unit = "seconds" if name.endswith("_seconds") else ""
+    return GaugeMetricFamily(name, text, labels=labels, unit=unit)
 
 
-def format_metrics(metrics: list[Family]) -> list[str]:
-    lines = []
-    for family in metrics:
-        lines.append(f"# TYPE {family.name} {family.type}")
-        if family.name.endswith("_seconds"):
-            lines.append(f"# UNIT {family.name} seconds")
-        lines.append(f"# HELP {family.name} {_escape(family.help)}")
-        lines += [format_sample(family, sample) for sample in family.samples]
-    return [*lines, "# EOF"]
+def _of_device(view: View) -> tuple[str, str]:
+    return (output.printable(view.name), output.printable(view.netns))
+
+
+def _device_families(views: list[View]) -> Iterator[Metric]:
+    for name, kind, text, value in DEVICE_METRICS:
+        family = _family(f"sluice_device_{name}", kind, text, DEVICE_LABELS)
+        for view in views:
+            family.add_metric(_of_device(view), value(view))
+        yield family
+    known = [view for view in views if view.on is not None]
+    on = _family("sluice_device_on", "gauge", "The operator's switch.", DEVICE_LABELS)
+    for view in known:
+        on.add_metric(_of_device(view), float(bool(view.on)))
+    yield on
+    labels = (*DEVICE_LABELS, "state")
+    text = "What is done for the device: 1 for its state, 0 for all others."
+    states = _family("sluice_device_state", "gauge", text, labels)
+    for view in known:
+        for state in DEVICE_STATES:
+            states.add_metric((*_of_device(view), state), float(view.state == state))
+    yield states
+
+
+def _queue_families(views: list[View]) -> Iterator[Metric]:
+    each = [(view, queue) for view in views for queue in view.queues]
+    for name, kind, text, value in QUEUE_METRICS:
+        family = _family(f"sluice_queue_{name}", kind, text, QUEUE_LABELS)
+        for view, queue in each:
+            family.add_metric((*_of_device(view), str(queue.id)), value(queue))
+        yield family
+    text = "Times the queue was woken, by its timer or for another reason."
+    wakes = _family("sluice_queue_wakes", "counter", text, (*QUEUE_LABELS, "by"))
+    for view, queue in each:
+        labels = (*_of_device(view), str(queue.id))
+        wakes.add_metric((*labels, "timer"), queue.wakes_timer)
+        wakes.add_metric((*labels, "other"), queue.wakes_other)
+    yield wakes
+
+
+class Collected:
+    """The devices as what prometheus_client calls a registry."""
+
+    def __init__(self, views: list[View], loaded: bool) -> None:
+        self._views, self._loaded = views, loaded
+
+    def collect(self) -> Iterator[Metric]:
+        text = "Whether the module is loaded."
+        yield GaugeMetricFamily("sluice_module_loaded", text, float(self._loaded))
+        yield from _device_families(self._views)
+        yield from _queue_families(self._views)
+
+
+def metrics_json(collected: Collected) -> list[Mapping[str, object]]:
+    return [
+        {
+            "name": family.name,
+            "type": family.type,
+            "help": family.documentation,
+            "samples": [
+                {"name": one.name, "labels": one.labels, "value": one.value}
+                for one in family.samples
+            ],
+        }
+        for family in collected.collect()
+    ]
 
 
 @click.command()
 @options.netns_option
-@options.all_netns_option
 @options.json_option
-def metrics(netns: str, all_netns: bool, as_json: bool) -> int:
-    """Print all counters as OpenMetrics text."""
-    chosen = options.chosen_netns(netns, all_netns)
-    views, _, failed = status.read_status(chosen, with_owners=False)
-    if failed and len(chosen) == 1:
-        raise failed[0]
-    found = families(views, bool(system.read_module_version()))
+def metrics(netns: str | None, as_json: bool) -> int:
+    """Print all counters as OpenMetrics text.
+
+    Of all network namespaces, unless --netns names one.
+    """
+    seen = devices.read_machine(netns, with_owners=False)
+    found = Collected(seen.views, bool(system.read_module_version()))
     if as_json:
-        output.say_json({"metrics": found})
+        output.say_json({"metrics": metrics_json(found)})
     else:
-        output.say(format_metrics(found))
-    for error in failed:
+        sys.stdout.write(generate_latest(found).decode())
+        sys.stdout.flush()
+    for error in seen.failed:
         output.complain(str(error))
-    return NO if failed else FINE
+    return NO if seen.failed else FINE

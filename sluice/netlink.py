@@ -259,7 +259,9 @@ def parse_queue(message: genlmsg) -> Queue:
 
 def parse_event(message: genlmsg) -> Event:
     attrs = parse_attrs(message, _EVENT_PREFIX)
-    attrs["kind"] = EVENT_KINDS[attrs["kind"]]
+    kind = attrs["kind"]
+    known = kind < len(EVENT_KINDS)
+    attrs["kind"] = EVENT_KINDS[kind] if known else f"kind {kind}"
     return Event(**attrs)
 
 
@@ -324,7 +326,13 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def _request(
         self, kind: type[genlmsg], cmd: int, flags: int, **attrs: object

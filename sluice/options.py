@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from sluice import system
+from sluice import namespaces, system
 
 Command = Callable[..., Any]
 
@@ -27,13 +27,15 @@ def _complete_device(
 def _complete_netns(
     _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    names = system.read_netns_names()
+    names = namespaces.read_names()
     return [CompletionItem(n) for n in names if n.startswith(incomplete)]
 
 
-def _check_netns(_: click.Context, __: click.Parameter, name: str) -> str:
-    if "/" in name or name in (".", ".."):
-        raise click.BadParameter(f"{name!r} is not a name of ip netns")
+def _check_netns(
+    _: click.Context, __: click.Parameter, name: str | None
+) -> str | None:
+    if name in (".", ".."):
+        raise click.BadParameter(f"{name!r} is not a network namespace")
     return name
 
 
@@ -41,15 +43,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JS
 
 netns_option = click.option(
     "--netns",
-    default="",
-    metavar="NAME",
+    metavar="NAME|PID|PATH",
     callback=_check_netns,
     shell_complete=_complete_netns,
-    help="Devices of this network namespace.",
+    help='Only this network namespace; "" is this one.',
 )
 
-all_netns_option = click.option(
-    "--all-netns", is_flag=True, help="This namespace and all of ip netns."
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would change; change nothing."
 )
 
 
@@ -61,12 +62,3 @@ def names_argument(required: bool) -> Callable[[Command], Command]:
         metavar="NAME|PATTERN..." if required else "[NAME|PATTERN]...",
         shell_complete=_complete_device,
     )
-
-
-def chosen_netns(netns: str, all_netns: bool) -> list[str]:
-    """The names of the namespaces to look at; "" is this one, and comes first."""
-    if not all_netns:
-        return [netns]
-    if netns:
-        raise click.UsageError("--netns and --all-netns exclude each other")
-    return ["", *system.read_netns_names()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The only file that prints: text for people, JSON for programs, complaints."""
+"""The only file that prints: tables and text for people, JSON for programs, errors."""
 
 from __future__ import annotations
 
@@ -7,21 +7,29 @@ import contextlib
 import dataclasses
 import json
 import os
-import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-WIDTH = 79
-# What bold() and its kin put around a text.
-_STYLES = re.compile(r"(\x1b\[(?:0|1|3[123])m)")
+WIDTH = 79  # of text; tables follow the terminal
+SCHEMA = 1  # version of every JSON answer: docs/json.md
+GOOD, NOTABLE, BAD, BOLD, DIM = "green", "yellow", "red", "bold", "dim"
 
 
-def wants_color() -> bool:
-    """Only on a terminal, and never with NO_COLOR (no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+def console(stderr: bool = False) -> Console:
+    """Colours only on a terminal, and never with NO_COLOR (no-color.org)."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(
+        file=stream,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def printable(text: str) -> str:
@@ -29,17 +37,86 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
 
-def _printable_styled(line: str) -> str:
-    parts = _STYLES.split(line)
-    parts[::2] = [printable(part) for part in parts[::2]]
-    return "".join(parts)
+def styled(text: str, style: str = "") -> Text:
+    return Text(printable(text), style=style)
 
 
-def say(lines: Iterable[str]) -> None:
-    text = "".join(f"{_printable_styled(line)}\n" for line in lines)
-    if not wants_color():
-        text = click.unstyle(text)
-    sys.stdout.write(text)
+def bold(text: str) -> Text:
+    return styled(text, BOLD)
+
+
+def good(text: str) -> Text:
+    return styled(text, GOOD)
+
+
+def notable(text: str) -> Text:
+    return styled(text, NOTABLE)
+
+
+def bad(text: str) -> Text:
+    return styled(text, BAD)
+
+
+def marked(line: str, part: str, style: str) -> Text:
+    """A line with the first occurrence of a part of it in a style."""
+    text = styled(line)
+    at = text.plain.find(printable(part)) if part else -1
+    if at >= 0:
+        text.stylize(style, at, at + len(part))
+    return text
+
+
+def say(lines: Iterable[str | Text]) -> None:
+    """Lines as they are: a terminal that is too narrow wraps them itself."""
+    out = console()
+    for line in lines:
+        if isinstance(line, str):
+            sys.stdout.write(f"{printable(line)}\n")
+        else:
+            out.print(line, soft_wrap=True)
+    sys.stdout.flush()
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    name: str
+    right: bool = False  # numbers
+    least: int = 0  # width it is cut to where the terminal is too narrow
+
+
+def fit(widths: list[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths that fit the room, cut from the last column that may be cut."""
+    for place in reversed(range(len(widths))):
+        excess = sum(widths) - room
+        if least[place] and excess > 0:
+            widths[place] = max(min(widths[place], least[place]), widths[place] - excess)
+    return widths
+
+
+def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
+    """One line for each row; it is cut where a column allows that."""
+    lines = [[styled(c) if isinstance(c, str) else c for c in row] for row in rows]
+    cells = [[Text(column.name) for column in columns], *lines]
+    widths = [max(line[n].cell_len for line in cells) for n in range(len(columns))]
+    out = console()
+    gaps = len(columns) - 1
+    widths = fit(widths, [column.least for column in columns], out.width - gaps)
+    out.width = max(out.width, sum(widths) + gaps)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=BOLD)
+    for column, width in zip(columns, widths):  # noqa: B905
+        table.add_column(
+            column.name,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=width,
+        )
+    for line in lines:
+        table.add_row(*line)
+    with out.capture() as captured:
+        out.print(table)
+    text = captured.get()
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.splitlines()))
     sys.stdout.flush()
 
 
@@ -49,8 +126,8 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def say_json(value: object, indent: int | None = 1) -> None:
-    json.dump(value, sys.stdout, default=_plain, indent=indent)
+def say_json(answer: dict[str, object], indent: int | None = 1) -> None:
+    json.dump({"schema": SCHEMA, **answer}, sys.stdout, default=_plain, indent=indent)
     sys.stdout.write("\n")
     sys.stdout.flush()
 
@@ -90,25 +167,23 @@ def wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,
         break_on_hyphens=False,
+        break_long_words=False,
     ) or [first.rstrip()]
-
-
-def bold(text: str) -> str:
-    return click.style(text, bold=True)
-
-
-def good(text: str) -> str:
-    return click.style(text, fg="green")
-
-
-def notable(text: str) -> str:
-    return click.style(text, fg="yellow")
-
-
-def bad(text: str) -> str:
-    return click.style(text, fg="red")
 
 
 def count(number: int, noun: str, nouns: str = "") -> str:
     """1 device, 2 devices."""
     return f"{number} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def short(number: float) -> str:
+    """A number in at most five characters."""
+    if number < 0:
+        return "-"
+    if number < 9999.5:
+        return f"{number:.1f}" if 0 < number < 9.95 and number % 1 else f"{number:.0f}"
+    for unit in "kMGTPE":
+        number /= 1000
+        if number < 999.5:
+            return f"{number:.1f}{unit}" if number < 99.95 else f"{number:.0f}{unit}"
+    return f"{number:.0f}E"

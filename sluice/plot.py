@@ -6,6 +6,8 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+from rich.text import Text
+
 from sluice import output
 
 BAR_WIDTH = 22
@@ -42,8 +44,8 @@ def format_bar(share: float, width: int = BAR_WIDTH, unicode: bool = True) -> st
     return (FULL * whole + (PARTS[part] if part else "")).ljust(width)
 
 
-def format_chart(chart: Chart, unicode: bool = True) -> list[str]:
-    lines = [output.bold(chart.title)]
+def format_chart(chart: Chart, unicode: bool = True) -> list[str | Text]:
+    lines: list[str | Text] = [output.bold(chart.title)]
     for bar in chart.bars:
         drawn = format_bar(chart.share(bar), unicode=unicode)
         lines.append(f"  {bar.label:<7}{drawn}  {bar.text}")

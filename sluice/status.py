@@ -4,21 +4,117 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 
 import click
+from rich.text import Text
 
-from sluice import devices, options, output, system
-from sluice.devices import NOQUEUE, STOCK, View
-from sluice.errors import FINE, NO, Gone, SluiceError
+from sluice import config, devices, options, output, system
+from sluice.devices import NOQUEUE, STOCK, UNITS, Seen, View
+from sluice.errors import FINE, NO
+from sluice.output import Column, short
 
 
 def format_owners(view: View, seen: bool = True) -> str:
     if not view.owners:
-        return "nobody" if seen else "not to be seen; run it as root"
+        return "none" if seen else "unknown; run it as root"
     return ", ".join(
         f"{owner.command} ({owner.pid})" + (" with vhost-net" if owner.vhost else "")
         for owner in view.owners
     )
+
+
+def format_netns(view: View) -> str:
+    """The namespace, as --netns takes it, and a process of one without a name."""
+    process = f" ({view.netns_process})" if view.netns_process else ""
+    return f"{view.netns}{process}" if view.netns else "this one"
+
+
+# The table: one line for each device
+
+
+def state_word(view: View) -> str:
+    """The state in one word."""
+    if view.state == "served":
+        if view.qdisc == NOQUEUE:
+            return NOQUEUE
+        for state in ("stalled", "stopped", devices.LOCKLESS):
+            if any(queue.state == state for queue in view.queues):
+                return state
+        if view.queues and all(queue.state == "unread" for queue in view.queues):
+            return "unread"
+        return "on"
+    return view.state
+
+
+STATE_STYLES = {
+    "on": output.GOOD,
+    "stopped": output.GOOD,
+    "stalled": output.BAD,
+    "refused": output.BAD,
+    "off": output.DIM,
+    "down": output.DIM,
+    "unread": output.DIM,
+}
+
+
+def format_fill(view: View) -> str:
+    """The packets in the rings, of how many at most."""
+    if view.on is None or not view.queues:
+        return f"-/{short(view.ring * max(1, view.queue_count))}"
+    limit = view.total("limit") or view.total("ring") or view.ring
+    return f"{short(view.total('fill') or 0)}/{short(limit)}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else short(value)
+
+
+COLUMNS = (
+    Column("DEVICE", least=10),
+    Column("STATE"),
+    Column("QDISC"),
+    Column("FILL", right=True),
+    Column("STOPS", right=True),
+    Column("STALLS", right=True),
+    Column("DROPS", right=True),
+    Column("QDROPS", right=True),
+    Column("OWNER", least=5),
+)
+NETNS_COLUMN = Column("NETNS", least=8)
+
+
+def format_row(view: View) -> list[str | Text]:
+    state = state_word(view)
+    owner = view.owners[0].command if view.owners else "-"
+    more = f" +{len(view.owners) - 1}" if len(view.owners) > 1 else ""
+    stats = view.qdisc_stats
+    return [
+        output.bold(view.name),
+        output.styled(state, STATE_STYLES.get(state, output.NOTABLE)),
+        view.qdisc or "-",
+        format_fill(view),
+        _number(view.total("stops")),
+        _number(view.total("stalls")),
+        _number(view.tx_dropped),
+        "-" if view.qdisc == NOQUEUE else short(stats.drops),
+        owner + more,
+    ]
+
+
+def say_devices(views: list[View]) -> None:
+    """As a table; the namespace is a column if there is more than one."""
+    several = any(view.netns for view in views)
+    columns = list(COLUMNS)
+    rows = [format_row(view) for view in views]
+    if several:
+        columns.insert(1, NETNS_COLUMN)
+        for view, row in zip(views, rows):  # noqa: B905
+            row.insert(1, format_netns(view) if view.netns else "")
+    output.say_table(columns, rows)
+
+
+# The details of one device
 
 
 def format_ring(view: View) -> str:
@@ -27,15 +123,37 @@ def format_ring(view: View) -> str:
         return f"{each}{view.ring} packets"
     fill, ring = view.total("fill"), view.total("ring")
     each = f" in {len(view.queues)} queues" if len(view.queues) > 1 else ""
-    text = f"fill {fill} of {ring}{each}"
+    text = f"{fill} of {ring} packets{each}"
     first = view.queues[0]
     if view.state == "served" and view.qdisc != NOQUEUE and first.limit:
         text += f"; stops at {first.limit}, wakes at {first.low}"
     return text
 
 
+def format_qdisc(view: View) -> str:
+    stats = view.qdisc_stats
+    if view.qdisc == NOQUEUE:
+        return view.qdisc
+    marks = "" if stats.marks is None else f", {stats.marks} ECN marks"
+    return (
+        f"{view.qdisc}; backlog {stats.backlog} packets, {stats.backlog_bytes} bytes; "
+        f"{stats.drops} drops{marks}, {stats.overlimits} overlimits since attached"
+    )
+
+
+def format_reader(view: View) -> str:
+    """The pace of the readers, as far as a stop showed it."""
+    paces = [1e9 / queue.reader_ns for queue in view.queues if queue.reader_ns]
+    if not paces:
+        return "pace not known yet: no queue was stopped"
+    each = " each" if len(paces) > 1 else ""
+    return f"about {short(sum(paces) / len(paces))} packets/s{each} while stopped"
+
+
 def format_counts(view: View) -> str:
     text = f"{view.total('stops')}, wakes {view.wakes}, stalls {view.total('stalls')}"
+    rescued = view.total("rescued")
+    text += f", rescued {rescued}" if rescued else ""
     longest = max((queue.longest_stop_ns for queue in view.queues), default=0)
     return f"{text}, longest stop {longest / 1e6:.1f} ms" if longest else text
 
@@ -43,102 +161,110 @@ def format_counts(view: View) -> str:
 def format_drops(view: View) -> str:
     if view.on is None:
         return f"{view.tx_dropped}"
-    return f"{view.total('drops')} at a full ring while on, {view.tx_dropped} in all"
+    return (
+        f"{view.total('drops')} at a full ring while on, "
+        f"{view.tx_dropped} by the driver in all"
+    )
 
 
-def _styled_why(view: View) -> str:
+def format_settings(view: View) -> list[str]:
+    """Each setting, its unit and where it comes from."""
+    lines = []
+    for one in view.settings:
+        if one.name == "on":
+            value = "on" if one.value else "off"
+        else:
+            value = f"{one.name} {one.value} {UNITS[one.name]}"
+        lines.append(f"{value} ({one.source})")
+    if view.rule:
+        more = f", qdisc {view.rule_qdisc} in place of noqueue"
+        lines.append(f"rule {view.rule}" + (more if view.rule_qdisc else ""))
+    return lines
+
+
+def _style_of_why(view: View) -> str:
     if view.why.startswith(("refused", "stalled")):
-        return output.bad(view.why)
-    return output.good(view.why) if view.why == "served" else output.notable(view.why)
+        return output.BAD
+    return output.GOOD if view.why == "served" else output.NOTABLE
 
 
-def format_device(view: View, seen: bool = True) -> list[str]:
+def format_device(view: View, seen: bool = True) -> list[str | Text]:
     switch = {None: STOCK, True: "on", False: "off"}[view.on]
     what = switch if view.why == switch else f"{switch}, {view.why}"
     head, *more = output.wrap(what, f"{view.name} ({view.kind}): ", "  ")
-    # Styled after wrapping: a terminal's codes have no width.
-    head = head.replace(view.name, output.bold(view.name), 1)
-    head = head.replace(view.why, _styled_why(view)) if not more else head
-    lines = [head, *more]
-    lines += output.wrap(format_owners(view, seen), "  owner   ")
-    lines += output.wrap(view.qdisc, "  qdisc   ")
-    lines += output.wrap(format_ring(view), "  ring    ")
+    styled = output.marked(head, view.why, _style_of_why(view))
+    styled.stylize(output.BOLD, 0, len(view.name))
+    lines: list[str | Text] = [styled, *more]
+    lines += output.wrap(format_owners(view, seen), "  owner    ")
+    if view.netns:
+        lines += output.wrap(format_netns(view), "  netns    ")
+    lines += output.wrap(format_qdisc(view), "  qdisc    ")
+    lines += output.wrap(format_ring(view), "  ring     ")
     if view.on is not None:
-        lines += output.wrap(format_counts(view), "  stops   ")
-    return lines + output.wrap(format_drops(view), "  drops   ")
-
-
-def format_status(
-    views: list[View], loaded: bool, names: list[str], seen: bool = True
-) -> list[str]:
-    """names: the namespaces; with several each has a heading of its own."""
-    lines = []
-    if not loaded:
-        lines += output.wrap("module: not loaded, stock behaviour; see: sluice doctor")
-    for name in names:
-        found = [view for view in views if view.netns == name]
-        if len(names) > 1 and found:
-            heading = f"netns {name}" if name else "this netns"
-            lines += ([""] if lines else []) + [output.bold(heading)]
-        for place, view in enumerate(found):
-            under_heading = place == 0 and len(names) > 1
-            lines += [""] if lines and not under_heading else []
-            lines += format_device(view, seen)
-    if not views:
-        where = "these namespaces" if len(names) > 1 else "this namespace"
-        lines.append(f"no tun or tap device in {where}")
+        lines += output.wrap(format_reader(view), "  reader   ")
+        lines += output.wrap(format_counts(view), "  stops    ")
+    lines += output.wrap(format_drops(view), "  drops    ")
+    for number, text in enumerate(format_settings(view)):
+        lines += output.wrap(text, "  settings " if not number else " " * 11)
     return lines
+
+
+def say_details(views: list[View]) -> None:
+    seen = system.is_root()
+    for number, view in enumerate(views):
+        output.say([""] if number else [])
+        output.say(format_device(view, seen))
+
+
+# JSON
 
 
 def view_json(view: View) -> dict[str, object]:
     """A view as programs see it: the counters in sums as well."""
-    totals = {name: view.total(name) for name in ("fill", "stops", "stalls", "drops")}
+    names = ("fill", "stops", "stalls", "drops", "rescued")
+    totals = {name: view.total(name) for name in names}
     return {**dataclasses.asdict(view), **totals, "wakes": view.wakes}
 
 
-def read_status(
-    names: list[str], with_owners: bool = True
-) -> tuple[list[View], list[str], list[SluiceError]]:
-    """The devices, the namespaces they are in, and why some cannot be entered."""
-    owners = system.read_owners() if with_owners else {}
-    views: list[View] = []
-    entered: dict[int, str] = {}
-    failed: list[SluiceError] = []
-    for name in names:
-        try:
-            with system.netns(name) as where:
-                if where.inode in entered:  # this one has a name, too
-                    continue
-                entered[where.inode] = name
-                views += devices.read_views(where, owners)
-        except Gone as error:
-            if len(names) == 1:  # who asked for all did not ask for this one
-                failed.append(error)
-        except SluiceError as error:
-            failed.append(error)
-    return views, list(entered.values()), failed
+def status_json(views: list[View]) -> dict[str, object]:
+    version = system.read_module_version()
+    module = {"loaded": bool(version), "version": version}
+    return {"module": module, "devices": [view_json(view) for view in views]}
+
+
+def say_heading(seen: Seen, netns: str | None) -> None:
+    if not system.read_module_version():
+        output.say(
+            output.wrap("module: not loaded, stock behaviour; see: sluice doctor")
+        )
+    if not seen.views:
+        if netns is None:
+            text = f"in {output.count(seen.namespaces, 'network namespace')}"
+        else:
+            text = f"in network namespace {netns or socket.gethostname()}"
+        output.say([f"no tun or tap device {text}"])
 
 
 @click.command()
 @options.names_argument(required=False)
 @options.netns_option
-@options.all_netns_option
 @options.json_option
-def status(names: tuple[str, ...], netns: str, all_netns: bool, as_json: bool) -> int:
-    """Show the tun and tap devices, what happens to them, and why."""
-    chosen = options.chosen_netns(netns, all_netns)
-    views, entered, failed = read_status(chosen)
-    if failed and len(chosen) == 1:
-        raise failed[0]
-    version = system.read_module_version()
-    devices.check_found(views, names)
-    views = devices.matching(views, names)
+def status(names: tuple[str, ...], netns: str | None, as_json: bool) -> int:
+    """Show the devices in a table, or the details of those that are named.
+
+    All network namespaces of the machine, unless --netns names one.
+    """
+    seen = devices.read_machine(netns)
+    devices.check_found(seen.views, names)
+    views = devices.matching(seen.views, names)
     if as_json:
-        module = {"loaded": bool(version), "version": version}
-        output.say_json({"module": module, "devices": [view_json(v) for v in views]})
+        output.say_json(status_json(views))
     else:
-        seen = system.is_root()
-        output.say(format_status(views, bool(version), entered, seen))
-    for error in failed:
+        say_heading(seen, netns)
+        if names and not any(config.is_pattern(name) for name in names):
+            say_details(views)
+        elif views:
+            say_devices(views)
+    for error in seen.failed:
         output.complain(str(error))
-    return NO if failed else FINE
+    return NO if seen.failed else FINE

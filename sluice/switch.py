@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sluice on, sluice off: switch devices, and remember it by name or pattern."""
+"""sluice on, off, forget: by rules that the module keeps, or for one device by hand."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import click
 from pyroute2.netlink.exceptions import NetlinkError
+from rich.text import Text
 
-from sluice import config, devices, options, output, system
+from sluice import config, devices, options, output, rules, system
 from sluice.config import Rule
 from sluice.devices import NOQUEUE, View
-from sluice.errors import FINE, NO, SluiceError
+from sluice.errors import FINE, NO, Denied, SluiceError
+from sluice.rules import NOT_LOADED
 
 VANISHED = "vanished meanwhile"
-NOT_LOADED = "module: not loaded; run: modprobe sluice"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a device."""
+    """What was done for a device, or would be."""
 
     name: str
+    netns: str
     on: bool
     done: bool
     text: str
@@ -38,53 +39,69 @@ def settings(rule: Rule) -> dict[str, int]:
     return {"on": int(rule.on), **values}
 
 
-def _switch(view: View, rule: Rule) -> str:
-    """Switch one device, or say why not; with the rule's qdisc for noqueue."""
+def _tried(view: View, call: Callable[[], None], qdisc: str = "") -> str:
+    """Do something to a device in its namespace; why not, in words."""
     try:
-        system.set_device(view.ifindex, settings(rule))
-        if rule.on and rule.qdisc and view.qdisc == NOQUEUE:
-            system.attach_qdisc(view.ifindex, view.queue_count, rule.qdisc)
+        with system.netns(view.netns):
+            call()
     except LookupError:
         raise SluiceError(NOT_LOADED) from None
     except NetlinkError as error:
         reason = system.netlink_reason(error)
-        if error.code in (errno.EPERM, errno.EACCES):
-            raise SluiceError(f"{view.name}: {reason}; run it as root") from error
+        if system.is_denial(error):
+            raise Denied(f"{view.name}: {reason}; run it as root") from error
         if error.code == errno.ENODEV:
             return VANISHED
-        if error.code == errno.ENOENT and rule.qdisc:
-            return f"no qdisc {rule.qdisc}; run: modprobe sch_{rule.qdisc}"
+        if error.code == errno.ENOENT and qdisc:
+            return f"no qdisc {qdisc} in this kernel; run: modprobe sch_{qdisc}"
         return f"{reason}; see: sluice doctor"
     return ""
 
 
-def _outcome(name: str, rule: Rule, view: View | None, refused: str) -> Outcome:
+def set_by_hand(view: View, rule: Rule) -> str:
+    return _tried(view, lambda: system.set_device(view.ifindex, settings(rule)))
+
+
+def attach_qdisc(view: View, kind: str) -> str:
+    """In place of noqueue; any other qdisc stays."""
+    if view.qdisc != NOQUEUE:
+        return ""
+
+    def call() -> None:
+        system.attach_qdisc(view.ifindex, view.queue_count, kind)
+
+    return _tried(view, call, kind)
+
+
+def attach_wanted(views: list[View]) -> dict[tuple[str, int], str]:
+    """The qdiscs that rules want; why those were not attached that were not."""
+    return {
+        (view.netns, view.ifindex): attach_qdisc(view, view.rule_qdisc)
+        for view in views
+        if view.rule_qdisc and view.on
+    }
+
+
+def _outcome(view: View, refused: str = "") -> Outcome:
     """view: the device as it is now."""
-    if refused or view is None:
-        return Outcome(name, rule.on, False, refused or VANISHED)
+    if refused:
+        return Outcome(view.name, view.netns, bool(view.on), False, refused)
     state = "on" if view.on else "off"
     text = state if view.why == state else f"{state}, {view.why}"
     lacks_qdisc = view.on and view.qdisc == NOQUEUE
-    hint = "attach one: --qdisc fq_codel" if lacks_qdisc else ""
-    return Outcome(name, bool(view.on), True, text, hint)
+    hint = "attach a qdisc: --qdisc fq_codel" if lacks_qdisc else ""
+    return Outcome(view.name, view.netns, bool(view.on), True, text, hint)
 
 
-def switch(
-    where: system.Namespace, pairs: list[tuple[View, Rule]]
-) -> list[Outcome]:
-    """Apply rules to devices of the namespace we are in."""
-    refused = [_switch(view, rule) for view, rule in pairs]
-    again = {}
-    if pairs:
-        again = {view.ifindex: view for view in devices.read_views(where, {})}
-    return [
-        _outcome(view.name, rule, again.get(view.ifindex), reason)
-        for (view, rule), reason in zip(pairs, refused)  # noqa: B905
-    ]
+def format_outcome(outcome: Outcome) -> list[str | Text]:
+    text = f"{outcome.text}; {outcome.hint}" if outcome.hint else outcome.text
+    where = f" (netns {outcome.netns})" if outcome.netns else ""
+    head, *more = output.wrap(text, f"{outcome.name}{where}: ", "  ")
+    return [output.marked(head, outcome.name, output.BOLD), *more]
 
 
 def say(outcomes: list[Outcome]) -> None:
-    """What was done or vanished; what was refused is a complaint."""
+    """What was done or vanished; what was refused is an error."""
     for outcome in outcomes:
         if outcome.done or outcome.text == VANISHED:
             output.say(format_outcome(outcome))
@@ -98,94 +115,185 @@ def complain(outcomes: list[Outcome]) -> bool:
     return bool(refused)
 
 
-def format_outcome(outcome: Outcome) -> list[str]:
-    text = f"{outcome.text}; {outcome.hint}" if outcome.hint else outcome.text
-    head, *more = output.wrap(text, f"{outcome.name}: ", "  ")
-    return [head.replace(outcome.name, output.bold(outcome.name), 1), *more]
-
-
-def _check_patterns(names: tuple[str, ...]) -> None:
+def check_patterns(names: Sequence[str]) -> None:
     for name in names:
         if not name or re.search(r"[\s/#]", name):
-            raise click.UsageError(f"{name!r} is neither a device's name nor a pattern")
+            raise click.UsageError(f"{name!r} is not a device name or pattern")
         if not config.is_pattern(name) and len(name) > 15:
-            raise click.UsageError(f"{name!r} is longer than a device's name, 15")
+            raise click.UsageError(f"{name!r} is longer than a device name (15)")
 
 
-def run(
-    names: tuple[str, ...], rules: list[Rule], now: bool, netns: str, as_json: bool
-) -> int:
-    """Remember the rules unless only for now; switch the devices there are."""
-    _check_patterns(names)
-    lock = contextlib.nullcontext() if now else config.locked()
-    with system.netns(netns) as where, lock:
-        views = devices.read_views(where, {})
-        if now:
-            devices.check_found(views, names)
-        else:
-            config.remember(rules)
-        if not system.read_module_version():
-            remembered = "" if now else f"; it is remembered in {config.PATH}"
-            raise SluiceError(NOT_LOADED + remembered)
-        # What is remembered may say more than what was given now.
-        lines = [] if now else config.read()
-        pairs = []
-        for view in views:
-            matched = [rule for rule in rules if rule.matches(view.name)]
-            if matched:
-                rule = config.rule_for(view.name, lines) or matched[-1]
-                pairs.append((view, rule))
-        outcomes = switch(where, pairs)
-    _say(outcomes, rules, now, as_json)
+# By hand
+
+
+def by_hand(names: Sequence[str], given: list[Rule], netns: str | None) -> list[Outcome]:
+    """Set the devices there are; it holds until they vanish or rules reset it."""
+    views = devices.read_machine(netns, with_owners=False).views
+    devices.check_found(views, names)
+    if not system.read_module_version():
+        raise SluiceError(NOT_LOADED)
+    chosen = devices.matching(views, names)
+    refused: dict[tuple[str, int], str] = {}
+    for view in chosen:
+        rule = next(rule for rule in reversed(given) if rule.matches(view.name))
+        reason = set_by_hand(view, rule)
+        if not reason and rule.on and rule.qdisc:
+            reason = attach_qdisc(view, rule.qdisc)
+        refused[view.netns, view.ifindex] = reason
+    return outcomes_of(chosen, refused, netns)
+
+
+def outcomes_of(
+    before: list[View],
+    refused: dict[tuple[str, int], str],
+    netns: str | None = None,
+) -> list[Outcome]:
+    """The devices as they are now; those that are gone vanished."""
+    if not before:
+        return []
+    now = devices.read_machine(netns, with_owners=False).views
+    again = {(view.netns, view.ifindex): view for view in now}
+    found = []
+    for view in before:
+        key = (view.netns, view.ifindex)
+        gone = "" if key in again else VANISHED
+        found.append(_outcome(again.get(key, view), refused.get(key) or gone))
+    return found
+
+
+# By rules
+
+
+def preview(whole: config.Rules, names: Sequence[str]) -> list[Outcome]:
+    """What the devices there are would get by these rules."""
+    views = devices.read_machine(with_owners=False).views
+    found = []
+    for view in devices.matching(views, names):
+        entry = whole.entry_for(view.name, view.host)
+        on = entry.rule.on if entry else bool(devices.DEFAULTS["on"])
+        now = {None: devices.STOCK, True: "on", False: "off"}[view.on]
+        origin = f"by {entry.origin}" if entry else "by no rule"
+        line = config.format_rule(entry.rule) if entry else "defaults"
+        text = f"would be {'on' if on else 'off'}, is {now}; {origin}: {line}"
+        found.append(Outcome(view.name, view.netns, on, True, text))
+    return found
+
+
+def change_rules(
+    lines: list[config.Line], reset: Sequence[str], dry_run: bool
+) -> list[Outcome]:
+    """Make these the lines of /etc/sluice.conf and load all files; locked()."""
+    whole = config.read_all(lines)
+    rules.check(whole)
+    if dry_run:
+        return preview(whole, reset)
+    with config.writing(lines):
+        loaded = rules.load(whole, reset)
+    if not loaded:
+        raise SluiceError(f"{NOT_LOADED}; remembered in {config.PATH}")
+    return apply_wanted(reset)
+
+
+def apply_wanted(names: Sequence[str]) -> list[Outcome]:
+    """Attach the qdiscs that the rules of these devices want."""
+    views = devices.read_machine(with_owners=False).views
+    chosen = devices.matching(views, names)
+    return outcomes_of(chosen, attach_wanted(chosen))
+
+
+@dataclass(frozen=True)
+class How:
+    """The options that on and off share."""
+
+    now: bool
+    host: bool
+    dry_run: bool
+    netns: str | None
+    as_json: bool
+
+
+def run(names: tuple[str, ...], given: list[Rule], how: How) -> int:
+    """Add rules, or set devices by hand."""
+    check_patterns(names)
+    if how.now and (how.host or how.dry_run):
+        raise click.UsageError("--now excludes --host and --dry-run")
+    if how.netns is not None and not how.now:
+        raise click.UsageError(
+            "--netns needs --now: a rule holds in every namespace, or with --host "
+            "in the host's"
+        )
+    if how.now:
+        outcomes = by_hand(names, given, how.netns)
+    elif how.dry_run:
+        outcomes = change_rules(config.with_rules(given), names, dry_run=True)
+    else:
+        with config.locked():
+            outcomes = change_rules(config.with_rules(given), names, dry_run=False)
+    _say(outcomes, given, how)
     vanished = any(outcome.text == VANISHED for outcome in outcomes)
-    return NO if complain(outcomes) or (now and vanished) else FINE
+    return NO if complain(outcomes) or (how.now and vanished) else FINE
 
 
-def _say(outcomes: list[Outcome], rules: list[Rule], now: bool, as_json: bool) -> None:
-    if as_json:
-        patterns = [] if now else [rule.pattern for rule in rules]
-        output.say_json({"devices": outcomes, "remembered": patterns})
+def _say(outcomes: list[Outcome], given: list[Rule], how: How) -> None:
+    remembered = [] if how.now or how.dry_run else [rule.pattern for rule in given]
+    if how.as_json:
+        answer = {"devices": outcomes, "remembered": remembered}
+        output.say_json({**answer, "dry_run": how.dry_run})
         return
     say(outcomes)
-    if not now:
-        for rule in rules:
-            absent = not any(rule.matches(outcome.name) for outcome in outcomes)
-            later = ", for devices to come: there is none now" if absent else ""
-            text = f"remembered in {config.PATH}{later}"
-            output.say(output.wrap(text, f"{rule.pattern}: ", "  "))
+    verb = "would be remembered" if how.dry_run else "remembered"
+    for rule in given if not how.now else []:
+        absent = not any(rule.matches(outcome.name) for outcome in outcomes)
+        later = "; no such device now" if absent else ""
+        text = f"{verb} in {config.PATH}{later}"
+        output.say(output.wrap(text, f"{rule.pattern}: ", "  "))
 
 
-NOW = click.option("--now", is_flag=True, help="Only now; do not remember it.")
+NOW = click.option("--now", is_flag=True, help="By hand: do not remember it.")
+HOST = click.option(
+    "--host", is_flag=True, help="Only in the host's network namespace."
+)
 
 
-def _ranged(name: str, text: str) -> Callable[[options.Command], options.Command]:
+def _ranged(
+    name: str, unit: str, text: str
+) -> Callable[[options.Command], options.Command]:
     least, most = config.RANGES[name]
-    return click.option(f"--{name}", type=click.IntRange(least, most), help=text)
+    kind = click.IntRange(least, most)
+    return click.option(f"--{name}", type=kind, metavar=unit, help=text)
 
 
 @click.command()
 @options.names_argument(required=True)
 @NOW
-@_ranged("stall-ms", "A reader without life for so long is a stall.")
-@_ranged("low-percent", "Wake at this part of the limit.")
-@_ranged("limit", "Stop at so many packets; 0: as many as are safe.")
-@_ranged("target-us", "Stop at what is read in that time; 0: the whole ring.")
+@HOST
+@_ranged("stall-ms", "MS", "Longest time a queue stays stopped (milliseconds).")
+@_ranged("low-percent", "PERCENT", "Wake at this part of the limit.")
+@_ranged("limit", "PACKETS", "Stop at this fill; 0: as late as is safe.")
+@_ranged(
+    "target-us",
+    "US",
+    "Limit queueing delay in the ring (microseconds; 0: no limit).",
+)
 @click.option(
     "--qdisc",
     type=click.Choice(config.QDISCS),
     help="Attach it where a device has noqueue.",
 )
+@options.dry_run_option
 @options.netns_option
 @options.json_option
 def on(
     names: tuple[str, ...],
     now: bool,
+    host: bool,
     stall_ms: int | None,
     low_percent: int | None,
     limit: int | None,
     target_us: int | None,
     qdisc: str | None,
-    netns: str,
+    dry_run: bool,
+    netns: str | None,
     as_json: bool,
 ) -> int:
     """Switch devices on, now and when they appear again."""
@@ -196,16 +304,70 @@ def on(
         "target-us": target_us,
     }
     values = {name: value for name, value in given.items() if value is not None}
-    rules = [Rule(name, True, values, qdisc or "") for name in names]
-    return run(names, rules, now, netns, as_json)
+    where = "host" if host else "all"
+    added = [Rule(name, True, values, qdisc or "", where) for name in names]
+    return run(names, added, How(now, host, dry_run, netns, as_json))
 
 
 @click.command()
 @options.names_argument(required=True)
 @NOW
+@HOST
+@options.dry_run_option
 @options.netns_option
 @options.json_option
-def off(names: tuple[str, ...], now: bool, netns: str, as_json: bool) -> int:
+def off(
+    names: tuple[str, ...],
+    now: bool,
+    host: bool,
+    dry_run: bool,
+    netns: str | None,
+    as_json: bool,
+) -> int:
     """Switch devices off: stock behaviour, now and when they appear again."""
-    rules = [Rule(name, False) for name in names]
-    return run(names, rules, now, netns, as_json)
+    added = [Rule(name, False, netns="host" if host else "all") for name in names]
+    return run(names, added, How(now, host, dry_run, netns, as_json))
+
+
+def _check_known(patterns: Sequence[str], lines: list[config.Line]) -> None:
+    known = {line.rule.pattern for line in lines if line.rule}
+    for pattern in patterns:
+        if pattern in known:
+            continue
+        others = [
+            entry.origin
+            for entry in config.read_all().entries
+            if entry.rule.pattern == pattern
+        ]
+        if others:
+            raise SluiceError(f"{pattern}: its rule is {others[-1]}; edit that file")
+        next_step = devices.suggestion(pattern, sorted(known))
+        raise SluiceError(
+            f"{pattern}: no such rule in {config.PATH}; "
+            + (next_step or "see: sluice config show")
+        )
+
+
+@click.command()
+@options.names_argument(required=True)
+@options.dry_run_option
+@options.json_option
+def forget(names: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
+    """Remove rules from /etc/sluice.conf; what others say applies again."""
+    check_patterns(names)
+    with config.locked():
+        before = config.read()
+        _check_known(names, before)
+        lines = config.without_patterns(names, before)
+        outcomes = change_rules(lines, names, dry_run)
+    if as_json:
+        output.say_json(
+            {"devices": outcomes, "forgotten": list(names), "dry_run": dry_run}
+        )
+    else:
+        say(outcomes)
+        verb = "would be forgotten" if dry_run else "forgotten"
+        output.say([f"{name}: {verb}" for name in names])
+    return NO if complain(outcomes) else FINE
+
+

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the command asks of the running system: the only file that does.
+"""What the command asks of the running system.
 
 read_* touch the system and never write; the others say what they change.
 parse_* are pure. A file or device that vanishes while we read is left out.
@@ -8,7 +8,6 @@ parse_* are pure. A file or device that vanishes while we read is left out.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import gzip
 import os
@@ -16,28 +15,28 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice.errors import Gone, SluiceError
-from sluice.netlink import Client, Device, Queue, decode, uninterrupted
+from sluice import namespaces
+from sluice.errors import SluiceError
+from sluice.namespaces import Namespace, inside, netns, new_netns
+from sluice.netlink import Client, Device, Queue, Rule, decode, uninterrupted
 
-NETNS_DIR = Path("/run/netns")
+__all__ = ["Namespace", "inside", "netns", "new_netns"]
+
 PROC = Path("/proc")
 SYS = Path("/sys")
 TRACING = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 
 IFF_UP = 0x1
 IFF_TUN, IFF_BACKPRESSURE = 0x0001, 0x0080
+TUN, TAP = 1, 2  # IFLA_TUN_TYPE
 ARPHRD_NONE = 65534
-
-CLONE_NEWNET = 0x40000000
-SYS_FSOPEN, SYS_FSCONFIG, SYS_FSMOUNT = 430, 431, 432
-FSCONFIG_CMD_CREATE = 6
 ROOT = 0xFFFFFFFF
 NO_ANSWER = "no answer"
 QDISC_HANDLE = 0x5C1C0000  # 5c1c: a major number the kernel does not hand out
@@ -55,6 +54,7 @@ class Link:
     ring: int  # txqueuelen
     queues: int
     tx_dropped: int
+    tx_packets: int
     upstream: bool | None  # IFF_BACKPRESSURE; None: cannot be seen
 
 
@@ -69,12 +69,15 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Namespace:
-    """The network namespace we are in."""
+class QdiscStats:
+    """What the qdiscs of a device hold and did since they were attached."""
 
-    name: str  # "" for the one the command was started in
-    inode: int
-    sysfs: Path | None
+    backlog: int = 0  # packets
+    backlog_bytes: int = 0
+    drops: int = 0
+    overlimits: int = 0
+    requeues: int = 0
+    marks: int | None = None  # ECN; None: its kind does not tell
 
 
 @dataclass(frozen=True)
@@ -83,111 +86,6 @@ class ModuleAnswer:
 
     devices: tuple[Device, ...]
     queues: tuple[Queue, ...]
-
-
-# Namespaces
-
-
-def read_netns_names() -> list[str]:
-    try:
-        return sorted(path.name for path in NETNS_DIR.iterdir())
-    except FileNotFoundError:
-        return []
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _set_netns(fd: int) -> None:
-    if _libc().setns(fd, CLONE_NEWNET) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
-@contextlib.contextmanager
-def inside(there: int) -> Iterator[None]:
-    """Be in the namespace of this descriptor for a while."""
-    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _set_netns(there)
-        try:
-            yield
-        finally:
-            _set_netns(home)
-    finally:
-        os.close(home)
-
-
-def new_netns() -> int:
-    """A namespace that nobody can name; it lasts while this descriptor does."""
-    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if _libc().unshare(CLONE_NEWNET) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), "network namespace")
-        try:
-            return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            _set_netns(home)
-    finally:
-        os.close(home)
-
-
-def _open_sysfs() -> int | None:
-    """A sysfs of the namespace we are in, mounted nowhere; None if refused."""
-    call = _libc().syscall
-    context = call(SYS_FSOPEN, b"sysfs", 1)
-    if context < 0:
-        return None
-    try:
-        if call(SYS_FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0) < 0:
-            return None
-        mount = call(SYS_FSMOUNT, context, 1, 0)
-    finally:
-        os.close(context)
-    return mount if mount >= 0 else None
-
-
-@contextlib.contextmanager
-def netns(name: str) -> Iterator[Namespace]:
-    """Be in the namespace of this name; "" stays where we are."""
-    if not name:
-        yield Namespace("", _inode(PROC / "self/ns/net"), SYS)
-        return
-    with contextlib.ExitStack() as stack:
-        home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        stack.callback(os.close, home)
-        try:
-            there = os.open(NETNS_DIR / name, os.O_RDONLY | os.O_CLOEXEC)
-            stack.callback(os.close, there)
-            _set_netns(there)
-        except FileNotFoundError:
-            raise Gone(
-                f"netns {name}: there is none in {NETNS_DIR}; see: ip netns"
-            ) from None
-        except OSError as error:
-            denied = error.errno in (errno.EPERM, errno.EACCES)
-            raise SluiceError(
-                f"netns {name}: cannot be entered ({error.strerror}); "
-                + ("run it as root" if denied else f"is {NETNS_DIR / name} stale?")
-            ) from error
-        stack.callback(_set_netns, home)
-        sysfs = _open_sysfs()
-        if sysfs is not None:
-            stack.callback(os.close, sysfs)
-        yield Namespace(
-            name,
-            os.fstat(there).st_ino,
-            None if sysfs is None else Path(f"/proc/self/fd/{sysfs}"),
-        )
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0
 
 
 # Devices
@@ -206,43 +104,74 @@ def parse_link(message: Mapping[str, Any], tun_flags: int | None) -> Link | None
     info = attrs.get("IFLA_LINKINFO")
     if info is None or dict(info["attrs"]).get("IFLA_INFO_KIND") != "tun":
         return None
-    if tun_flags is None:
-        tun = message["ifi_type"] == ARPHRD_NONE
-    else:
-        tun = bool(tun_flags & IFF_TUN)
+    known = dict(info["attrs"]).get("IFLA_INFO_DATA")
+    tun = dict(known["attrs"]) if known is not None else {}
+    default = TUN if message["ifi_type"] == ARPHRD_NONE else TAP
     return Link(
         ifindex=message["index"],
         name=str(decode(attrs["IFLA_IFNAME"])),
-        kind="tun" if tun else "tap",
+        kind="tun" if tun.get("IFLA_TUN_TYPE", default) == TUN else "tap",
         up=bool(message["flags"] & IFF_UP),
         qdisc=attrs.get("IFLA_QDISC", ""),
         ring=attrs.get("IFLA_TXQLEN", 0),
-        queues=_used_queues(dict(info["attrs"])),
+        queues=tun.get("IFLA_TUN_NUM_QUEUES", 1),
         tx_dropped=attrs.get("IFLA_STATS64", {}).get("tx_dropped", 0),
+        tx_packets=attrs.get("IFLA_STATS64", {}).get("tx_packets", 0),
         upstream=None if tun_flags is None else bool(tun_flags & IFF_BACKPRESSURE),
     )
 
 
-def _used_queues(info: Mapping[str, Any]) -> int:
-    data = info.get("IFLA_INFO_DATA")
-    attrs = dict(data["attrs"]) if data is not None else {}
-    return attrs.get("IFLA_TUN_NUM_QUEUES", 1)
-
-
 def read_links(where: Namespace) -> list[Link]:
+    """The tun and tap devices of the namespace we are in."""
     with IPRoute() as route:
         messages = uninterrupted(lambda: list(route.get_links()))
     links = []
     for message in messages:
         name = str(decode(dict(message["attrs"])["IFLA_IFNAME"]))
         flags = None
-        if where.sysfs is not None:
-            text = read_text(where.sysfs / "class/net" / name / "tun_flags")
+        if where.path == namespaces.OWN:  # /sys shows the devices of this one
+            text = read_text(SYS / "class/net" / name / "tun_flags")
             flags = parse_tun_flags(text)
         link = parse_link(message, flags)
         if link is not None:
             links.append(link)
     return links
+
+
+def _parse_marks(stats2: Mapping[str, Any]) -> int | None:
+    with contextlib.suppress(TypeError, KeyError):
+        return int(stats2["TCA_STATS_APP"]["ecn_mark"])
+    return None
+
+
+def parse_qdiscs(messages: Iterable[Mapping[str, Any]]) -> dict[int, QdiscStats]:
+    """By device: the counts of the root, which sums those below it, and all marks."""
+    found: dict[int, QdiscStats] = {}
+    marks: dict[int, int] = {}
+    for message in messages:
+        attrs = dict(message["attrs"])
+        stats2 = dict((attrs.get("TCA_STATS2") or {"attrs": []})["attrs"])
+        index, marked = message["index"], _parse_marks(stats2)
+        if marked is not None:
+            marks[index] = marks.get(index, 0) + marked
+        queue = stats2.get("TCA_STATS_QUEUE")
+        if message["parent"] == ROOT and queue is not None:
+            found[index] = QdiscStats(
+                backlog=queue["qlen"],
+                backlog_bytes=queue["backlog"],
+                drops=queue["drops"],
+                overlimits=queue["overlimits"],
+                requeues=queue["requeues"],
+            )
+    return {
+        index: replace(one, marks=marks.get(index)) for index, one in found.items()
+    }
+
+
+def read_qdiscs() -> dict[int, QdiscStats]:
+    """Of the namespace we are in, by the index of the device."""
+    with IPRoute() as route:
+        return parse_qdiscs(uninterrupted(lambda: list(route.get_qdiscs())))
 
 
 def read_module() -> ModuleAnswer | None:
@@ -262,6 +191,35 @@ def set_device(ifindex: int, values: Mapping[str, int]) -> None:
     """Set a device in the namespace we are in; LookupError: no module."""
     with Client() as client:
         client.set_device(ifindex, **values)
+
+
+@contextlib.contextmanager
+def _host_client() -> Iterator[Client]:
+    """A client in the host's namespace, where the rules are."""
+    host = Namespace("host", namespaces.read_inode(namespaces.HOST), namespaces.HOST)
+    with contextlib.ExitStack() as stack:
+        if not namespaces.is_host(namespaces.read_inode(namespaces.OWN)):
+            stack.enter_context(namespaces.entered(host))
+        yield stack.enter_context(Client())
+
+
+def set_rules(rules: Sequence[Rule], reset: Sequence[str] = ()) -> None:
+    """Replace the rules of the module; LookupError: no module."""
+    with _host_client() as client:
+        client.set_rules(rules, reset)
+
+
+def read_rules() -> list[Rule] | None:
+    """The rules in the module; None: not loaded, or too old to have any."""
+    try:
+        with _host_client() as client:
+            return client.rules()
+    except LookupError:
+        return None
+    except NetlinkError as error:
+        if error.code == errno.EOPNOTSUPP:
+            return None
+        raise
 
 
 def attach_qdisc(ifindex: int, queues: int, kind: str) -> None:
@@ -301,7 +259,7 @@ def read_owners() -> dict[str, list[Owner]]:
             pid=int(process.name),
             command=(read_text(process / "comm") or "?").strip(),
             vhost=vhost,
-            netns=_inode(process / "ns/net"),
+            netns=namespaces.read_inode(process / "ns/net"),
         )
         for name in names:
             owners.setdefault(name, []).append(owner)
@@ -393,8 +351,13 @@ def has_tun() -> bool:
     return Path("/dev/net/tun").exists()
 
 
+UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+
+
 def loads_at_boot() -> bool:
     """Whether systemd or the init scripts load the module at boot."""
+    if any(Path("/etc/systemd/system").glob("*.wants/sluice.service")):
+        return True
     files = [Path("/etc/modules")]
     for folder in ("/etc", "/run", "/usr/lib", "/usr/local/lib"):
         files += Path(folder, "modules-load.d").glob("*.conf")
@@ -402,9 +365,42 @@ def loads_at_boot() -> bool:
     return "sluice" in {line.strip() for line in lines}
 
 
-def has_udev_rule() -> bool:
-    folders = ("/etc/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d")
-    return any(Path(folder, "60-sluice.rules").exists() for folder in folders)
+def load_at_boot_command() -> str:
+    """What has the module loaded at boot, on this machine."""
+    if any(Path(folder, "sluice.service").exists() for folder in UNIT_FOLDERS):
+        return "systemctl enable sluice"
+    if Path("/etc/modules-load.d").is_dir():
+        return "echo sluice >/etc/modules-load.d/sluice.conf"
+    return "echo sluice >>/etc/modules"
+
+
+def has_modules() -> bool:
+    """Whether this kernel can load modules at all."""
+    return (PROC / "modules").exists() or not PROC.is_dir()
+
+
+def read_modules_disabled() -> bool:
+    return (read_text(PROC / "sys/kernel/modules_disabled") or "").strip() == "1"
+
+
+def read_container() -> str:
+    """The kind of container we are in, or nothing."""
+    kind = (read_text(Path("/run/systemd/container")) or "").strip()
+    if kind:
+        return kind
+    for path, name in (("/.dockerenv", "docker"), ("/run/.containerenv", "podman")):
+        if Path(path).exists():
+            return name
+    environment = (read_text(PROC / "1/environ") or "").split("\0")
+    for word in environment:
+        key, _, value = word.partition("=")
+        if key == "container" and value:
+            return value
+    return ""
+
+
+def has_tool(name: str) -> bool:
+    return shutil.which(name) is not None
 
 
 def read_dkms() -> str | None:
@@ -551,7 +547,10 @@ def run_shown(
 
 
 def netlink_reason(error: NetlinkError) -> str:
-    """The reason in words, for a line of its own."""
-    if error.code == errno.EPERM:
-        return "not permitted"
-    return os.strerror(error.code)
+    """The kernel's own words for its refusal if it gave any, else the errno's."""
+    text = str(error.args[1]) if len(error.args) > 1 else ""
+    return text or os.strerror(error.code)
+
+
+def is_denial(error: NetlinkError) -> bool:
+    return error.code in (errno.EPERM, errno.EACCES)

@@ -12,16 +12,18 @@ import time
 import tty
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from sluice import devices, options, output, system
+from sluice import devices, options, output
 from sluice.devices import NOQUEUE, View
 from sluice.errors import FINE, SluiceError
+from sluice.output import short
 
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*%#"  # for a terminal without Unicode
@@ -35,9 +37,11 @@ STYLES = {
 }
 
 
-# ifindex, number of the queue, whether it is one of several: what an only queue counts
-# is its device's, and no continuation of what it counted beside others.
-Key = tuple[int, int, bool]
+# netns, ifindex, number of the queue, whether it is one of several: what an only queue
+# counts is its device's, and does not go on as what it counted beside others.
+Key = tuple[str, int, int, bool]
+RATES = ("packets", "stops", "stalls", "drops", "qdisc_drops", "qdisc_marks")
+Counts = tuple[int, ...]  # of RATES
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,13 @@ class Row:
     state: str
     fill: int | None  # None: only the module knows
     limit: int  # fill at which the sparkline is full
-    stops: float  # per second, as the following
-    stalls: float
-    drops: float
+    backlog: int = 0  # packets in the device's qdisc, on its first queue
+    packets: float = 0  # per second, as the following; of the device
+    stops: float = 0
+    stalls: float = 0
+    drops: float = 0  # at the ring
+    qdisc_drops: float = 0  # of the device
+    qdisc_marks: float = 0
 
 
 @dataclass
@@ -59,31 +67,39 @@ class Watched:
     """What is kept from one look to the next."""
 
     at: float = 0.0
-    counts: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
+    counts: dict[Key, Counts] = field(default_factory=dict)
     fills: dict[Key, deque[int]] = field(default_factory=dict)
 
 
-Counted = tuple[Row, tuple[int, int, int]]
+def _label(view: View, queue: int | None) -> str:
+    at = f"@{view.netns}" if view.netns else ""
+    return f"{view.name}{'' if queue is None else f'/{queue}'}{at}"
 
 
-def _now(view: View) -> Iterator[Counted]:
+def _now(view: View) -> Iterator[tuple[Row, Counts]]:
     """A row for each queue, rates still missing, and its counters."""
+    stats = view.qdisc_stats
+    whole = (view.tx_packets, stats.drops, stats.marks or 0)
     if not view.queues:
-        key = (view.ifindex, 0, False)
-        row = Row(key, view.name, view.state, None, view.ring, 0, 0, 0)
-        yield row, (0, 0, view.tx_dropped)
-    for queue in view.queues:
+        key = (view.netns, view.ifindex, 0, False)
+        row = Row(key, _label(view, None), view.state, None, view.ring, stats.backlog)
+        yield row, (whole[0], 0, 0, view.tx_dropped, *whole[1:])
+    for number, queue in enumerate(view.queues):
         many = len(view.queues) > 1
-        label = f"{view.name}/{queue.id}" if many else view.name
         state = view.state if queue.state == "idle" else queue.state
         if view.state == "served" and view.qdisc == NOQUEUE:
             state = NOQUEUE
         limit = queue.limit or queue.ring or 1
-        key = (view.ifindex, queue.id, many)
-        row = Row(key, label, state, queue.fill, limit, 0, 0, 0)
+        key = (view.netns, view.ifindex, queue.id, many)
+        label = _label(view, queue.id if many else None)
+        # What is the device's is shown once, on its first queue.
+        backlog = 0 if number else stats.backlog
+        packets, qdisc_drops, marks = (0, 0, 0) if number else whole
         # The device's own count for its only queue: that of stock counts, too.
         drops = queue.drops if many else view.tx_dropped
-        yield row, (queue.stops, queue.stalls, drops)
+        row = Row(key, label, state, queue.fill, limit, backlog)
+        counts = (packets, queue.stops, queue.stalls, drops, qdisc_drops, marks)
+        yield row, counts
 
 
 def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
@@ -94,17 +110,41 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
     fills: dict[Key, deque[int]] = {}
     for row, counts in counted:
         before = watched.counts.get(row.key, counts)
-        rates = [
-            max(0, new - old) / seconds if seconds > 0 else 0.0
-            for new, old in zip(counts, before)  # noqa: B905
-        ]
-        rows.append(Row(row.key, row.label, row.state, row.fill, row.limit, *rates))
+        rates: dict[str, Any] = {
+            name: max(0, new - old) / seconds if seconds > 0 else 0.0
+            for name, new, old in zip(RATES, counts, before)  # noqa: B905
+        }
+        rows.append(replace(row, **rates))
         fills[row.key] = watched.fills.get(row.key) or deque(maxlen=HISTORY)
         if row.fill is not None:
             fills[row.key].append(row.fill)
     watched.at, watched.fills = at, fills
     watched.counts = {row.key: counts for row, counts in counted}
     return rows
+
+
+def total(rows: list[Row]) -> Row:
+    sums: dict[str, Any] = {}
+    for name in RATES:
+        sums[name] = sum(getattr(row, name) for row in rows)
+    fill = sum(row.fill or 0 for row in rows)
+    backlog = sum(row.backlog for row in rows)
+    limit = sum(row.limit for row in rows)
+    key = ("", 0, 0, False)
+    label = output.count(len(rows), "queue")
+    return Row(key, label, "", fill, limit, backlog, **sums)
+
+
+ORDERS = ("name", "packets", "drops", "fill")
+
+
+def ordered(rows: list[Row], order: str) -> list[Row]:
+    """By a column, the most first; name: as the devices appeared."""
+    if order == "name":
+        return rows
+    if order == "drops":
+        return sorted(rows, key=lambda row: -(row.drops + row.qdisc_drops))
+    return sorted(rows, key=lambda row: -(getattr(row, order) or 0))
 
 
 def sparkline(fills: list[int], limit: int, width: int, bars: str = BARS) -> str:
@@ -115,15 +155,11 @@ def sparkline(fills: list[int], limit: int, width: int, bars: str = BARS) -> str
     return "".join(bars[level] for level in levels).rjust(width)
 
 
-def format_rate(rate: float) -> str:
-    """At most five characters."""
-    if rate < 9999.5:
-        return f"{rate:.1f}" if 0 < rate < 9.95 else f"{rate:.0f}"
-    return f"{rate / 1e3:.0f}k" if rate < 9.995e5 else f"{rate / 1e6:.1f}M"
-
-
-HEADING = ("queue", "state", "fill", "limit", "stop/s", "stall/s", "drop/s")
-WIDTHS = (14, 9, 6, 6, 6, 7, 6)
+HEADING = (
+    "QUEUE", "STATE", "FILL", "LIMIT", "PKT/S", "STOP/S", "STALL/S", "DROP/S",
+    "QLEN", "QDROP/S",
+)
+WIDTHS = (13, 8, 5, 5, 5, 6, 7, 6, 5, 7)
 
 
 def format_cells(cells: tuple[str, ...]) -> str:
@@ -137,40 +173,81 @@ def format_cells(cells: tuple[str, ...]) -> str:
 
 def format_row(row: Row, fills: list[int], width: int, bars: str = BARS) -> Text:
     label = output.printable(row.label)
+    most = WIDTHS[0]
     cells = (
-        label if len(label) <= 14 else f"{label[:13]}~",
+        label if len(label) <= most else f"{label[:most - 1]}~",
         row.state,
-        "-" if row.fill is None else str(row.fill),
-        str(row.limit),
-        format_rate(row.stops),
-        format_rate(row.stalls),
-        format_rate(row.drops),
+        "-" if row.fill is None else short(row.fill),
+        short(row.limit),
+        short(row.packets),
+        short(row.stops),
+        short(row.stalls),
+        short(row.drops),
+        short(row.backlog),
+        short(row.qdisc_drops),
     )
     text = Text(format_cells(cells), no_wrap=True)
-    text.stylize(STYLES.get(row.state, "dim"), WIDTHS[0] + 1, sum(WIDTHS[:2]) + 1)
+    text.stylize(STYLES.get(row.state, "dim"), most + 1, sum(WIDTHS[:2]) + 1)
     room = width - text.cell_len - 1
     if room > 0:
         text.append(" " + sparkline(fills, row.limit, room, bars))
     return text
 
 
-def format_screen(
-    rows: list[Row], watched: Watched, width: int, height: int, bars: str = BARS
-) -> Text:
+@dataclass
+class Screen:
+    """What the operator chose: the order, and how far it is scrolled."""
+
+    width: int = 80
+    height: int = 24
+    bars: str = BARS
+    order: str = "name"
+    first: int = 0
+
+    def press(self, keys: str, rows: int) -> bool:
+        """Follow the keys; whether q was one of them."""
+        page = max(1, self.height - 4)
+        steps = {"\x1b[A": -1, "k": -1, "\x1b[B": 1, "j": 1, "\x1b[5~": -page,
+                 "b": -page, "\x1b[6~": page, " ": page}
+        while keys:
+            known = next((key for key in steps if keys.startswith(key)), keys[0])
+            if known in steps:
+                last = max(0, rows - page)
+                self.first = min(max(0, self.first + steps[known]), last)
+            elif known == "s":
+                place = ORDERS.index(self.order) + 1
+                self.order = ORDERS[place % len(ORDERS)]
+            elif known in "qQ":
+                return True
+            keys = keys[len(known):]
+        return False
+
+
+def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
     """Never longer or wider than the terminal."""
+    width = screen.width
     heading = Text(format_cells(HEADING), style="bold", no_wrap=True)
     room = width - heading.cell_len - 1
     heading.append((" " + "fill, newest right".rjust(room)) if room > 18 else "")
-    place = max(1, height - 2)
-    shown = rows if len(rows) <= place else rows[: max(0, place - 1)]
+    place = max(1, screen.height - 3)
+    screen.first = min(screen.first, max(0, len(rows) - place))
+    shown = ordered(rows, screen.order)[screen.first : screen.first + place]
     lines = [heading]
     for row in shown:
-        lines.append(format_row(row, list(watched.fills[row.key]), width, bars))
-    if len(shown) < len(rows):
-        lines.append(Text(f"and {len(rows) - len(shown)} more"))
-    if not rows:
+        fills = list(watched.fills[row.key])
+        lines.append(format_row(row, fills, width, screen.bars))
+    if rows:
+        sums = format_row(total(rows), [], width, screen.bars)
+        sums.stylize("bold")
+        lines.append(sums)
+    else:
         lines.append(Text("no tun or tap device"))
-    lines = [*lines, Text("q: quit", style="dim")][:height]
+    last = screen.first + len(shown)
+    keys = f"{screen.first + 1}-{last} of {len(rows)}; " if len(shown) < len(rows) else ""
+    lines.append(
+        Text(f"{keys}q quit, s sort ({screen.order}), arrows scroll", style="dim")
+    )
+    lines = lines[: screen.height]
     for line in lines:
         line.truncate(width)
     return Text("\n").join(lines)
@@ -191,28 +268,28 @@ def _keys() -> Iterator[int | None]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def _quits(keys: int | None, seconds: float) -> bool:
-    """Wait so long; True as soon as q is typed."""
+def _typed(keys: int | None, seconds: float) -> str:
+    """Wait so long, or until keys are pressed."""
     if keys is None:
         time.sleep(seconds)
-        return False
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        if not select.select([keys], [], [], left)[0]:
-            return False
-        typed = os.read(keys, 64)
-        if not typed or b"q" in typed.lower():
-            return True
-    return False
+        return ""
+    if not select.select([keys], [], [], seconds)[0]:
+        return ""
+    return os.read(keys, 64).decode(errors="replace") or "q"
 
 
-def _watch_lines(names: tuple[str, ...], where: system.Namespace, interval: float,
-                 count: int) -> None:
+def _read(names: tuple[str, ...], netns: str | None) -> list[View]:
+    seen = devices.read_machine(netns, with_owners=False)
+    return devices.matching(seen.views, names)
+
+
+def _watch_lines(
+    names: tuple[str, ...], netns: str | None, interval: float, count: int
+) -> None:
     """For programs: one line of JSON for each look."""
     watched = Watched()
     while True:
-        views = devices.matching(devices.read_views(where, {}), names)
-        rows = observe(watched, views, time.monotonic())
+        rows = observe(watched, _read(names, netns), time.monotonic())
         output.say_json({"time": time.time(), "queues": rows}, indent=None)
         count -= 1
         if count == 0:
@@ -220,22 +297,28 @@ def _watch_lines(names: tuple[str, ...], where: system.Namespace, interval: floa
         time.sleep(interval)
 
 
-def _watch_screen(names: tuple[str, ...], where: system.Namespace, interval: float,
-                  count: int) -> None:
+def _watch_screen(
+    names: tuple[str, ...], netns: str | None, interval: float, count: int
+) -> None:
     console = Console(no_color=bool(os.environ.get("NO_COLOR")))
-    bars = BARS if console.encoding.lower().startswith("utf") else PLAIN_BARS
+    utf = console.encoding.lower().startswith("utf")
+    screen = Screen(bars=BARS if utf else PLAIN_BARS)
     watched = Watched()
     with _keys() as keys, Live(
         console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
     ) as live:
         while True:
-            views = devices.matching(devices.read_views(where, {}), names)
-            rows = observe(watched, views, time.monotonic())
-            width, height = console.size
-            live.update(format_screen(rows, watched, width, height, bars), refresh=True)
+            rows = observe(watched, _read(names, netns), time.monotonic())
+            until = time.monotonic() + interval
             count -= 1
-            if count == 0 or _quits(keys, interval):
-                return
+            while True:
+                screen.width, screen.height = console.size
+                live.update(format_screen(rows, watched, screen), refresh=True)
+                left = until - time.monotonic()
+                if count == 0 or screen.press(_typed(keys, max(0.0, left)), len(rows)):
+                    return
+                if time.monotonic() >= until:
+                    break
 
 
 @click.command()
@@ -249,22 +332,31 @@ def _watch_screen(names: tuple[str, ...], where: system.Namespace, interval: flo
     help="Time from look to look.",
 )
 @click.option(
-    "--count", type=click.IntRange(min=0), default=0, help="End after so many looks."
+    "--count",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="End after so many looks.",
 )
 @options.netns_option
 @options.json_option
 def watch(
-    names: tuple[str, ...], interval: float, count: int, netns: str, as_json: bool
+    names: tuple[str, ...],
+    interval: float,
+    count: int,
+    netns: str | None,
+    as_json: bool,
 ) -> int:
-    """Show each queue live; q or Ctrl-C ends it.
+    """Show each queue live, and totals; q or Ctrl-C ends it.
 
-    Drops of a device with several queues count while it is on.
+    Rates are per second. Packets, qdisc backlog and qdisc drops are those of the
+    device, on the line of its first queue.
     """
     if not as_json and not sys.stdout.isatty():
         raise SluiceError("watch: stdout is not a terminal; use: sluice watch --json")
-    with system.netns(netns) as where, contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt):
         if as_json:
-            _watch_lines(names, where, interval, count)
+            _watch_lines(names, netns, interval, count)
         else:
-            _watch_screen(names, where, interval, count)
+            _watch_screen(names, netns, interval, count)
     return FINE

@@ -19,7 +19,7 @@ from sluice import VERSION
 BUILDER = "6.12"  # the kernel whose root, and so whose suite, builds
 TOOLS = ("debhelper", "dh-python", "lintian")
 # What the packages are made from.
-SOURCES = ("bin", "kmod", "man", "packaging", "sluice")
+SOURCES = ("bin", "debian", "kmod", "man", "packaging", "sluice")
 # Nothing is compiled: build-essential, which it would ask for, is not needed.
 BUILD = "dpkg-buildpackage --build=binary --no-sign --no-check-builddeps"
 LINTIAN = "lintian --allow-root --fail-on error --tag-display-limit 0 ../*.changes"
@@ -52,7 +52,6 @@ def _stage(sources: list[Path], tree: Path) -> None:
         copy = tree / path.relative_to(REPOSITORY)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-    (tree / "packaging/debian").rename(tree / "debian")
 
 
 def _run(root: Root, work: Path, command: str) -> str:

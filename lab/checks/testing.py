@@ -61,13 +61,15 @@ KERNEL = Suite(
     often=tuple(kernel.name for kernel in PACKAGED if kernel.often),
 )
 # The program is the same on every kernel, and slow to start in an emulated one.
-COMMAND = replace(KERNEL, name="command", often=(NEWEST,))
+COMMAND = replace(
+    KERNEL, name="command", often=(NEWEST,), extra=("python3-prometheus-client",)
+)
 # Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
 PACKAGING = Suite(
     name="packaging",
     kernels=("5.10", "6.1", "6.12", NEWEST),
     often=("6.12",),
-    extra=("ccache", "dkms", "openssl"),
+    extra=("ccache", "dkms", "openssl", "python3-prometheus-client"),
     seconds=600.0,
     disk=True,
     stage=packages.stage,

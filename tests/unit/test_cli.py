@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import cli, config
 from sluice.cli import main
+from sluice.errors import EXIT_CODES
 from tests.unit._machine import Machine
 
 REPOSITORY = Path(__file__).parents[2]
@@ -27,8 +29,7 @@ REPOSITORY = Path(__file__).parents[2]
         "--nonsense",
         "status --nonsense",
         "--netns",
-        "--netns a/b",
-        "--netns ..",
+            "--netns ..",
         "--netns x --all-netns",
         "metrics --netns x --all-netns",
         "metrics tap0",
@@ -110,11 +111,81 @@ def test_version(capsys) -> None:
     assert capsys.readouterr().out == "sluice 0.1.0\n"
 
 
+@pytest.mark.parametrize("how", ["-V", "--version"])
+def test_version_has_two_spellings(capsys, how: str) -> None:
+    assert main([how]) == 0
+    assert capsys.readouterr().out == "sluice 0.1.0\n"
+
+
+def test_help_is_a_word_too(capsys) -> None:
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: sluice [OPTIONS] COMMAND")
+    assert main(["help", "watch"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: sluice watch")
+
+
+@pytest.mark.parametrize(
+    ("words", "guess"),
+    [
+        ("statsu", "did you mean status?"),
+        ("metrcis --json", "did you mean metrics?"),
+        ("status tap1", "did you mean tap0?"),
+        ("on --now tpa0", "did you mean tap0?"),
+    ],
+)
+def test_slips_are_answered_with_a_guess(machine, capsys, words, guess) -> None:
+    assert main(words.split()) in (1, 2)
+    assert guess in capsys.readouterr().err
+    assert not machine.set_calls
+
+
+def test_name_of_a_device_is_its_details(machine: Machine, capsys) -> None:
+    assert main(["tap0"]) == 0
+    assert capsys.readouterr().out.startswith("tap0 (tap): on, served\n")
+    assert main(["--json", "tap?"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["devices"]] == [
+        "tap0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("status nope --json", 1), ("on --json --limit x tap0", 2)]
+)
+def test_errors_are_json_if_json_was_asked_for(machine, capsys, words, code) -> None:
+    assert main(words.split()) == code
+    said = capsys.readouterr()
+    answer = json.loads(said.out)
+    assert (answer["schema"], answer["code"]) == (1, code)
+    assert answer["meaning"] == EXIT_CODES[code]
+    assert said.err == f"sluice: {answer['error']}\n"
+
+
+@pytest.mark.parametrize(
+    "error", [NetlinkError(errno.EPERM), PermissionError(13, "x", "/proc")]
+)
+def test_permission_has_its_own_code(machine, capsys, monkeypatch, error) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("sluice.system.read_links", fail)
+    assert main(["status"]) == 4
+    assert capsys.readouterr().err.endswith("; run it as root\n")
+
+
+def test_the_kernels_own_words_reach_the_operator(machine, capsys, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise NetlinkError(errno.EINVAL, "ifindex is missing")
+
+    monkeypatch.setattr("sluice.system.set_device", fail)
+    assert main(["off", "--now", "tap0"]) == 1
+    said = capsys.readouterr().err
+    assert said == "sluice: tap0: ifindex is missing; see: sluice doctor\n"
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (NetlinkError(errno.EPERM), "netlink: not permitted; run it as root"),
-        (NetlinkError(errno.EINVAL), "netlink: Invalid argument; see: sluice doctor"),
+            (NetlinkError(errno.EINVAL), "netlink: Invalid argument; see: sluice doctor"),
         (OSError(24, "Too many open files", "/proc"), "/proc: Too many open files; "),
         (ValueError("what\nnow"), "ValueError: what now; a defect of this command"),
     ],
@@ -180,7 +251,7 @@ def test_reader_that_leaves_early_gets_no_traceback() -> None:
         (["sluice", ""], [*cli.MODULES]),
         (["sluice", "o"], ["on", "off"]),
         (["sluice", "--json", "st"], ["status"]),
-        (["sluice", "--a"], ["--all-netns"]),
+        (["sluice", "--n"], ["--netns"]),
         (["sluice", "--v"], ["--version"]),
         (["sluice", "on", "--q"], ["--qdisc"]),
         (["sluice", "on", "--qdisc", ""], list(config.QDISCS)),

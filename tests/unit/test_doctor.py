@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from sluice import doctor, system
+from sluice import config, doctor, system
 from sluice.cli import main
 from sluice.devices import View
 from sluice.doctor import BAD, GOOD, HOPELESS, NOTE, Facts, Finding, examine, verdict
-from sluice.system import parse_signed_only
+from sluice.system import QdiscStats, parse_signed_only
 from tests.unit._machine import QEMU, QUEUE0, Machine
 
 TAP0 = View(
@@ -30,9 +30,6 @@ TAP0 = View(
     ring=1000,
     queue_count=1,
     tx_dropped=17,
-    stall_ms=250,
-    low_percent=50,
-    target_us=2000,
     queues=(QUEUE0,),
 )
 # The line of 7.3's enabled_functions, shortened.
@@ -77,7 +74,7 @@ def tap(**changes: object) -> Facts:
 
 def test_fine_machine() -> None:
     assert found(FINE, NOTE, BAD, HOPELESS) == []
-    assert verdict(examine(FINE)) == (0, "verdict: fine")
+    assert verdict(examine(FINE)) == (0, "no problem found")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +90,7 @@ def test_fine_machine() -> None:
 )
 def test_unsuitable_kernels(change: dict) -> None:
     code, text = verdict(examine(replace(FINE, **change)))
-    assert code == 3 and text.startswith("verdict: not suitable: 6.12.1-amd64 ")
+    assert code == 3 and text.startswith("not suitable: kernel 6.12.1-amd64 ")
 
 
 @pytest.mark.parametrize(
@@ -103,18 +100,22 @@ def test_unsuitable_kernels(change: dict) -> None:
         ({"tun": False}, "tun", "modprobe tun"),
         ({"loaded": "", "traced": "", "views": ()}, "module", "modprobe sluice"),
         ({"loaded": "", "traced": "", "views": (), "module_file": False}, "module",
-         "apt install sluice-dkms"),
+         "dkms install -m sluice"),
+        ({"loaded": "", "traced": "", "views": (), "module_file": False,
+          "module_source": False}, "module", "make deb && apt install ./out/"),
+        ({"timer_resolution": 0.004}, "kernel", "remove highres=off from"),
+        ({"drift": ("not loaded: tap0 (/etc/sluice.conf:1)",)}, "rules", "sluice apply"),
         ({"answers": False}, "module", "rmmod sluice; modprobe sluice; dmesg"),
         ({"traced": ""}, "hook", "rmmod sluice; modprobe sluice"),
-        ({"wrongs": ("/etc/sluice.conf:3: limit 'x' is odd; edit the line",)},
-         "config", "editor "),
+        ({"wrongs": ("/etc/sluice.conf:3: limit 'x' is odd",)},
+         "rules", "sluice config check"),
     ],
 )
 def test_things_to_mend(change: dict, subject: str, mend: str) -> None:
     facts = replace(FINE, **change)
     finding = only(facts, BAD)
     assert finding.subject == subject and finding.mend.startswith(mend)
-    assert verdict(examine(facts)) == (1, "verdict: 1 thing to mend")
+    assert verdict(examine(facts)) == (1, "1 problem found")
 
 
 @pytest.mark.parametrize(
@@ -122,13 +123,19 @@ def test_things_to_mend(change: dict, subject: str, mend: str) -> None:
     [
         ({"qdisc": "noqueue"}, "sluice on tap0 --qdisc fq_codel"),
         ({"qdisc": "noqueue", "netns": "red"},
-         "sluice on tap0 --qdisc fq_codel --netns red"),
+         "sluice on tap0 --qdisc fq_codel"),
+        ({"netns": "red", "queues": (replace(QUEUE0, state="stalled"),)},
+         "sluice status tap0 --netns red"),
+        ({"ring": 10, "netns": "4711"},
+         "nsenter -t 4711 -n ip link set dev tap0 txqueuelen 1000"),
         ({"state": "refused", "why": "refused: odd"}, "sluice doctor --report"),
         ({"ring": 10}, "ip link set dev tap0 txqueuelen 1000"),
         ({"ring": 10, "netns": "red", "kind": "tun"},
          "ip -n red link set dev tap0 txqueuelen 500"),
         ({"queues": (replace(QUEUE0, state="stalled"),)}, "sluice status tap0"),
         ({"queues": (replace(QUEUE0, stalls=1),)}, "sluice status tap0"),
+        ({"queues": (replace(QUEUE0, stalls=1, reader_ns=10_000_000),)},
+         "sluice on tap0 --stall-ms 1000"),
         ({"tx_dropped": 18}, "sluice watch tap0"),
     ],
 )
@@ -142,7 +149,6 @@ def test_devices_to_mend(changes: dict, mend: str) -> None:
         ("$(reboot)", "", "sluice on '$(reboot)' --qdisc fq_codel"),
         ("*", "", "sluice on '[*]' --qdisc fq_codel"),
         ("-h", "", "sluice on '[-]h' --qdisc fq_codel"),
-        ("tap0", "a;b", "sluice on tap0 --qdisc fq_codel --netns 'a;b'"),
     ],
 )
 def test_names_do_not_command_the_shell(name: str, netns: str, mend: str) -> None:
@@ -154,7 +160,8 @@ def test_names_do_not_command_the_shell(name: str, netns: str, mend: str) -> Non
     ("changes", "text"),
     [
         ({"on": False, "state": "off", "why": "off"}, "off"),
-        ({"ring": 10000}, "a ring of 10000 is a long wait"),
+        ({"ring": 10000}, "a ring of 10000 adds delay"),
+        ({"queues": (replace(QUEUE0, rescued=3),)}, "3 lost timers"),
     ],
 )
 def test_devices_worth_a_note(changes: dict, text: str) -> None:
@@ -176,8 +183,8 @@ def test_old_stalls_and_drops_are_a_note() -> None:
     view = replace(TAP0, queues=(replace(QUEUE0, stalls=2, drops=1),))
     notes = found(replace(FINE, before=(view,), views=(view,)), NOTE)
     assert [one.text for one in notes] == [
-        "2 stalls so far: its reader paused for 250 ms or more",
-        "1 drop while on, none in the last 1 s",
+        "2 stalls so far, none in the last 1 s: the reader paused for 250 ms or more",
+        "1 drop at the ring while on, none in the last 1 s",
     ]
     assert verdict(notes)[0] == 0
 
@@ -196,7 +203,7 @@ def test_drops_of_now_name_what_ends_them(changes: dict, mend: str) -> None:
     (finding,) = [
         one
         for one in doctor.check_counts(view, TAP0, 1.0)
-        if one.text.startswith("1 drop in the last 1 s")
+        if one.text.startswith("the ring drops: 1 packet in the last 1 s")
     ]
     assert finding.level == BAD and finding.mend == mend
 
@@ -209,11 +216,11 @@ ILL = replace(
     dkms=None,
     loaded="0.0.9",
     at_boot=False,
-    udev_rule=False,
+    load_at_boot="systemctl enable sluice",
     tun=False,
     traced=HOOKED.replace("(1) ", "(3) R I "),
-    wrongs=("/etc/sluice.conf:3: limit 'x' is odd; edit the line",),
-    unread=("red",),
+    wrongs=("/etc/sluice.conf:3: limit 'x' is odd",),
+    unread=("netns red: cannot be entered; run it as root",),
     views=(
         replace(TAP0, ring=9000, tx_dropped=18, queues=(replace(QUEUE0, stalls=2),)),
         replace(TAP0, ifindex=3, on=False, state="off", ring=10),
@@ -229,14 +236,15 @@ ILL = replace(
         ILL,
         replace(ILL, dkms="", traced=None),
         replace(ILL, dkms="another", traced="", answers=False),
-        replace(ILL, loaded="", secure_boot=True),
-        replace(ILL, loaded="", module_file=False, secure_boot=True, signing_key="/k"),
+        replace(ILL, loaded="", signed_only="lockdown", secure_boot=True),
+        replace(ILL, loaded="", module_file=False, signed_only="lockdown",
+                secure_boot=True, signing_key="/k"),
         replace(ILL, distribution=()),
     ],
 )
 def test_each_finding_has_the_command_that_mends_it(facts: Facts) -> None:
-    findings = found(facts, NOTE, BAD)
-    assert len(findings) > 15, "hardly anything is amiss: proves nothing"
+    findings = [one for one in found(facts, NOTE, BAD) if "assumed" not in one.text]
+    assert len(findings) > 12, "hardly anything is amiss: proves nothing"
     assert [one for one in findings if not one.mend] == []
 
 
@@ -245,35 +253,50 @@ def test_upstream_flag_excuses_noqueue_and_off() -> None:
     assert found(facts, NOTE, BAD) == []
 
 
+LOCKED = {"signed_only": "lockdown"}
+
+
 @pytest.mark.parametrize(
     ("change", "level", "mend"),
     [
-        ({}, BAD, "dkms generate_mok"),
-        ({"signing_key": "/k", "key_trusted": False}, BAD, "mokutil --import /k"),
-        ({"signing_key": "/k"}, NOTE, "mokutil --test-key /k"),
-        ({"signing_key": "/k", "key_trusted": True}, GOOD, ""),
-        ({"loaded": "0.1.0"}, GOOD, ""),
+        # Secure Boot without enforcement asks for nothing.
+        ({}, GOOD, ""),
         ({"secure_boot": False}, GOOD, ""),
-        # The kernel asks for signatures, with Secure Boot or without.
-        ({"signed_only": "lockdown"}, BAD, "dkms generate_mok"),
+        (LOCKED, BAD, "dkms generate_mok"),
+        ({**LOCKED, "signing_key": "/k", "key_trusted": False}, BAD,
+         "mokutil --import /k; reboot"),
+        ({**LOCKED, "signing_key": "/k", "key_trusted": False, "mokutil": False}, BAD,
+         "apt install mokutil; mokutil --import /k"),
+        ({**LOCKED, "signing_key": "/k"}, NOTE, "mokutil --import /k"),
+        ({**LOCKED, "signing_key": "/k", "key_trusted": True}, GOOD, ""),
+        ({**LOCKED, "loaded": "0.1.0"}, GOOD, ""),
         ({"secure_boot": None, "signed_only": "module.sig_enforce"}, BAD, "dkms gen"),
-        (
-            {"secure_boot": None, "signed_only": "lockdown", "signing_key": "/k"},
-            BAD,
-            "grep -E 'sig_enforce|lockdown' /proc/cmdline",
-        ),
-        (
-            {"secure_boot": False, "signed_only": "lockdown", "signing_key": "/k",
-             "key_trusted": False},
-            BAD,
-            "mokutil --import /k",
-        ),
+        ({**LOCKED, "secure_boot": None, "signing_key": "/k"}, BAD, "remove lockdown="),
     ],
 )
-def test_secure_boot(change: dict, level: str, mend: str) -> None:
+def test_signing(change: dict, level: str, mend: str) -> None:
     facts = replace(FINE, **{"secure_boot": True, "loaded": "", **change})
-    (finding,) = doctor.check_secure_boot(facts)
+    (finding,) = doctor.check_signing(facts)
     assert finding.level == level and finding.mend.startswith(mend)
+
+
+def test_nothing_is_signed_where_no_module_comes_in() -> None:
+    """kernel.modules_disabled=1, a container, a kernel without modules."""
+    unloaded = replace(FINE, loaded="", traced="", signed_only="lockdown", dkms=None,
+                       headers=False, module_file=False)
+    for change, code, mend in (
+        ({"modules_disabled": True, "headers": True, "module_file": True,
+          "load_at_boot": "systemctl enable sluice"}, 1,
+         "systemctl enable sluice; reboot"),
+        ({"container": "lxc"}, 1, "on the host: modprobe sluice"),
+        ({"has_modules": False}, 3, ""),
+        ({"version": "#1 SMP PREEMPT_RT"}, 3, ""),
+    ):
+        facts = replace(unloaded, views=(), before=(), **change)
+        (problem,) = [one for one in found(facts, BAD, HOPELESS)]
+        assert problem.mend == mend, problem
+        assert verdict(examine(facts))[0] == code
+        assert not any("mokutil" in one.mend for one in examine(facts))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +323,7 @@ def test_who_asks_for_signatures(
         (system.NO_ANSWER, "did not answer"),
         ("sluice/0.1.0, 6.1.0, x86_64: installed", "has no module for 6.12.1"),
         # DKMS 2.8 and 3 write it differently.
-        ("sluice, 0.1.0, 6.12.1-amd64, x86_64: installed", "built the module"),
+        ("sluice, 0.1.0, 6.12.1-amd64, x86_64: installed", "module for 6.12.1-amd64"),
     ],
 )
 def test_dkms(dkms: str | None, text: str) -> None:
@@ -313,26 +336,6 @@ def test_missing_headers_matter_only_without_a_module() -> None:
     assert only(facts, NOTE).mend == "apt install linux-headers-6.12.1-amd64"
     facts = replace(facts, loaded="", module_file=False)
     assert {one.subject for one in found(facts, BAD)} == {"headers", "module"}
-
-
-@pytest.mark.parametrize(
-    ("distribution", "mend"),
-    [
-        (("ubuntu", "debian"), "apt install linux-headers-6"),
-        (("rocky", "rhel", "centos", "fedora"), "dnf install kernel-devel-6"),
-        (("arch",), "pacman -S linux-headers"),
-        (("opensuse-leap", "suse", "opensuse"), "zypper install kernel-default-devel"),
-        ((), "install headers of kernel 6"),
-    ],
-)
-def test_each_distribution_has_its_command(distribution, mend: str) -> None:
-    assert doctor.install_command(distribution, "6", "headers") == mend
-
-
-def test_only_debian_has_our_packages() -> None:
-    """Elsewhere it comes from a tree: docs/install.md."""
-    assert doctor.own_command(("ubuntu", "debian"), "sluice") == "apt install sluice"
-    assert doctor.own_command(("fedora",), "sluice").startswith("make install")
 
 
 def test_other_users_of_the_hook() -> None:
@@ -359,7 +362,7 @@ def hook_of(facts: Facts) -> str:
 def test_a_direct_call_is_ours() -> None:
     facts = replace(FINE, traced=DIRECT)
     assert not found(facts, NOTE, BAD)
-    assert "none of our concern" not in "".join(one.text for one in found(facts, GOOD))
+    assert "without effect" not in "".join(one.text for one in found(facts, GOOD))
     assert hook_of(facts).endswith("direct call: closed to BPF fentry programs")
 
 
@@ -383,10 +386,10 @@ def test_without_root_the_hook_is_not_seen() -> None:
 
 
 def test_text_is_narrow_and_ends_with_the_verdict() -> None:
-    facts = replace(FINE, headers=False, dkms=None, udev_rule=False, at_boot=False)
-    lines = doctor.format_findings(examine(facts))
+    facts = replace(FINE, headers=False, dkms=None, at_boot=False)
+    lines = [str(line) for line in doctor.format_findings(examine(facts))]
     assert max(len(line) for line in lines) < 90  # with a terminal's codes
-    assert "verdict: fine" in lines[-1]
+    assert "no problem found" in str(lines[-1])
 
 
 @pytest.fixture
@@ -398,7 +401,11 @@ def patient(machine: Machine, monkeypatch) -> Machine:
         "has_headers": True,
         "has_module_file": True,
         "has_tun": True,
-        "has_udev_rule": True,
+        "read_container": "",
+        "read_modules_disabled": False,
+        "load_at_boot_command": "systemctl enable sluice",
+        "has_modules": True,
+        "has_tool": True,
         "loads_at_boot": True,
         "read_dkms": None,
         "read_signing_key": ("", None),
@@ -417,7 +424,7 @@ def patient(machine: Machine, monkeypatch) -> Machine:
 def test_command(patient: Machine, capsys) -> None:
     assert main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "verdict: 1 thing to mend"  # tun0 has noqueue
+    assert lines[-1] == "1 problem found"  # tun0 has noqueue
     assert "      sluice on tun0 --qdisc fq_codel" in lines
     assert max(len(line) for line in lines) < 80
 
@@ -425,7 +432,7 @@ def test_command(patient: Machine, capsys) -> None:
 def test_json(patient: Machine, capsys) -> None:
     assert main(["doctor", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
-    assert answer["verdict"] == "verdict: 1 thing to mend"
+    assert answer["verdict"] == "1 problem found"
     assert {one["level"] for one in answer["findings"]} >= {"good", "bad"}
     assert main(["doctor", "--json", "--report"]) == 1
     assert json.loads(capsys.readouterr().out)["facts"]["parameters"]
@@ -435,16 +442,53 @@ def test_report_has_everything(patient: Machine, capsys) -> None:
     patient.namespaces["red"] = 2
     assert main(["doctor", "--report"]) == 1
     said = capsys.readouterr().out
-    for text in ("== parameters\nstall_ms=250", "== remembered\nnone", "sluice: hello",
-                 "tap0 (tap): on, served", "longest_stop_ns=12300000", "netns red",
-                 HOOKED.strip(), "verdict:"):
+    for text in ("== parameters\nstall_ms=250", "== rules\nnone", "sluice: hello",
+                 "tap0 (tap): on, served", "longest_stop_ns=12300000", "netns    red",
+                 HOOKED.strip(), "problems found"):
         assert text in said, text
 
 
-def test_namespace_that_cannot_be_entered_is_a_note(patient, capsys, monkeypatch):
-    monkeypatch.setattr(system, "read_netns_names", lambda: ["red", "gone"])
+def test_namespace_that_cannot_be_entered_is_a_warning(patient, capsys) -> None:
+    patient.namespaces["red"] = 2
     patient.stale = {"red"}
     assert main(["doctor"]) == 1
     said = capsys.readouterr().out
-    assert "note  netns: red cannot be entered\n" in said
-    assert "ip netns del red" in said and "gone" not in said
+    assert "WARN  netns: red: cannot be entered\n      see: ip netns\n" in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["read_module", "read_links", "read_dkms", "read_signing_key", "read_text",
+     "read_kernel_config", "read_enabled_functions", "read_distribution", "read_rules",
+     "read_module_version", "read_owners", "read_qdiscs"],
+)
+def test_whatever_fails_does_not_end_the_doctor(
+    patient, capsys, monkeypatch, name: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error", "/x")
+
+    monkeypatch.setattr(system, name, fail)
+    assert main(["doctor"]) in (0, 1)
+    said = capsys.readouterr()
+    assert "WARN  doctor: could not be read: " in said.out and not said.err
+    assert "found" in said.out.splitlines()[-1]
+
+
+def test_files_that_cannot_be_read_are_a_finding(patient, capsys) -> None:
+    config.PATH.mkdir()
+    assert main(["doctor"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "FAIL rules: " in said and "is a directory" in said
+
+
+def test_qdisc_that_drops_is_told_from_a_ring_that_drops() -> None:
+    stats = QdiscStats(drops=7, marks=2)
+    after = replace(TAP0, qdisc_stats=stats)
+    facts = replace(FINE, views=(after,))
+    assert found(facts, BAD) == []
+    (told,) = [one for one in found(facts, GOOD) if one.subject == "tap0"]
+    assert told.text == (
+        "the qdisc (fq_codel) limits the queue as it should: 7 dropped, 2 marked in "
+        "the last 1 s"
+    )

@@ -9,9 +9,12 @@ from pathlib import Path
 import click
 import pytest
 
-from sluice import cli, config
+from sluice import cli, config, devices
+from sluice.errors import EXIT_CODES
 
-MANUAL = (Path(__file__).parents[2] / "man/sluice.8").read_text()
+MAN = Path(__file__).parents[2] / "man"
+MANUAL = (MAN / "sluice.8").read_text()
+FILES = (MAN / "sluice.conf.5").read_text()
 
 
 def command(name: str) -> click.Command:
@@ -42,7 +45,23 @@ def test_sections_and_qdiscs() -> None:
     for section in ("FIELDS", "EXIT STATUS", "EXAMPLES", "CAVEATS"):
         assert f".Sh {section}\n" in MANUAL
     for qdisc in config.QDISCS:
-        assert f".Cm {qdisc}" in MANUAL
+        assert f".Cm {qdisc}" in MANUAL and f".Cm {qdisc}" in FILES
+    for name in config.RANGES:
+        assert f".It Cm {name}= " in FILES
+
+
+def test_exit_codes_are_in_one_table() -> None:
+    section = MANUAL.partition(".Sh EXIT STATUS")[2].partition(".Sh ")[0]
+    codes = [int(code) for code in re.findall(r"^\.It (\d+)$", section, re.M)]
+    assert codes == list(EXIT_CODES)
+    words = " ".join(section.split()).lower()
+    assert all(text in words for text in EXIT_CODES.values())
+
+
+def test_examples_of_the_files_are_right() -> None:
+    found = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", FILES, re.M | re.S)
+    lines = [line for text in found for line in config.parse(text)]
+    assert len(lines) == 5 and not config.wrongs(lines)
 
 
 def test_defaults_are_the_modules() -> None:
@@ -50,6 +69,8 @@ def test_defaults_are_the_modules() -> None:
     found = re.findall(r"uint sluice_default_(\w+)(?: = (\d+))?;", main)
     assert len(found) >= 3
     for name, value in found:
-        option = MANUAL.partition(f".It Fl -{name.replace('_', '-')} Ar N\n")[2]
+        word = name.replace("_", "-")
+        option = re.split(rf"\.It Fl -{word} Ar \w+\n", MANUAL)[1]
         text = option.partition(".It Fl")[0]
+        assert devices.DEFAULTS[word] == int(value or 0), name
         assert f"\n{value or 0} unless the module was given another default" in text, name

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from lab.machines.build import KMOD, source_files
-from sluice import VERSION
+from sluice import VERSION, config, metrics
 
 TREE = Path(__file__).resolve().parents[2]
 INSTALL = TREE / "packaging/install"
@@ -23,7 +25,9 @@ INSTALL = TREE / "packaging/install"
     [
         ("kmod/main.c", r'^MODULE_VERSION\("(.*)"\);$'),
         ("kmod/dkms.conf", r'^PACKAGE_VERSION="(.*)"$'),
-        ("packaging/debian/changelog", r"\Asluice \((.*)\) "),
+        ("debian/changelog", r"\Asluice \((.*)\) "),
+        ("packaging/rpm/sluice.spec", r"^%\{!\?version_: %global version_ (.*)}$"),
+        ("packaging/arch/PKGBUILD", r"^pkgver=(.*)$"),
     ],
 )
 def test_version_is_the_commands(name: str, pattern: str) -> None:
@@ -90,5 +94,55 @@ def test_module_without_a_verb_is_a_usage_error() -> None:
 
 
 def test_ansible_example_is_valid_yaml() -> None:
-    (play,) = yaml.safe_load((TREE / "packaging/ansible/sluice.yml").read_text())
-    assert play["become"] and play["tasks"]
+    folder = TREE / "packaging/ansible"
+    (play,) = yaml.safe_load((folder / "sluice.yml").read_text())
+    assert play["become"] and play["roles"] == [{"role": "sluice"}]
+    role = folder / "roles/sluice"
+    rules = yaml.safe_load((role / "defaults/main.yml").read_text())["sluice_rules"]
+    lines = config.parse("\n".join(rules))
+    assert lines and not config.wrongs(lines)
+    tasks = yaml.safe_load((role / "tasks/main.yml").read_text())
+    assert "/etc/sluice.conf.d/" in str(tasks)
+
+
+# The series that sluice metrics prints.
+def series() -> set[str]:
+    found = set()
+    for family in metrics.Collected([], True).collect():
+        more = "_total" if family.type == "counter" else ""
+        found.add(family.name + more)
+    return found
+
+
+@pytest.mark.parametrize("name", ["prometheus/sluice.rules.yml", "grafana/sluice.json"])
+def test_alerts_and_dashboard_ask_for_series_there_are(name: str) -> None:
+    text = (TREE / "packaging" / name).read_text()
+    asked = set(re.findall(r"\bsluice_[a-z]+_[a-z_]+\b", text))
+    assert len(asked) > 4 and asked <= series(), asked - series()
+
+
+def test_units_run_what_is_installed(tmp_path: Path) -> None:
+    tools = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
+    where = {"DESTDIR": str(tmp_path), "PREFIX": "/usr", "CONF": "/usr/lib"}
+    install("module", "command", PATH=tools, **where)
+    units = tmp_path / "usr/lib/systemd/system"
+    assert {path.name for path in units.iterdir()} == {
+        "sluice.service", "sluice-follow.service",
+    }
+    for unit in units.iterdir():
+        commands = re.findall(r"^Exec\w+=(\S+)", unit.read_text(), re.M)
+        assert commands
+        for command in commands:
+            assert os.path.lexists(tmp_path / command[1:]), command
+    rules = (tmp_path / "usr/lib/udev/rules.d/60-sluice.rules").read_text()
+    assert "SUBSYSTEM==\"module\"" in rules and "tun_flags" not in rules
+
+
+def test_python_package_has_what_the_command_imports() -> None:
+    """pip, pipx and the packages take the same libraries."""
+    project = (TREE / "pyproject.toml").read_text()
+    listed = re.search(r"^dependencies = \[(.*?)^\]", project, re.M | re.S)[1]
+    names = set(re.findall(r'"([a-z0-9-]+)[>=]', listed))
+    assert names == {"click", "prometheus-client", "pyroute2", "rich"}
+    control = (TREE / "debian/control").read_text()
+    assert all(f"python3-{name}" in control for name in names)

@@ -6,15 +6,16 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 from pyroute2.netlink import exceptions
 
-from sluice import config, netlink, system
+from sluice import config, namespaces, netlink, system
 from sluice.cli import main
 from sluice.system import Owner, parse_iff, parse_link, parse_tun_flags
-from tests.unit._machine import DEVICE0, QUEUE0, TAP0, Machine
+from tests.unit._machine import DEVICE0, QUEUE0, TAP0, TARGET_US, Machine
 
 # What rtnetlink answered for `ip tuntap add mode tap tap0` on 6.18.
 RECORDED = {
@@ -55,13 +56,17 @@ def test_recorded_link() -> None:
     assert (link.qdisc, link.ring, link.tx_dropped) == ("pfifo_fast", 1000, 23)
     assert link.upstream is False
     assert parse_link(RECORDED, 0x1082).upstream is True
-    assert parse_link(RECORDED, 0x1001).kind == "tun"
+    assert link.tx_packets == 3
 
 
 def test_without_sysfs_the_kind_is_known_but_not_the_flag() -> None:
     assert parse_link(RECORDED, None).upstream is None
     assert parse_link(RECORDED, None).kind == "tap"
-    assert parse_link({**RECORDED, "ifi_type": 65534}, None).kind == "tun"
+    bare = [pair for pair in RECORDED["attrs"] if pair[0] != "IFLA_LINKINFO"]
+    info = ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "tun")]})
+    old = {**RECORDED, "attrs": [*bare, info]}  # before IFLA_TUN_TYPE
+    assert parse_link({**old, "ifi_type": 65534}, None).kind == "tun"
+    assert parse_link(old, None).kind == "tap"
 
 
 def test_other_links_are_none_of_ours() -> None:
@@ -100,23 +105,81 @@ def test_owners_are_read_from_proc(tmp_path: Path, monkeypatch) -> None:
     assert system.read_owners() == {"tun0": [Owner(42, "openvpn", True, 0)]}
 
 
-def test_text(machine: Machine, capsys) -> None:
+# Two qdiscs below mq, as rtnetlink answers for a tap with two queues.
+def _qdisc(parent: int, drops: int, app: object) -> dict:
+    queue = {"qlen": 3, "backlog": 300, "drops": drops, "requeues": 1, "overlimits": 2}
+    attrs = [("TCA_STATS_QUEUE", queue), ("TCA_STATS_APP", app)]
+    stats2 = ("TCA_STATS2", {"attrs": attrs})
+    return {"index": 5, "parent": parent, "attrs": [("TCA_KIND", "x"), stats2]}
+
+
+def test_qdisc_counts_are_the_roots_and_marks_those_of_all() -> None:
+    root = _qdisc(system.ROOT, 9, None)
+    leaves = [_qdisc(0x10001, 4, {"ecn_mark": 1}), _qdisc(0x10002, 5, {"ecn_mark": 2})]
+    found = system.parse_qdiscs([root, *leaves])
+    assert found == {5: system.QdiscStats(3, 300, 9, 2, 1, 3)}
+    assert system.parse_qdiscs([root])[5].marks is None
+    assert system.parse_qdiscs([leaves[0]]) == {}
+
+
+def test_table(machine: Machine, capsys) -> None:
     assert main([]) == 0
     assert capsys.readouterr().out == """\
+DEVICE STATE   QDISC       FILL STOPS STALLS DROPS QDROPS OWNER
+tap0   on      fq_codel 312/976  1204      0    17     34 qemu-system-x86
+tun0   noqueue noqueue    0/476  1204      0     0      - -
+"""
+
+
+def test_details(machine: Machine, capsys) -> None:
+    by_rule, by_hand = ("on", "stall-ms"), ("limit",)
+    machine.devices[0] = replace(
+        DEVICE0, stall_ms=900, limit=7, rule="/etc/sluice.conf:3", qdisc="fq_codel",
+        by_rule=by_rule, by_hand=by_hand, low_percent=60,
+    )
+    assert main(["status", "tap0", "tun0"]) == 0
+    assert capsys.readouterr().out == f"""\
 tap0 (tap): on, served
-  owner   qemu-system-x86 (4711) with vhost-net
-  qdisc   fq_codel
-  ring    fill 312 of 1000; stops at 976, wakes at 488
-  stops   1204, wakes 1204, stalls 0, longest stop 12.3 ms
-  drops   0 at a full ring while on, 17 in all
+  owner    qemu-system-x86 (4711) with vhost-net
+  qdisc    fq_codel; backlog 12 packets, 18000 bytes; 34 drops, 5 ECN marks, 0
+           overlimits since attached
+  ring     312 of 1000 packets; stops at 976, wakes at 488
+  reader   about 200k packets/s while stopped
+  stops    1204, wakes 1204, stalls 0, longest stop 12.3 ms
+  drops    0 at a full ring while on, 17 by the driver in all
+  settings on (/etc/sluice.conf:3)
+           stall-ms 900 ms (/etc/sluice.conf:3)
+           low-percent 60 % (module parameter)
+           limit 7 packets (by hand)
+           target-us {TARGET_US} us (default)
+           rule /etc/sluice.conf:3, qdisc fq_codel in place of noqueue
 
 tun0 (tun): on, noqueue: nothing to stop
-  owner   nobody
-  qdisc   noqueue
-  ring    fill 0 of 500
-  stops   1204, wakes 1204, stalls 0, longest stop 12.3 ms
-  drops   0 at a full ring while on, 0 in all
+  owner    none
+  qdisc    noqueue
+  ring     0 of 500 packets
+  reader   about 200k packets/s while stopped
+  stops    1204, wakes 1204, stalls 0, longest stop 12.3 ms
+  drops    0 at a full ring while on, 0 by the driver in all
+  settings on (default)
+           stall-ms 250 ms (default)
+           low-percent 50 % (default)
+           limit 0 packets (default)
+           target-us {TARGET_US} us (default)
 """
+
+
+def test_forty_taps_are_forty_lines(machine: Machine, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [f"vnet{number}" for number in range(40)]
+    machine.links = [replace(TAP0, ifindex=n, name=x) for n, x in enumerate(names)]
+    machine.devices = [
+        replace(DEVICE0, ifindex=n, ifname=x) for n, x in enumerate(names)
+    ]
+    machine.queues = [replace(QUEUE0, ifindex=n) for n in range(40)]
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 41 and max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(
@@ -142,7 +205,7 @@ def test_every_state_has_words(
 def test_lockless_queue_is_said(machine: Machine, capsys) -> None:
     machine.queues[0] = replace(QUEUE0, state="lockless")
     assert main(["status", "tap0"]) == 0
-    assert "lockless qdisc: as stock" in capsys.readouterr().out
+    assert "lockless qdisc: not stopped" in capsys.readouterr().out
 
 
 def test_stalled_queue_is_said(machine: Machine, capsys) -> None:
@@ -167,7 +230,7 @@ def test_without_the_module_what_it_would_change(
     machine.loaded = False
     machine.links = [replace(TAP0, **change)]
     config.PATH.write_text(line + "\n")
-    assert main(["status"]) == 0
+    assert main(["status", "tap0"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("module: not loaded")
     assert text in " ".join(said.split())
@@ -176,7 +239,12 @@ def test_without_the_module_what_it_would_change(
 def test_no_device(machine: Machine, capsys) -> None:
     machine.links = []
     assert main(["status"]) == 0
-    assert capsys.readouterr().out == "no tun or tap device in this namespace\n"
+    said = capsys.readouterr().out
+    assert said == "no tun or tap device in 1 network namespace\n"
+    machine.namespaces["red"] = 2
+    assert main(["status", "--netns", "red"]) == 0
+    said = capsys.readouterr().out
+    assert said == "no tun or tap device in network namespace red\n"
 
 
 def test_json(machine: Machine, capsys) -> None:
@@ -190,23 +258,37 @@ def test_json(machine: Machine, capsys) -> None:
     assert tap0["owners"][0]["pid"] == 4711
 
 
-def test_all_namespaces_with_headings(machine: Machine, capsys) -> None:
-    machine.namespaces = {"": 1, "here": 1, "red": 2}
-    assert main(["--all-netns"]) == 0
-    said = capsys.readouterr().out
-    assert said.index("this netns") < said.index("netns red")
-    assert "netns here" not in said  # the same as this one
-    assert said.count("tap0 (tap)") == 2
+def test_devices_of_all_namespaces_are_shown(machine: Machine, capsys) -> None:
+    """Those without a name as well, by a process."""
+    machine.namespaces = {"": 1, "red": 2, "4711": 3}
+    assert main([]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["DEVICE", "NETNS"] and len(rows) == 6
+    assert [row.split()[1] for row in rows[2:]] == ["red", "red", "4711", "4711"]
+    assert main(["--netns", "red", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["devices"]
+    assert {one["netns"] for one in found} == {"red"} and len(found) == 2
 
 
-def test_namespace_that_vanished_is_left_out_of_all(
-    machine: Machine, capsys, monkeypatch
+def test_namespace_that_cannot_be_entered_is_an_error_of_its_own(
+    machine: Machine, capsys
 ) -> None:
-    monkeypatch.setattr(system, "read_netns_names", lambda: ["gone"])
-    assert main(["--all-netns"]) == 0
-    assert capsys.readouterr().err == ""
+    machine.namespaces = {"": 1, "odd": 2}
+    machine.stale = {"odd"}
+    assert main([]) == 1
+    said = capsys.readouterr()
+    assert "tap0" in said.out and said.err.startswith("sluice: netns odd: cannot be")
     assert main(["--netns", "gone"]) == 1
-    assert "netns gone: there is none" in capsys.readouterr().err
+    assert "netns gone: not in /run/netns" in capsys.readouterr().err
+
+
+def test_mounted_namespaces_are_found() -> None:
+    text = (
+        "21 1 0:4 net:[4026532201] /run/docker/netns/x rw shared:9 - nsfs nsfs rw\n"
+        "22 1 0:4 mnt:[4026532202] /run/snapd/ns/a rw - nsfs nsfs rw\n"
+        "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+    )
+    assert namespaces.parse_mounts(text) == [Path("/run/docker/netns/x")]
 
 
 def test_device_that_vanishes_between_two_looks_is_left_out(
@@ -239,11 +321,11 @@ def test_text_stays_under_80_columns(machine: Machine, capsys) -> None:
     machine.owners = {
         name: [Owner(4000000 + n, "x" * 15, True, 1) for n in range(9)]
     }
-    for loaded in (True, False):
+    for loaded, what in product((True, False), ([], [name])):
         machine.loaded = loaded
-        assert main(["status"]) == 0
+        assert main(["status", *what]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert max(len(line) for line in lines) < 80
+        assert max(len(line) for line in lines) <= 80
 
 
 def test_no_color_in_a_pipe(machine: Machine, capsys) -> None:
@@ -256,6 +338,7 @@ def test_color_on_a_terminal_unless_no_color(
     machine: Machine, capsys, monkeypatch, variable: str, colored: bool
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", variable)
     assert main(["status"]) == 0
     assert ("\x1b" in capsys.readouterr().out) is colored
@@ -265,7 +348,10 @@ HOSTILE = "\x1b[2J\x07\x1b]0;\udcff"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("command", ["status", "off *", "doctor", "metrics"])
+@pytest.mark.parametrize(
+    "command",
+    ["status", "status *", "off *", "off --now *", "doctor", "metrics"],
+)
 def test_names_do_not_command_the_terminal(
     machine: Machine, capsys, monkeypatch, command: str, terminal: bool
 ) -> None:

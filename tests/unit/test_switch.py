@@ -10,7 +10,7 @@ import json
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import config
+from sluice import config, rules
 from sluice.cli import main
 from sluice.config import HEADER
 from tests.unit._machine import Machine
@@ -18,7 +18,8 @@ from tests.unit._machine import Machine
 
 def test_off_is_done_and_remembered(machine: Machine, capsys) -> None:
     assert main(["off", "tap0"]) == 0
-    assert machine.set_calls == [(2, {"on": 0})]
+    assert not machine.devices[0].on and machine.devices[1].on
+    assert machine.reset_calls == [("tap0",)]
     assert config.PATH.read_text() == HEADER + "tap0 off\n"
     said = "".join(capsys.readouterr().out.split())  # a long path is wrapped
     assert said == f"tap0:offtap0:rememberedin{config.PATH}"
@@ -26,9 +27,11 @@ def test_off_is_done_and_remembered(machine: Machine, capsys) -> None:
 
 def test_pattern_reaches_all_that_match(machine: Machine) -> None:
     assert main(["on", "t*", "--stall-ms", "100", "--limit", "7"]) == 0
-    values = {"on": 1, "stall_ms": 100, "limit": 7}
-    assert machine.set_calls == [(2, values), (3, values)]
+    assert [(one.stall_ms, one.limit) for one in machine.devices] == [(100, 7)] * 2
     assert config.PATH.read_text().endswith("t* on stall-ms=100 limit=7\n")
+    number = config.PATH.read_text().count("\n")
+    (rule,) = machine.rules
+    assert rule.pattern == "t*" and rule.origin == f"{config.PATH}:{number}"[-127:]
 
 
 def test_now_is_not_remembered(machine: Machine) -> None:
@@ -38,8 +41,8 @@ def test_now_is_not_remembered(machine: Machine) -> None:
 
 def test_device_to_come_is_remembered(machine: Machine, capsys) -> None:
     assert main(["on", "vnet7"]) == 0
-    assert "there is none now" in capsys.readouterr().out
-    assert not machine.set_calls and "vnet7 on\n" in config.PATH.read_text()
+    assert "no such device now" in " ".join(capsys.readouterr().out.split())
+    assert machine.rules[0].pattern == "vnet7" and "vnet7 on\n" in config.PATH.read_text()
 
 
 def test_now_needs_a_device(machine: Machine, capsys) -> None:
@@ -52,7 +55,7 @@ def test_now_needs_a_device(machine: Machine, capsys) -> None:
 def test_noqueue_is_said_in_one_line(machine: Machine, capsys) -> None:
     assert main(["on", "--now", "tun0"]) == 0
     assert capsys.readouterr().out == (
-        "tun0: on, noqueue: nothing to stop; attach one: --qdisc fq_codel\n"
+        "tun0: on, noqueue: nothing to stop; attach a qdisc: --qdisc fq_codel\n"
     )
     assert not machine.qdisc_calls
 
@@ -64,22 +67,22 @@ def test_qdisc_replaces_noqueue_only(machine: Machine, capsys) -> None:
     assert "tun0 on qdisc=fq_codel\n" in config.PATH.read_text()
 
 
-@pytest.mark.parametrize("arguments", [["off", "tap0"], ["apply"]])
-def test_last_who_writes_is_last_who_switches(machine, monkeypatch, arguments) -> None:
-    """The file stays locked until the device is switched."""
+@pytest.mark.parametrize("arguments", [["off", "tap0"], ["apply"], ["forget", "tap0"]])
+def test_last_who_writes_is_last_who_loads(machine, monkeypatch, arguments) -> None:
+    """The files stay locked until the module has their rules."""
     config.PATH.write_text("tap0 on\n")
     held = []
 
-    def set_device(ifindex: int, values: object) -> None:
+    def set_rules(rules: object, reset: object) -> None:
         with open(config.LOCK) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                held.append(ifindex)
+                held.append(True)
 
-    monkeypatch.setattr("sluice.system.set_device", set_device)
+    monkeypatch.setattr("sluice.system.set_rules", set_rules)
     assert main(arguments) == 0
-    assert held == [2]
+    assert held == [True]
 
 
 def test_without_the_module_it_is_only_remembered(machine: Machine, capsys) -> None:
@@ -87,20 +90,21 @@ def test_without_the_module_it_is_only_remembered(machine: Machine, capsys) -> N
     assert main(["off", "tap0"]) == 1
     assert capsys.readouterr().err == (
         "sluice: module: not loaded; run: modprobe sluice; "
-        f"it is remembered in {config.PATH}\n"
+        f"remembered in {config.PATH}\n"
     )
     assert "tap0 off\n" in config.PATH.read_text()
 
 
 def test_refusal_of_the_kernel_is_one_line(machine: Machine, capsys) -> None:
     machine.refuses = {2: errno.EPERM}
-    assert main(["off", "--now", "tap0"]) == 1
-    assert capsys.readouterr().err == "sluice: tap0: not permitted; run it as root\n"
+    assert main(["off", "--now", "tap0"]) == 4
+    said = capsys.readouterr().err
+    assert said == "sluice: tap0: Operation not permitted; run it as root\n"
 
 
 def test_refused_device_does_not_stop_the_others(machine: Machine, capsys) -> None:
     machine.refuses = {2: errno.EINVAL}
-    assert main(["off", "t*"]) == 1
+    assert main(["off", "--now", "t*"]) == 1
     said = capsys.readouterr()
     assert said.err == "sluice: tap0: Invalid argument; see: sluice doctor\n"
     assert said.out.startswith("tun0: off\n") and "tap0" not in said.out
@@ -113,7 +117,7 @@ def test_kernel_without_the_qdisc(machine: Machine, capsys, monkeypatch) -> None
     monkeypatch.setattr("sluice.system.attach_qdisc", attach_qdisc)
     assert main(["on", "--now", "tun0", "--qdisc", "cake"]) == 1
     said = capsys.readouterr().err
-    assert said == "sluice: tun0: no qdisc cake; run: modprobe sch_cake\n"
+    assert said == "sluice: tun0: no qdisc cake in this kernel; run: modprobe sch_cake\n"
 
 
 def test_file_that_cannot_be_written_is_one_line(machine, capsys, monkeypatch) -> None:
@@ -126,10 +130,9 @@ def test_file_that_cannot_be_written_is_one_line(machine, capsys, monkeypatch) -
 
 def test_vanishing_device_does_not_stop_the_others(machine: Machine, capsys) -> None:
     machine.refuses = {2: errno.ENODEV}
-    assert main(["on", "t*"]) == 0
+    assert main(["on", "--now", "t*"]) == 1
     assert "tap0: vanished meanwhile\n" in capsys.readouterr().out
     assert machine.set_calls == [(3, {"on": 1})]
-    assert main(["on", "--now", "tap0"]) == 1
 
 
 def test_device_that_vanishes_after_it_was_set(machine, capsys, monkeypatch) -> None:
@@ -137,33 +140,37 @@ def test_device_that_vanishes_after_it_was_set(machine, capsys, monkeypatch) -> 
         machine.remove(ifindex)
 
     monkeypatch.setattr("sluice.system.set_device", set_device)
-    assert main(["on", "tap0"]) == 0
+    assert main(["on", "--now", "tap0"]) == 1
     assert "tap0: vanished meanwhile\n" in capsys.readouterr().out
 
 
-def test_apply_does_what_is_remembered(machine: Machine, capsys) -> None:
+def test_apply_loads_the_rules_and_attaches_their_qdiscs(machine, capsys) -> None:
     config.PATH.write_text("t* on stall-ms=9\ntun0 on qdisc=cake\n")
     assert main(["apply"]) == 0
-    assert machine.set_calls == [(2, {"on": 1, "stall_ms": 9}), (3, {"on": 1})]
+    assert [one.stall_ms for one in machine.devices] == [9, 250]
     assert machine.qdisc_calls == [(3, 1, "cake")]
-    assert capsys.readouterr().out == "tap0: on, served\ntun0: on, served\n"
+    assert capsys.readouterr().out == (
+        "tap0: on, served\ntun0: on, served\n2 rules loaded\n"
+    )
 
 
-def test_apply_to_one_device(machine: Machine) -> None:
-    config.PATH.write_text("t* off\n")
-    assert main(["apply", "tun0"]) == 0
-    assert machine.set_calls == [(3, {"on": 0})]
-
-
-@pytest.mark.parametrize("name", ["eth0", "tap0"])
-def test_apply_without_a_line_asks_nobody(machine, monkeypatch, name: str) -> None:
-    machine.loaded = False
+def test_apply_takes_back_what_was_set_by_hand(machine: Machine) -> None:
+    assert main(["off", "--now", "t*"]) == 0
     config.PATH.write_text("vnet* off\n")
-    assert main(["apply", name]) == 0
-    assert main(["apply", "gone0"]) == 0
+    assert main(["apply", "tun0"]) == 0
+    assert [one.on for one in machine.devices] == [False, True]
+    assert machine.devices[0].by_hand == ("on",)
+    assert main(["apply"]) == 0
+    assert [one.on for one in machine.devices] == [True, True]
 
 
-def test_apply_with_a_line_needs_the_module(machine: Machine, capsys) -> None:
+def test_by_hand_outlives_rules_of_others(machine: Machine) -> None:
+    assert main(["off", "--now", "tap0"]) == 0
+    assert main(["on", "tun0"]) == 0
+    assert not machine.devices[0].on
+
+
+def test_apply_needs_the_module(machine: Machine, capsys) -> None:
     machine.loaded = False
     config.PATH.write_text("tap0 off\n")
     assert main(["apply", "--", "tap0"]) == 1
@@ -171,12 +178,97 @@ def test_apply_with_a_line_needs_the_module(machine: Machine, capsys) -> None:
     assert said == "sluice: module: not loaded; run: modprobe sluice\n"
 
 
-def test_apply_names_wrong_lines_and_does_the_rest(machine: Machine, capsys) -> None:
-    config.PATH.write_text("tap0 maybe\ntun0 off\n")
-    assert main(["apply"]) == 1
-    assert machine.set_calls == [(3, {"on": 0})]
+@pytest.mark.parametrize("arguments", ["apply", "off tun0", "forget tun0", "on tap0"])
+def test_a_wrong_line_changes_nothing(machine: Machine, capsys, arguments) -> None:
+    text = "tap0 of\ntun0 off\n"
+    config.PATH.write_text(text)
+    assert main(arguments.split()) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"sluice: {config.PATH}:1: ") and said.count("\n") == 1
+    assert said.startswith(f"sluice: {config.PATH}:1: on or off is missing")
+    assert said.endswith("; nothing was changed, see: sluice config check\n")
+    assert not machine.reset_calls and config.PATH.read_text() == text
+
+
+@pytest.mark.parametrize(("code", "status"), [(errno.EPERM, 4), (errno.EINVAL, 1)])
+def test_refused_rules_leave_the_file(machine, capsys, code, status) -> None:
+    machine.rules_refused = code
+    config.PATH.write_text("tun0 off\n")
+    assert main(["off", "tap0"]) == status
+    assert capsys.readouterr().err.startswith("sluice: rules: ")
+    assert config.PATH.read_text() == "tun0 off\n"
+    assert [p.name for p in config.PATH.parent.glob(".sluice*")] == []
+
+
+def test_dry_run_shows_and_changes_nothing(machine: Machine, capsys) -> None:
+    config.PATH.write_text("t* on\n")
+    assert main(["off", "tap0", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("tap0: would be off, is on; by ") and "tap0 off" in said
+    assert main(["apply", "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith("1 rule would be loaded\n")
+    assert main(["forget", "t*", "--dry-run"]) == 0
+    assert not machine.reset_calls and config.PATH.read_text() == "t* on\n"
+
+
+def test_forget_removes_the_rule(machine: Machine, capsys) -> None:
+    config.PATH.write_text("# head\nt* on\ntap0 off\n")
+    assert main(["apply"]) == 0
+    assert not machine.devices[0].on
+    assert main(["forget", "tap0"]) == 0
+    assert config.PATH.read_text() == "# head\nt* on\n"
+    assert machine.devices[0].on
+    capsys.readouterr()
+    assert main(["forget", "tap0"]) == 1
+    assert "tap0: no such rule in " in capsys.readouterr().err
+
+
+def test_rule_of_the_folder_is_not_forgotten(machine: Machine, capsys) -> None:
+    config.FOLDER.mkdir()
+    (config.FOLDER / "a.conf").write_text("tap0 off\n")
+    assert main(["forget", "tap0"]) == 1
+    assert "a.conf:1; edit that file" in capsys.readouterr().err
+
+
+def test_host_alone(machine: Machine) -> None:
+    machine.namespaces = {"": 1, "red": 2}
+    assert main(["off", "vnet*", "--host"]) == 0
+    assert config.PATH.read_text().endswith("vnet* off netns=host\n")
+    assert machine.rules[0].netns == "host"
+
+
+def test_by_hand_in_one_namespace(machine: Machine) -> None:
+    machine.namespaces = {"": 1, "red": 2}
+    assert main(["off", "tap0", "--now", "--netns", "red"]) == 0
+    assert machine.set_calls == [(2, {"on": 0})]
+    assert main(["off", "tap0", "--now"]) == 0
+    assert len(machine.set_calls) == 3, "one for each namespace"
+
+
+def test_config_check_and_show(machine: Machine, capsys) -> None:
+    config.PATH.write_text("tap0 off\nt* on\n")
+    assert main(["config", "check"]) == 0
+    assert capsys.readouterr().out == "2 rules, no error\n"
+    assert main(["config", "show"]) == 0
+    assert capsys.readouterr().out.count(" differs") == 2
+    assert main(["apply"]) == 0
+    capsys.readouterr()
+    assert main(["config", "show", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {one["module"] for one in answer["rules"]} == {"loaded"}
+    config.PATH.write_text("tap0 off\ntap1\n\ntap2 on x=1\n")
+    assert main(["config", "check"]) == 1
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_drift_is_found(machine: Machine) -> None:
+    config.PATH.write_text("tap0 off\nt* on\n")
+    whole = config.read_all()
+    loaded = [rules.to_module(entry) for entry in whole.entries]
+    assert rules.drift(whole, loaded) == []
+    assert rules.drift(whole, loaded[1:]) == [
+        f"not loaded: tap0 ({whole.entries[0].origin})"
+    ]
+    assert rules.drift(whole, loaded[::-1]) == ["their order differs"]
 
 
 def test_json(machine: Machine, capsys) -> None:
@@ -192,4 +284,4 @@ def test_on_after_off_keeps_the_settings(machine: Machine) -> None:
     main(["on", "tap0", "--stall-ms", "100"])
     main(["off", "tap0"])
     main(["on", "tap0"])
-    assert machine.set_calls[-1] == (2, {"on": 1, "stall_ms": 100})
+    assert (machine.devices[0].on, machine.devices[0].stall_ms) == (True, 100)

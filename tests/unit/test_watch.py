@@ -24,11 +24,12 @@ import pytest
 from sluice import system
 from sluice.cli import main
 from sluice.devices import read_views
+from sluice.output import short
 from sluice.watch import (
     BARS,
     PLAIN_BARS,
+    Screen,
     Watched,
-    format_rate,
     format_row,
     format_screen,
     observe,
@@ -97,11 +98,11 @@ def test_sparkline() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "text"),
-    [(0, "0"), (0.04, "0.0"), (5, "5.0"), (9.96, "10"), (9999, "9999"),
-     (12345, "12k"), (999_499, "999k"), (2.5e6, "2.5M")],
+    [(0, "0"), (0.04, "0.0"), (5, "5"), (5.5, "5.5"), (9.96, "10"), (9999, "9999"),
+     (12345, "12.3k"), (999_499, "999k"), (2.5e6, "2.5M"), (2.0**66, "73.8E")],
 )
 def test_rates_are_short(rate: float, text: str) -> None:
-    assert format_rate(rate) == text and len(text) <= 5
+    assert short(rate) == text and len(text) <= 5
 
 
 @pytest.mark.parametrize("width", [1, 20, 60, 80, 200])
@@ -110,7 +111,7 @@ def test_screen_fits(machine: Machine, width: int, height: int) -> None:
     machine.queues = [replace(QUEUE0, id=number) for number in range(5)]
     watched = Watched()
     rows = look(machine, watched, 1.0)
-    lines = format_screen(rows, watched, width, height).plain.split("\n")
+    lines = format_screen(rows, watched, Screen(width, height)).plain.split("\n")
     assert len(lines) <= height
     assert max(len(line) for line in lines) <= width
 
@@ -120,25 +121,51 @@ def test_screen_at_80_columns(machine: Machine) -> None:
     for turn in range(40):
         machine.queues[0] = replace(QUEUE0, fill=turn * 24)
         rows = look(machine, watched, 1.0 + turn)
-    lines = format_screen(rows, watched, 80, 24).plain.split("\n")
-    assert lines[0].startswith("queue          state       fill  limit")
-    assert lines[1].startswith("tap0           open         936    976")
-    assert lines[1].endswith("▇████") and len(lines[1]) == 80
-    assert lines[2].startswith("tun0           noqueue        0")
-    assert lines[-1] == "q: quit"
+    lines = format_screen(rows, watched, Screen(80, 24)).plain.split("\n")
+    assert lines[0].startswith("QUEUE         STATE     FILL LIMIT PKT/S STOP/S")
+    assert lines[1].startswith("tap0          open       936   976")
+    assert len(lines[1]) == 80
+    assert lines[2].startswith("tun0          noqueue      0")
+    assert lines[3].startswith("2 queues                 936  1452")
+    assert lines[-1] == "q quit, s sort (name), arrows scroll"
 
 
-def test_rows_that_do_not_fit_are_counted(machine: Machine) -> None:
-    machine.queues = [replace(QUEUE0, id=number) for number in range(30)]
+def test_screen_scrolls_and_sorts(machine: Machine) -> None:
+    machine.queues = [replace(QUEUE0, id=number, fill=number) for number in range(30)]
     watched = Watched()
     rows = look(machine, watched, 1.0)
-    lines = format_screen(rows, watched, 80, 10).plain.split("\n")
-    assert len(lines) == 10 and lines[-2] == "and 24 more"
+    screen = Screen(120, 10)
+
+    def labels() -> list[str]:
+        lines = format_screen(rows, watched, screen).plain.split("\n")
+        assert len(lines) == 10
+        return [line.split()[0] for line in lines[1:8]]
+
+    assert labels() == [f"tap0/{n}" for n in range(7)]
+    screen.press("j\x1b[B", len(rows))
+    assert labels()[0] == "tap0/2"
+    screen.press("\x1b[6~" * 9, len(rows))
+    assert labels()[-1] == "tun0"
+    screen.press("k" * 99, len(rows))
+    screen.press("sss", len(rows))
+    assert screen.order == "fill" and labels()[0] == "tap0/29"
+    assert not screen.press("x", len(rows)) and screen.press("jq", len(rows))
+
+
+def test_qdisc_and_packets_are_rates_of_the_device(machine: Machine) -> None:
+    machine.queues.append(replace(QUEUE0, id=1))
+    watched = Watched()
+    look(machine, watched, 1.0)
+    machine.links[0] = replace(machine.links[0], tx_packets=5100)
+    machine.qdiscs = {2: replace(machine.qdiscs[2], drops=44, marks=7)}
+    first, second, _ = look(machine, watched, 3.0)
+    assert (first.packets, first.qdisc_drops, first.qdisc_marks) == (50.0, 5.0, 1.0)
+    assert (first.backlog, second.backlog, second.packets) == (12, 0, 0.0)
 
 
 def test_long_names_are_cut(machine: Machine) -> None:
     row = replace(look(machine, Watched(), 1.0)[0], label="abcdefghijklmno/12")
-    assert format_row(row, [], 80).plain.startswith("abcdefghijklm~ open")
+    assert format_row(row, [], 80).plain.startswith("abcdefghijkl~ open")
 
 
 def test_json_is_one_line_for_each_look(machine: Machine, capsys) -> None:
@@ -203,8 +230,8 @@ class Terminal:
     def widths(self) -> list[int]:
         """Of the lines of the last whole screen: each begins with the heading."""
         text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.shown.decode())
-        screens = text.split("queue  ")
-        return [len(line) for line in f"queue  {screens[-2]}".splitlines()]
+        screens = text.split("QUEUE  ")
+        return [len(line) for line in f"QUEUE  {screens[-2]}".splitlines()]
 
 
 @pytest.fixture
@@ -243,5 +270,5 @@ def test_it_follows_the_size_of_the_terminal(terminal) -> None:
         one.resize(columns)
         one.shown = b""
         # The first screen or two may be of the size before.
-        one.wait_for(lambda: one.shown.count(b"queue  ") > 4)
+        one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 4)
         assert max(one.widths()) == columns, one.widths()

@@ -21,7 +21,8 @@ from tests.packaging.scenarios._machine import (
 )
 
 
-FOLDERS = ("/etc/modules-load.d", "/etc/udev/rules.d")  # which a guest may lack
+# Which a guest may lack.
+FOLDERS = ("/etc/systemd/system/multi-user.target.wants", "/etc/udev/rules.d")
 
 
 def read_machine() -> Set[str]:

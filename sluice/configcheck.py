@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""sluice config: check the rules of the files, or show those of the module."""
+
+from __future__ import annotations
+
+import click
+
+from sluice import config as files
+from sluice import options, output, rules, system
+from sluice.errors import FINE, NO
+from sluice.netlink import Rule
+from sluice.output import Column
+
+COLUMNS = (Column("RULE", least=20), Column("FROM", least=16), Column("MODULE"))
+
+
+def _state(entry: files.Entry, loaded: list[Rule] | None) -> str:
+    if loaded is None:
+        return "not loaded"
+    return "loaded" if rules.to_module(entry) in loaded else "differs"
+
+
+@click.command()
+@click.argument("action", type=click.Choice(["check", "show"]))
+@options.json_option
+def config(action: str, as_json: bool) -> int:
+    """Check the files of the rules, or show the rules in their order.
+
+    The files are /etc/sluice.conf.d/*.conf and then /etc/sluice.conf.
+    """
+    found = files.read_all()
+    loaded = system.read_rules() if action == "show" else None
+    if as_json:
+        entries = [
+            {"rule": one.rule, "origin": one.origin, "module": _state(one, loaded)}
+            for one in found.entries
+        ]
+        output.say_json({"rules": entries, "errors": list(found.wrongs)})
+    elif action == "show":
+        rows = [
+            (files.format_rule(one.rule), one.origin, _state(one, loaded))
+            for one in found.entries
+        ]
+        if rows:
+            output.say_table(COLUMNS, rows)
+        else:
+            output.say([f"no rule in {files.PATH} or {files.FOLDER}"])
+    elif not found.wrongs:
+        output.say([f"{output.count(len(found.entries), 'rule')}, no error"])
+    for wrong in found.wrongs:
+        output.complain(wrong)
+    return NO if found.wrongs else FINE

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""sluice monitor: what the module tells of its own accord, as it happens."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import select
+import time
+from collections.abc import Iterator
+
+import click
+
+from sluice import namespaces, options, output
+from sluice.errors import FINE, Gone, SluiceError
+from sluice.namespaces import Namespace
+from sluice.netlink import Event, Listener
+from sluice.rules import NOT_LOADED
+
+AGAIN_SECONDS = 5.0  # from one look for new namespaces to the next
+
+
+class Ears:
+    """A listener in each namespace, or in the one that is named."""
+
+    def __init__(self, netns: str | None) -> None:
+        self._only = netns
+        self._listeners: dict[int, tuple[Namespace, Listener]] = {}
+        self.look_around()
+        if not self._listeners:
+            raise SluiceError(NOT_LOADED)
+
+    def look_around(self) -> None:
+        """Listen in namespaces that are new, and no longer in those that are gone."""
+        if self._only is None:
+            found = namespaces.read_all()
+        else:
+            found = [namespaces.find(self._only)]
+        for inode in set(self._listeners) - {one.inode for one in found}:
+            self._listeners.pop(inode)[1].close()
+        for one in found:
+            if one.inode in self._listeners:
+                continue
+            with contextlib.suppress(LookupError, Gone, SluiceError):
+                with namespaces.entered(one):
+                    self._listeners[one.inode] = (one, Listener())
+
+    def read(self, seconds: float) -> list[tuple[Namespace, Event]]:
+        by_fd = {pair[1].fileno(): pair for pair in self._listeners.values()}
+        ready, _, _ = select.select(list(by_fd), [], [], seconds)
+        return [
+            (by_fd[fd][0], event) for fd in ready for event in by_fd[fd][1].read(0)
+        ]
+
+
+def events(netns: str | None) -> Iterator[tuple[Namespace, Event]]:
+    """Every event from now on."""
+    ears = Ears(netns)
+    looked = time.monotonic()
+    while True:
+        yield from ears.read(AGAIN_SECONDS)
+        if time.monotonic() - looked >= AGAIN_SECONDS:
+            ears.look_around()
+            looked = time.monotonic()
+
+
+TEXTS = {
+    "stop": "stopped for the first time",
+    "stall": "stalled: its reader made no room in time",
+    "noqueue": "has noqueue, though its rule names a qdisc",
+}
+
+
+def format_event(one: Namespace, event: Event, at: float) -> str:
+    clock = time.strftime("%H:%M:%S", time.localtime(at))
+    where = f" (netns {one.name})" if one.name else ""
+    times = f", {event.count} times" if event.count > 1 else ""
+    what = TEXTS.get(event.kind, event.kind)
+    queue = "" if event.kind == "noqueue" else f" queue {event.queue}"
+    fill = f"; fill {event.fill} of {event.ring}" if event.ring else ""
+    return f"{clock} {event.ifname}{where}{queue} {what}{times}{fill}"
+
+
+@click.command()
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="End after so many events.",
+)
+@options.netns_option
+@options.json_option
+def monitor(count: int, netns: str | None, as_json: bool) -> int:
+    """Print events as they happen: first stops, stalls, devices with noqueue."""
+    with contextlib.suppress(KeyboardInterrupt):
+        for number, (one, event) in enumerate(events(netns), 1):
+            now = time.time()
+            if as_json:
+                answer = {"time": now, "netns": one.name, **dataclasses.asdict(event)}
+                output.say_json(answer, indent=None)
+            else:
+                output.say([format_event(one, event, now)])
+            if number == count:
+                break
+    return FINE

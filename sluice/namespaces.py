@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The network namespaces of the machine: which there are, and how to be in one.
+
+A namespace is found by a name of `ip netns`, by any other bind mount of it (Docker's
+for example) or by a process in it. One that only a descriptor keeps alive is not
+found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyroute2 import netns as pyroute2_netns
+
+from sluice.errors import Denied, Gone, SluiceError
+
+NAMES = Path("/run/netns")
+PROC = Path("/proc")
+OWN = PROC / "self/ns/net"
+HOST = PROC / "1/ns/net"
+CLONE_NEWNET = 0x40000000
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A network namespace and the name it is shown by."""
+
+    name: str  # "" for the one the command was started in; else as --netns takes it
+    inode: int
+    path: Path | None = None  # opens it
+    process: str = ""  # its name, if the namespace has no other
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def read_inode(path: Path) -> int:
+    """0 if it cannot be seen."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+def read_names() -> list[str]:
+    """The names of ip netns."""
+    try:
+        return sorted(path.name for path in NAMES.iterdir())
+    except OSError:
+        return []
+
+
+def own() -> Namespace:
+    return Namespace("", read_inode(OWN), OWN)
+
+
+def is_host(inode: int) -> bool:
+    """Whether it is the first process's; without a right to see that, our own."""
+    return inode == (read_inode(HOST) or read_inode(OWN))
+
+
+def parse_mounts(mountinfo: str) -> list[Path]:
+    """Where namespaces are mounted: Docker's, among others."""
+    found = []
+    for line in mountinfo.splitlines():
+        fields, _, kind = line.partition(" - ")
+        words = fields.split()
+        if kind.startswith("nsfs ") and words[3].startswith("net:["):
+            found.append(Path(words[4].replace("\\040", " ")))
+    return found
+
+
+def _read_mounts() -> list[Path]:
+    try:
+        return parse_mounts((PROC / "self/mountinfo").read_text())
+    except OSError:
+        return []
+
+
+def _read_process(pid: str) -> Namespace | None:
+    path = PROC / pid / "ns/net"
+    inode = read_inode(path)
+    if not inode:
+        return None
+    try:
+        command = (PROC / pid / "comm").read_text(errors="replace").strip()
+    except OSError:
+        command = "?"
+    return Namespace(pid, inode, path, command)
+
+
+def read_all() -> list[Namespace]:
+    """Each once: ours first, then those with a name, then the rest by a process."""
+    found = {own().inode: own()}
+
+    def add(one: Namespace) -> None:
+        if one.inode:
+            found.setdefault(one.inode, one)
+
+    for name in read_names():
+        add(Namespace(name, read_inode(NAMES / name), NAMES / name))
+    mounts = [path for path in _read_mounts() if path.parent != NAMES]
+    for path in mounts:
+        add(Namespace(str(path), read_inode(path), path))
+    pids = sorted((p.name for p in PROC.iterdir() if p.name.isdigit()), key=int)
+    for pid in pids:
+        inode = read_inode(PROC / pid / "ns/net")
+        if inode and inode not in found and (one := _read_process(pid)):
+            add(one)
+    return list(found.values())
+
+
+def find(name: str) -> Namespace:
+    """By a name of ip netns, a path, or the number of a process; "" is ours."""
+    if not name:
+        return own()
+    path = NAMES / name if "/" not in name else Path(name)
+    inode = read_inode(path)
+    if inode:
+        return Namespace(name, inode, path)
+    if name.isdigit():
+        if one := _read_process(name):
+            return one
+        if (PROC / name).exists():
+            raise Denied(f"netns {name}: cannot be seen; run it as root")
+        raise Gone(f"netns {name}: no such process; see: ip netns")
+    raise Gone(f"netns {name}: not in {NAMES}; see: ip netns")
+
+
+@contextlib.contextmanager
+def inside(there: int) -> Iterator[None]:
+    """Be in the namespace of this descriptor for a while."""
+    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pyroute2_netns.setns(there, libc=_libc())
+        try:
+            yield
+        finally:
+            pyroute2_netns.setns(home, libc=_libc())
+    finally:
+        os.close(home)
+
+
+@contextlib.contextmanager
+def entered(one: Namespace) -> Iterator[Namespace]:
+    """Be in a namespace for a while."""
+    if not one.name or one.inode == read_inode(OWN):
+        yield one
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            there = os.open(str(one.path), os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, there)
+            stack.enter_context(inside(there))
+        except FileNotFoundError:
+            raise Gone(f"netns {one.name}: vanished; see: ip netns") from None
+        except PermissionError as error:
+            raise Denied(
+                f"netns {one.name}: cannot be entered; run it as root"
+            ) from error
+        except OSError as error:
+            reason = os.strerror(error.errno or errno.EINVAL).lower()
+            raise SluiceError(
+                f"netns {one.name}: cannot be entered ({reason}); see: ip netns"
+            ) from error
+        yield one
+
+
+@contextlib.contextmanager
+def netns(name: str) -> Iterator[Namespace]:
+    """Be in the namespace of this name; "" stays where we are."""
+    with entered(find(name)) as one:
+        yield one
+
+
+def new_netns() -> int:
+    """A namespace that nobody can name; it lasts while this descriptor does."""
+    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc().unshare(CLONE_NEWNET) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), "network namespace")
+        try:
+            return os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            pyroute2_netns.setns(home, libc=_libc())
+    finally:
+        os.close(home)
