@@ -167,6 +167,18 @@ SEEDED_PACE = (
         ";",
     ),
     Seeded("no_backoff", "queue.c", "q->idle_reviews++;", ";"),
+    Seeded(
+        "headroom_of_all_cpus",
+        "queue.c",
+        "clamp_t(int, READ_ONCE(q->headroom), least, all)",
+        "all",
+    ),
+    Seeded(
+        "headroom_of_few",
+        "queue.c",
+        "clamp_t(int, READ_ONCE(q->headroom), least, all)",
+        "2",
+    ),
     Seeded("no_share", "queue.c", "(atomic_read(&stopped_queues) - 1)", "0"),
 )
 

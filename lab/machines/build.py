@@ -26,7 +26,8 @@ from lab.setup import say
 KMOD = REPOSITORY / "kmod"
 # Modules that only the scenarios load.
 TEST_MODULES = tuple(
-    REPOSITORY / "tests" / "kernel" / f"{name}_tun" for name in ("fake", "patch", "call")
+    REPOSITORY / "tests" / "kernel" / name
+    for name in ("fake_tun", "patch_tun", "call_tun", "lose_timer")
 )
 HELPER_FOLDERS = (
     REPOSITORY / "lab" / "workloads",

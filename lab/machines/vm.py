@@ -60,6 +60,7 @@ class Machine:
     memory_mb: int = MEMORY_MB
     counted: bool = False  # an instruction takes 1 ns, the vCPUs take turns; emulated
     disk: Path | None = None  # an image of its root, instead of the share
+    cmdline: str = ""  # more of the kernel's command line
 
 
 @dataclass
@@ -126,7 +127,7 @@ def qemu_command(
 ) -> list[str]:
     """The whole QEMU command line of one boot."""
     arch = machine.root.arch
-    cmdline = f"console={arch.console} {arch.cmdline} {CMDLINE} {extra}"
+    cmdline = f"console={arch.console} {arch.cmdline} {CMDLINE} {machine.cmdline} {extra}"
     return [
         str(qemu),
         *("-nodefaults", "-no-user-config", "-no-reboot"),

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The backstop: a queue whose timer was lost is woken all the same."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Iterator
+
+from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios._traffic import (
+    assert_lossless_again,
+    flood,
+    read_queue,
+    sink,
+)
+
+
+@contextlib.contextmanager
+def timers_lost(env: Env) -> Iterator[None]:
+    """Timers of sluice have no effect; needs kprobes."""
+    env.run("insmod", str(env.module.with_name("lose_timer.ko")))
+    try:
+        yield
+    finally:
+        env.run("rmmod", "lose_timer")
+
+
+@scenario
+def lost_timer_is_replaced_by_the_backstop(env: Env) -> str:
+    env.load()
+    sink(env, ring=100)
+    with flood(senders=1) as senders:
+        with timers_lost(env):
+            env.wait_for(lambda: read_queue().rescued > 0, "a rescue", 30)
+            senders.wait_for_more(env, 1, "the sender goes on")
+        senders.end()
+    queue = read_queue()
+    assert_lossless_again(env)
+    return f"{queue.rescued} of {queue.stops} stops rescued"
+
+
+@scenario
+def no_timer_is_lost_in_normal_use(env: Env) -> None:
+    env.load()
+    sink(env, ring=100)
+    with flood(senders=2) as senders:
+        env.wait_for(lambda: read_queue().stops > 100, "stops", 30)
+        senders.end()
+    assert read_queue().rescued == 0, read_queue()
