@@ -9,6 +9,7 @@
 # make install  from this tree: DKMS, and the command below PREFIX (/usr/local)
 # make uninstall    takes that away again
 # make bench    every row of the table, and the figures it must reach
+# make native   the same rows and more at the CPU's own speed, without an emulator
 # make apps     the VPN programs people run, with sluice and without
 # make depth    what a shallower ring gives in latency, and costs in throughput
 # make cost     instructions per packet with and without the hook, and on one CPU
@@ -41,6 +42,9 @@ release: python
 
 demo bench apps depth cost abuse soak shell deb verify check: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
+
+native: python
+	@$(AS_ROOT) $(LAB) bench --native $(ARGS)
 
 test: python
 	@$(AS_ROOT) $(LAB) test all $(ARGS)
@@ -80,5 +84,6 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: module release demo bench apps depth cost abuse soak shell deb install uninstall verify
+.PHONY: module release demo bench native apps depth cost abuse soak shell deb
+.PHONY: install uninstall verify
 .PHONY: test test-all kernel command debug packaging unit check modules clean python

@@ -32,6 +32,7 @@
 #define SLUICE_FTRACE_REGS_FLAG		FTRACE_OPS_FL_SAVE_REGS
 #endif
 
+#ifdef CONFIG_FUNCTION_TRACER	/* hook.c's; the lab can do without */
 static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
 					       unsigned int n)
 {
@@ -45,6 +46,7 @@ static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
 	return (void *)regs_get_kernel_argument(regs, n);
 #endif
 }
+#endif
 
 /*
  * a25d045ad75e ("ftrace: Reverse what the RECURSION flag means in the

@@ -18,7 +18,7 @@ from lab.cache import cache_dir
 from lab.checks import abuse, measure, packages, quick, soak, testing, verify
 from lab.errors import LabError, NO, Unsuitable
 from lab.machines import build, vm
-from lab.machines.matrix import KERNELS, NEWEST, PACKAGED, Kernel, kernel_named
+from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.report.results import Run, combine, read_run
 from lab.row import Row
@@ -41,7 +41,8 @@ def command_shell(options: argparse.Namespace) -> int:
         output.mkdir(parents=True, exist_ok=True)
         staged = {} if options.bare else build.stage(root, output)
         memory_mb = options.memory or kernel.memory_mb
-        machine = vm.Machine(root, output, options.cpus, memory_mb)
+        cpus = options.cpus or vm.default_vcpus(kernel)
+        machine = vm.Machine(root, output, cpus, memory_mb)
         if options.exec is None:
             return vm.run_shell(machine)
         job = {"kind": "command", "argv": ["sh", "-c", options.exec], **staged}
@@ -91,6 +92,7 @@ def _measure(
     """how: the further fields of measure.Plan."""
     rows = measure.choose_rows(options.rows, known)
     kernel = kernel_named(options.kernel)
+    how.setdefault("vcpus", vm.default_vcpus(kernel))
     plan = measure.Plan(kernel, rows, options.rounds, options.seconds, **how)
     run, path = measure.measure(plan, _written(options.json))
     measure.show(run)
@@ -123,7 +125,10 @@ def _measure_with_page(
 
 
 def command_bench(options: argparse.Namespace) -> int:
-    return _measure_with_page(options, rows_of("bench"), counted=options.counted)
+    native = kernel_named(options.kernel).native
+    rows = rows_of("native" if native else "bench")
+    how = {"minutes": options.minutes} if native else {}
+    return _measure_with_page(options, rows, counted=options.counted, **how)
 
 
 def command_apps(options: argparse.Namespace) -> int:
@@ -202,6 +207,16 @@ def positive(kind: type) -> Callable[[str], float]:
     return parse
 
 
+def _add_native(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--native",
+        action="store_const",
+        dest="kernel",
+        const=NATIVE.name,
+        help=f"as --kernel {NATIVE.name}: a process at the CPU's own speed",
+    )
+
+
 def _add_shell(commands) -> None:
     shell = commands.add_parser("shell", help="a shell in a VM, or one command")
     shell.add_argument("--kernel", default=NEWEST)
@@ -211,7 +226,8 @@ def _add_shell(commands) -> None:
     shell.add_argument("--apps", action="store_true", help=with_apps)
     shell.add_argument("--bare", action="store_true", help="build nothing first")
     shell.add_argument("--deadline", type=positive(float), default=600, metavar="S")
-    shell.add_argument("--cpus", type=positive(int), default=vm.VCPUS, metavar="N")
+    shell.add_argument("--cpus", type=positive(int), metavar="N")
+    _add_native(shell)
     shell.add_argument("--memory", type=positive(int), metavar="MB")
     shell.add_argument("--verbose", action="store_true", help="say how long")
     shell.set_defaults(run=command_shell)
@@ -234,7 +250,7 @@ def _add_measuring(
     run,
     rounds: int = 3,
     counted: str | None = None,
-) -> None:
+) -> argparse.ArgumentParser:
     """counted: help for the option of that name, if it is to have it."""
     command = commands.add_parser(name, help=text)
     command.add_argument("--kernel", default=NEWEST)
@@ -247,7 +263,9 @@ def _add_measuring(
     command.add_argument("--json", metavar="FILE", help="save the run there")
     if counted is not None:
         command.add_argument("--counted", action="store_true", help=counted)
+    _add_native(command)
     command.set_defaults(run=run)
+    return command
 
 
 def _add_rest(commands) -> None:
@@ -294,7 +312,13 @@ def parser() -> argparse.ArgumentParser:
     _add_measuring(commands, "demo", demo, 1.5, command_demo)
     bench = "every row, and every figure demanded"
     counted = "each instruction takes 1 ns, and the host has no part"
-    _add_measuring(commands, "bench", bench, 3.0, command_bench, counted=counted)
+    command = _add_measuring(
+        commands, "bench", bench, 3.0, command_bench, counted=counted
+    )
+    further = "--native: go on for N minutes at most until each ratio is known to 3 %"
+    command.add_argument(
+        "--minutes", type=float, default=30, metavar="N", help=further
+    )
     apps = "VPN programs of the distribution, unmodified"
     _add_measuring(commands, "apps", apps, 12.0, command_apps, counted=counted)
     depth = "what a shallower ring gives, and what it costs"

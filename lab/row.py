@@ -21,17 +21,24 @@ class Variant:
     base: str  # one of VARIANTS
     ring: Optional[int] = None  # txqueuelen, if it is not the default
     target_us: Optional[int] = None  # of sluice, if it is not the row's
+    parameters: Tuple[str, ...] = ()  # of sluice's module, over the row's
 
     def __str__(self) -> str:
         if self.ring is not None:
             return f"{self.base}, txqueuelen {self.ring}"
         if self.target_us is not None:
             return f"{self.base}, target {self.target_us} us"
+        if self.parameters:
+            return f"{self.base}, {' '.join(self.parameters)}"
         return self.base
 
 
 def parse_variant(name: str) -> Variant:
-    """From "stock", "stock-50" (what operators do today) or "sluice@2000"."""
+    """From "stock", "stock-50" (what operators do today), "sluice@2000" or
+    "sluice+low_percent=75+stall_ms=100"."""
+    base, *parameters = name.split("+")
+    if parameters:
+        return Variant(base, parameters=tuple(parameters))
     base, _, ring = name.partition("-")
     if ring:
         return Variant(base, ring=int(ring))

@@ -39,8 +39,9 @@ class Plan:
     seconds: float
     packages: tuple[str, ...] = ()  # the root has them, too
     counted: bool = False  # instructions, not time
-    vcpus: int = vm.VCPUS
     retries: int = 0  # further rounds of rows whose samples disagree
+    minutes: float = 0.0  # to go on until the ratios are sure, after the rounds
+    vcpus: int = vm.VCPUS
 
     @property
     def deadline(self) -> float:
@@ -50,8 +51,8 @@ class Plan:
             for row in self.rows
         )
         slower = COUNTED_SLOWER if self.counted else 1
-        rounds = self.rounds + self.retries
-        return (BOOT_SECONDS + rounds * round_seconds) * slower
+        rounds = self.rounds + self.retries + (1 if self.minutes else 0)
+        return (BOOT_SECONDS + rounds * round_seconds) * slower + 60 * self.minutes
 
 
 def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:
@@ -105,9 +106,11 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
             "seconds": plan.seconds,
             "counted": plan.counted,
             "retries": plan.retries,
+            "native": root.native,
+            "minutes": plan.minutes,
             **staged,
         }
-        say(f"kernel {root.release}: booting under {vm.accelerator(plan.counted)}")
+        say(f"kernel {root.release}: booting under {vm.accelerator(root, plan.counted)}")
         load = HostLoad()
         try:
             result = vm.run_job(machine, job, plan.deadline, say)

@@ -50,6 +50,7 @@ class GuestEnv:
             return
         if variant.target_us is not None:
             parameters = [*parameters, f"target_us={variant.target_us}"]
+        parameters = [*parameters, *variant.parameters]
         with self.loaded(parameters):
             yield
 

@@ -14,8 +14,12 @@ OUT = Path("/out")
 
 
 def open_progress():
-    """The port whose lines the host shows at once."""
-    for port in Path("/sys/class/virtio-ports").iterdir():
+    """The port whose lines the host shows at once; a kernel that is a process of the
+    host has it as a terminal."""
+    ports = Path("/sys/class/virtio-ports")
+    if not ports.exists():
+        return open("/dev/tty1", "wb", buffering=0)
+    for port in ports.iterdir():
         if (port / "name").read_text().strip() == "progress":
             return open(f"/dev/{port.name}", "wb", buffering=0)
     raise RuntimeError("no progress port; was the VM started by the lab?")

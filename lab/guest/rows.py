@@ -6,35 +6,68 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from lab import workloads
+from lab import sure, workloads
+from lab.guest import lateness
 from lab.guest.child import Ending, run_child
 from lab.guest.env import GuestEnv
+from lab.guest.host import QUIET_PERCENT, HostLoad
 from lab.row import Row, disagree
+from lab.workloads import in_kernel
 
 # What a sample may take beyond the seconds it measures. Where instructions are
 # counted the clock leaps while all wait for the host's disk.
 GRACE_SECONDS = 60.0
 GRACE_SECONDS_COUNTED = 3600.0
 
+# So often a sample is taken at most, if others disturb it.
+DISTURBED_SAMPLES = 3
+
 Report = Callable[[Dict[str, Any]], None]
 Say = Callable[[str], None]
+
+
+def schedule_round(rows: Sequence[Row], number: int) -> List[Tuple[int, str, str]]:
+    """(round, row, variant): interleaved; the first variant rotates."""
+    plan = []
+    for row in rows:
+        turn = number % len(row.variants)
+        variants = row.variants[turn:] + row.variants[:turn]
+        plan += [(number, row.name, variant) for variant in variants]
+    return plan
 
 
 def schedule(
     rows: Sequence[Row], rounds: int, first: int = 0
 ) -> List[Tuple[int, str, str]]:
-    """(round, row, variant): interleaved; the first variant rotates."""
-    plan = []
-    for number in range(first, first + rounds):
-        for row in rows:
-            turn = number % len(row.variants)
-            variants = row.variants[turn:] + row.variants[:turn]
-            plan += [(number, row.name, variant) for variant in variants]
-    return plan
+    return [p for n in range(rounds) for p in schedule_round(rows, n)]
+
+
+def intervals(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    """Of each variant's ratio to stock: see sure.ratio_interval()."""
+    values: Dict[str, List[float]] = {variant: [] for variant in row.variants}
+    for line in lines:
+        if line["row"] == row.name and line["sample"] is not None:
+            values[line["variant"]].append(line["sample"]["value"])
+    stock = values.pop("stock")
+    return {
+        variant: sure.ratio_interval(own, stock) for variant, own in values.items() if own
+    }
+
+
+def unsure_rows(
+    rows: Sequence[Row], lines: Sequence[Dict[str, Any]], share: float
+) -> List[Row]:
+    """Those of which a ratio is not known to within this share."""
+    return [
+        row
+        for row in rows
+        if not all(sure.is_within(i, share) for i in intervals(row, lines).values())
+    ]
 
 
 def choose_rows(known: List[Row], names: Optional[List[str]]) -> List[Row]:
@@ -116,41 +149,102 @@ def unload() -> None:
         subprocess.run(["rmmod", "sluice"], check=False)
 
 
+class Bench:
+    """The samples of one boot, in the order of the plan."""
+
+    def __init__(self, job: Dict[str, Any], report: Report, say: Say) -> None:
+        known = choose_rows(workloads.all_rows(), job["rows"])
+        self.rows = {row.name: row for row in known}
+        self._job, self._report, self._say = job, report, say
+        module = Path(job["module"]) if job["module"] else None
+        self._env = GuestEnv(Path(job["helpers"]), module)
+        self._host = HostLoad() if job.get("native") else None
+        if self._host:
+            in_kernel.load_reader(self._env)  # its timers tell how late they come
+        self.lines: List[Dict[str, Any]] = []
+        self._planned = 0
+
+    def take_round(self, rows: Sequence[Row], number: int) -> None:
+        plan = schedule_round(rows, number)
+        self._planned = max(
+            len(self.lines) + len(plan),
+            len(schedule(list(self.rows.values()), self._job["rounds"])),
+        )
+        for place in plan:
+            self.lines.append(self._take(place))
+            self._report(
+                {
+                    "rows": [asdict(row) for row in self.rows.values()],
+                    "measurements": self.lines,
+                    "planned": self._planned,
+                }
+            )
+            self._say(format_progress(self.lines[-1], len(self.lines), self._planned))
+
+    def _take(self, place: Tuple[int, str, str]) -> Dict[str, Any]:
+        """One sample, taken again while others disturb it."""
+        for _ in range(DISTURBED_SAMPLES):
+            if self._host is None:
+                return self._take_once(place)
+            before = self._host.read()
+            late = lateness.read()
+            line = self._take_once(place)
+            told = self._host.percent_since(before)
+            if line["sample"] is not None:
+                line["sample"]["extra"].update(
+                    others_percent=told, late_us=lateness.since(late)
+                )
+            if told <= QUIET_PERCENT:
+                break
+            self._say(f"{place[1]}, {place[2]}: others used {told:.0f} % of the host")
+        return line
+
+    def _take_once(self, place: Tuple[int, str, str]) -> Dict[str, Any]:
+        _, name, variant = place
+        row, seconds = self.rows[name], self._job["seconds"]
+        grace = GRACE_SECONDS_COUNTED if self._job["counted"] else GRACE_SECONDS
+
+        def sample() -> Dict[str, Any]:
+            return workloads.measure(row, variant, seconds, self._env).to_json()
+
+        ending = run_child(sample, row.setup_seconds + seconds + grace)
+        unload()
+        return measurement(place, ending)
+
+    def retry(self, number: int) -> None:
+        again = undecided_rows(list(self.rows.values()), self.lines)
+        if again:
+            self._say(f"once more, for their samples disagree: {join_names(again)}")
+            self.take_round(again, number)
+
+    def take_until_sure(self, share: float, minutes: float) -> None:
+        """Further rounds of the rows that need them."""
+        end = time.monotonic() + 60 * minutes
+        number = self._job["rounds"]
+        rows = unsure_rows(list(self.rows.values()), self.lines, share)
+        while rows and time.monotonic() < end:
+            self.take_round(rows, number)
+            number += 1
+            rows = unsure_rows(rows, self.lines, share)
+        for row in rows:
+            told = [
+                f"{variant} {i[0]:.2f}-{i[1]:.2f}" if i else f"{variant} unknown"
+                for variant, i in intervals(row, self.lines).items()
+            ]
+            self._say(f"{row.name}: not within {100 * share:.0f} %: {', '.join(told)}")
+
+
 def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
-    known = workloads.all_rows()
-    rows = {row.name: row for row in choose_rows(known, job["rows"])}
-    module = Path(job["module"]) if job["module"] else None
-    env = GuestEnv(Path(job["helpers"]), module)
-    lines: List[Dict[str, Any]] = []
-    plan = schedule(list(rows.values()), job["rounds"])
-    seconds = job["seconds"]
-    grace = GRACE_SECONDS_COUNTED if job["counted"] else GRACE_SECONDS
-
-    def sample(place: Tuple[int, str, str]) -> Callable[[], Dict[str, Any]]:
-        _, row, variant = place
-        return lambda: workloads.measure(rows[row], variant, seconds, env).to_json()
-
-    def play(places: List[Tuple[int, str, str]]) -> None:
-        for place in places:
-            setup = rows[place[1]].setup_seconds
-            ending = run_child(sample(place), setup + seconds + grace)
-            unload()
-            lines.append(measurement(place, ending))
-            told = [asdict(row) for row in rows.values()]
-            report({"rows": told, "measurements": lines, "planned": len(plan)})
-            say(format_progress(lines[-1], len(lines), len(plan)))
-
+    bench = Bench(job, report, say)
     await_randomness()
     with background_ping():
-        play(plan)
+        for number in range(job["rounds"]):
+            bench.take_round(list(bench.rows.values()), number)
         for number in range(job["retries"]):
-            again = undecided_rows(list(rows.values()), lines)
-            further = schedule(again, 1, job["rounds"] + number)
-            if again:
-                say(f"once more, for their samples disagree: {join_names(again)}")
-            plan += further
-            play(further)
-    missing = sum(line["status"] in ("failed", "lost") for line in lines)
+            bench.retry(job["rounds"] + number)
+        if job.get("minutes"):
+            bench.take_until_sure(sure.WITHIN, job["minutes"])
+    missing = sum(line["status"] in ("failed", "lost") for line in bench.lines)
     return (1, f"{missing} samples missing") if missing else (0, "all measured")
 
 

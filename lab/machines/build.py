@@ -24,6 +24,9 @@ from lab.machines.vm import REPOSITORY
 from lab.setup import say
 
 KMOD = REPOSITORY / "kmod"
+# Stand in for the module's own files of these names, where there is no ftrace.
+NATIVE_FILES = REPOSITORY / "lab" / "machines" / "native" / "module"
+KERNEL_READER = REPOSITORY / "lab" / "workloads" / "kernel_reader"
 # Modules that only the scenarios load.
 TEST_MODULES = tuple(
     REPOSITORY / "tests" / "kernel" / name
@@ -89,10 +92,17 @@ def _copy_source(source: Path, target: Path) -> None:
         shutil.copyfile(path, copy)
 
 
+def _replacements(root: Root, source: Path) -> list[Path]:
+    """What takes the place of the source's files in this root."""
+    if not root.native:
+        return []
+    return [path for path in NATIVE_FILES.iterdir() if (source / path.name).exists()]
+
+
 def _make(root: Root, *arguments: str) -> str:
     tree = f"/lib/modules/{root.release}/build"
     jobs = f"-j{os.cpu_count() or 1}"
-    told = ["-C", tree, "M=/mnt", jobs, root.arch.make, *arguments, "modules"]
+    told = ["-C", tree, "M=/mnt", jobs, root.arch.make, root.make, *arguments, "modules"]
     return " ".join(["make", *filter(None, told)])
 
 
@@ -122,12 +132,15 @@ def _first_error(log: str) -> str:
 
 def build_module(root: Root, source: Path = KMOD) -> Path:
     """The module for this root's kernel: from the cache, or built now."""
-    key = digest(root.key, digest_files(source_files(source)))
+    replacements = _replacements(root, source)
+    key = digest(root.key, digest_files([*source_files(source), *replacements]))
     final = cache_dir() / "modules" / f"{root.release}-{key}"
     with locked(f"module-{root.kernel}"):
         if not final.exists():
             with fresh_directory(final) as work:
                 _copy_source(source, work)
+                for path in replacements:
+                    shutil.copyfile(path, work / path.name)
                 status, log = run_in_root(root, work, _make(root))
                 (final.parent / f"{root.release}.log").write_text(log)
                 if status != 0:
@@ -261,8 +274,7 @@ def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
 def stage(root: Root, output: Path) -> dict[str, str]:
     """Build what the guest needs into its /out; where it finds that."""
     output.mkdir(parents=True, exist_ok=True)
-    shutil.copy(build_module(root), output)
-    for source in TEST_MODULES:
+    for source in (KMOD, *((KERNEL_READER,) if root.native else TEST_MODULES)):
         shutil.copy(build_module(root, source), output)
     helpers = build_helpers(root)
     shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)

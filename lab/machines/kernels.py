@@ -15,6 +15,7 @@ from lab.cache import digest, digest_files
 from lab.errors import LabError
 from lab.machines.chroot import Root, run_in_root
 from lab.machines.matrix import Kernel
+from lab.machines.native import source as native
 
 CONFIGS = Path(__file__).with_name("configs")
 FILES = "files"  # what a build leaves, as it lies in a root
@@ -46,6 +47,8 @@ def config_files(kernel: Kernel) -> list[Path]:
 def configs_key(kernel: Kernel) -> str:
     """Changes when the kernel would be built another way."""
     parts = [digest_files([path]) for path in config_files(kernel)]
+    if kernel.native:
+        return digest(*parts, native.key())
     return digest(*parts, _CONFIGURE, _BUILD)
 
 
@@ -96,7 +99,14 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     """
     config = format_config(kernel)
     (work / "wanted.config").write_text(config)
-    _run(kernel, builder, work, _CONFIGURE.format(release=kernel.release))
+    if kernel.native:
+        native.add(work)
+    configure, build = (
+        (native.CONFIGURE, native.BUILD) if kernel.native else (_CONFIGURE, _BUILD)
+    )
+    _run(kernel, builder, work, configure.format(release=kernel.release))
+    if kernel.native:
+        native.require_patched(work / "linux")
     given = parse_options((work / "given.config").read_text())
     refused = refused_options(parse_options(config), given)
     if refused:
@@ -104,4 +114,4 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
             f"kernel {kernel.name}: its configuration cannot have "
             f"{', '.join(refused)}; mend lab/machines/configs"
         )
-    _run(kernel, builder, work, _BUILD.format(jobs=os.cpu_count() or 1))
+    _run(kernel, builder, work, build.format(jobs=os.cpu_count() or 1))

@@ -14,6 +14,7 @@ from lab.row import VARIANTS
 __all__ = [
     "DEBUG",
     "KERNELS",
+    "NATIVE",
     "NEWEST",
     "PACKAGED",
     "VARIANTS",
@@ -36,6 +37,7 @@ class Kernel:
     applications: bool = False  # its scenarios have the programs of make apps
     configs: tuple[str, ...] = ()  # of lab/machines/configs: built from linux-source
     arch: Arch = HOST
+    native: bool = False  # User-Mode Linux: a process at the CPU's own speed
     debug: bool = False  # it watches itself: slower, larger, for make debug
     series: str = ""  # of the newest only these: "7.2"
     version: str = ""  # of its package, once it is found
@@ -68,6 +70,7 @@ _BASE = ("linux-base/trixie-backports",)
 _BUILTIN = ("builtin",)
 _DEBUG = ("builtin", "debug")
 _RACES = ("builtin", "kcsan")
+_NATIVE = ("native",)
 
 # A suite keeps many versions of its own kernel: its metapackage, named without a
 # version, chooses the newest. Of backports the newest that has IFF_BACKPRESSURE is
@@ -80,10 +83,13 @@ KERNELS = (
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
     Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
     Kernel("6.12-kcsan", "trixie", _UPDATES, "6.12", configs=_RACES, debug=True),
+    Kernel(f"{NEWEST}-native", "trixie", _BACKPORTS, NEWEST, often=False,
+           configs=_NATIVE, native=True),
     Kernel(f"{NEWEST}-debug", "trixie", _BACKPORTS, NEWEST, configs=_DEBUG, debug=True),
     Kernel(f"{NEWEST}-kcsan", "trixie", _BACKPORTS, NEWEST, configs=_RACES, debug=True),
     Kernel(NEWEST, "trixie", _BACKPORTS, NEWEST, _BASE, applications=True),
 )
+NATIVE = next(k for k in KERNELS if k.native)
 PACKAGED = tuple(k for k in KERNELS if not k.configs and k.arch is HOST)
 DEBUG = tuple(k for k in KERNELS if k.debug)
 

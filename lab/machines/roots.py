@@ -16,6 +16,7 @@ from lab.machines.arch import HOST
 from lab.machines.chroot import Root, run_in_root
 from lab.machines.kernels import FILES, build_kernel, configs_key
 from lab.machines.matrix import Kernel
+from lab.machines.native import source as native
 from lab.machines.suites import find_kernel, read_mirror, sources, version_order
 from lab.setup import ensure_tools, say
 
@@ -118,7 +119,8 @@ def workshop_recipe(kernel: Kernel) -> list[str]:
 
 def builder_recipe(kernel: Kernel) -> list[str]:
     """The same for a root in which the kernel is built from its source."""
-    return _recipe(kernel, (f"linux-source-{kernel.release}",), BUILDER_PACKAGES)
+    tools = BUILDER_PACKAGES + (native.PACKAGES if kernel.native else ())
+    return _recipe(kernel, (f"linux-source-{kernel.release}",), tools)
 
 
 def _recipe(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
@@ -259,5 +261,7 @@ def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
         package=facts["package"],
         key=key,
         arch=kernel.arch,
+        make="ARCH=um" if kernel.native else "",
+        native=kernel.native,
         workshop=None if kernel.arch is HOST else final / "workshop",
     )

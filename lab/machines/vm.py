@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One boot of one kernel in QEMU: starts it, follows it, reads its verdict.
+"""One boot of one kernel, in QEMU or as a process: starts it, follows it, reads its
+verdict.
 
 The verdict comes as a file the guest writes to /out; a VM that ends or runs
 out of time without one is lost, which is not the same as failed. The console
@@ -26,12 +27,14 @@ from lab.machines.arch import HOST
 from lab.machines.chroot import Root
 from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs
-from lab.machines.matrix import MEMORY_MB
+from lab.machines.matrix import MEMORY_MB, Kernel
+from lab.machines.native import boot as native
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VCPUS = 4
 INTERRUPTS_NICE = -15
+COUNTED = "TCG that counts instructions"
 BOOT_SECONDS = 600.0  # a boot takes 10 to 60 s, emulated, on a busy host
 
 CMDLINE = (
@@ -87,10 +90,17 @@ def read_kvm() -> bool:
     return True
 
 
-def accelerator(counted: bool = False) -> str:
+def accelerator(root: Root, counted: bool = False) -> str:
+    if root.native:
+        return native.ACCELERATOR
     if counted:
-        return "TCG that counts instructions"
+        return COUNTED
     return "KVM" if read_kvm() else "TCG"
+
+
+def default_vcpus(kernel: Kernel) -> int:
+    """Of a machine that is to measure."""
+    return native.cpus() if kernel.native else VCPUS
 
 
 def _acceleration(machine: Machine, kvm: bool) -> list[str]:
@@ -151,8 +161,20 @@ _PROGRESS = ["-device", "virtserialport,chardev=talk,name=progress"]
 _TERMINAL = ["-device", "virtconsole,chardev=talk"]
 
 
-def _start(command: list[str], log: Path, piped: bool) -> subprocess.Popen:
-    """QEMU, in a session of its own, that dies with us."""
+def _command(machine: Machine, talk: list[str], extra: str = "") -> list[str]:
+    """The whole command line; talk: QEMU's device at our terminal or pipe."""
+    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
+    if machine.root.native:
+        native.require_memory(machine.memory_mb)
+        return native.command(machine, initramfs, REPOSITORY, extra)
+    qemu = ensure_qemu(machine.root.arch)
+    return qemu_command(qemu, machine, initramfs, extra, read_kvm()) + talk
+
+
+def _start(machine: Machine, command: list[str], piped: bool) -> subprocess.Popen:
+    """QEMU or the kernel, in a session of its own, that dies with us."""
+    root = machine.root
+    log = machine.output / ("console.log" if root.native else "qemu.log")
     # The input stays an open pipe: at its end QEMU would hang up the port.
     with open(log, "w") as errors:
         return subprocess.Popen(
@@ -161,6 +183,7 @@ def _start(command: list[str], log: Path, piped: bool) -> subprocess.Popen:
             stdout=subprocess.PIPE if piped else None,
             stderr=errors,
             start_new_session=piped,
+            env=native.environment() if root.native else None,
         )
 
 
@@ -223,7 +246,7 @@ def _wait(process: subprocess.Popen, machine: Machine, deadline: float) -> str:
     for limit in (min(BOOT_SECONDS, deadline), deadline):
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=limit - (time.monotonic() - started))
-            return f"it ended with QEMU's status {process.returncode}"
+            return f"it ended with status {process.returncode}"
         if not _has_begun(machine):
             break
     return f"it was stopped after {limit:.0f} s"
@@ -255,14 +278,15 @@ def _boot(
     for stale in ("begun", "verdict.json", "result.json", "console.log"):
         (machine.output / stale).unlink(missing_ok=True)
     (machine.output / "job.json").write_text(json.dumps(job, indent=1))
-    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
-    qemu = ensure_qemu(machine.root.arch)
-    command = qemu_command(qemu, machine, initramfs, kvm=read_kvm()) + _PROGRESS
+    command = _command(machine, _PROGRESS)
     (machine.output / "qemu.json").write_text(json.dumps(command))
     started = time.monotonic()
-    process = _start(command, machine.output / "qemu.log", piped=True)
+    process = _start(machine, command, piped=True)
     reader = _beside(_follow, process, progress)
-    _beside(_prefer_timers, process, machine.vcpus)
+    if job.get("native"):
+        _beside(native.tell_load, process)
+    if not machine.root.native:
+        _beside(_prefer_timers, process, machine.vcpus)
     try:
         how = _wait(process, machine, deadline)
     finally:
@@ -292,11 +316,8 @@ def run_job(
 def run_shell(machine: Machine) -> int:
     """Boot to a shell on this terminal."""
     machine.output.mkdir(parents=True, exist_ok=True)
-    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
-    qemu = ensure_qemu(machine.root.arch)
-    command = qemu_command(qemu, machine, initramfs, "lab.shell", read_kvm())
-    command += _TERMINAL
-    process = _start(command, machine.output / "qemu.log", piped=False)
+    command = _command(machine, _TERMINAL, "lab.shell")
+    process = _start(machine, command, piped=False)
     try:
         return process.wait()
     finally:

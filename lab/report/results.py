@@ -288,7 +288,7 @@ def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
         module_dirty=bool(read_git("status", "--porcelain", "--", "kmod")),
         host_cpu=model,
         host_cpus=cpus,
-        accelerator=accelerator(machine.counted),
+        accelerator=accelerator(machine.root, machine.counted),
         qemu_version=qemu.stdout.splitlines()[0] if qemu.stdout else "unknown",
         qemu_command=[portable(part, machine) for part in command],
         vcpus=machine.vcpus,

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import math
 import os
-import random
-import statistics
 import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from lab import sure
+from lab.machines import vm
 from lab.machines.matrix import VARIANTS
-from lab.machines.vm import accelerator
 from lab.report.published import PUBLISHED
 from lab.report.results import Provenance, Run, Summary, summarise, why_missing
 from lab.row import Row, disagree, parse_variant
+from lab.sure import SURE_PERCENT
 
 WIDTH = 80
 # A median this much of the other's is its equal if the spreads overlap.
@@ -26,9 +26,6 @@ PROMPT = {50: 1 / 5, 99: 1 / 3}
 # More of the host used by others than this, and the numbers say little.
 QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 35, 13, 6
-# How sure an interval is, and what it takes to tell one.
-SURE_PERCENT = 90
-_SURE_ROUNDS, _RESAMPLES = 5, 2000
 
 
 @dataclass(frozen=True)
@@ -79,26 +76,10 @@ def ratio(one: Summary | None, other: Summary | None) -> float | None:
 def ratio_interval(
     one: Summary | None, other: Summary | None
 ) -> tuple[float, float] | None:
-    """Between what two the ratio of the medians is, SURE_PERCENT sure.
-
-    Percentiles of a bootstrap (Efron 1979): both drawn anew from their own samples,
-    many times, and the same draws each time one asks. None for fewer than 5 rounds.
-    """
-    if one is None or other is None or min(other.values) <= 0:
+    """See lab.sure."""
+    if one is None or other is None:
         return None
-    if min(one.rounds, other.rounds) < _SURE_ROUNDS:
-        return None
-    draw = random.Random(1)
-    ratios = sorted(
-        _redrawn_median(one, draw) / _redrawn_median(other, draw)
-        for _ in range(_RESAMPLES)
-    )
-    outside = _RESAMPLES * (100 - SURE_PERCENT) // 200
-    return ratios[outside], ratios[-1 - outside]
-
-
-def _redrawn_median(summary: Summary, draw: random.Random) -> float:
-    return statistics.median(draw.choices(summary.values, k=summary.rounds))
+    return sure.ratio_interval(one.values, other.values)
 
 
 def format_interval(interval: tuple[float, float]) -> str:
@@ -374,7 +355,7 @@ def format_row(run: Run, row: Row) -> list[str]:
 
 def is_disturbed(facts: Provenance) -> bool:
     """Others used the host; who counts instructions does not mind."""
-    counted = facts.accelerator == accelerator(counted=True)
+    counted = facts.accelerator == vm.COUNTED
     return not counted and facts.other_load_percent > QUIET_PERCENT
 
 

@@ -35,6 +35,7 @@ class Case:
     direct: bool = True
     vhost: bool = False
     qdisc: str = "fq_codel"
+    options: Sequence[str] = ()  # of the reader
     pinned: bool = False  # vhost-net to the first CPU; senders are from the last
 
 
@@ -62,7 +63,7 @@ def _cases() -> Dict[str, Case]:
 CASES = _cases()
 
 
-def _row(name: str, case: Case) -> Row:
+def row_of(name: str, case: Case) -> Row:
     equal = case.direct and case.qdisc != "noqueue"
     return Row(
         name=name,
@@ -74,7 +75,7 @@ def _row(name: str, case: Case) -> Row:
     )
 
 
-ROWS = [_row(name, case) for name, case in CASES.items()]
+ROWS = [row_of(name, case) for name, case in CASES.items()]
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         *(env.helper("reader"), variant, parse_variant(variant).ring),
         vhost=case.vhost,
         qdisc=case.qdisc,
+        options=case.options,
     ) as reader:
         readers = tasks.read_tasks(reader.pid, case.vhost)
         if case.pinned:

@@ -7,6 +7,7 @@
  *
  *   --tun NAME[@NETNS]  the same with IP packets instead of Ethernet frames
  *   --vhost             let vhost-net read, and take what it hands on
+ *   --in-kernel         let the lab's own module read: see kernel_reader.h
  *   --by WAY            read, readv, poll, epoll or io_uring: see reading.h
  *   --vnet              ask for packets of up to 64 KB: see vnet.h
  *   --napi              what is written passes through NAPI (IFF_NAPI)
@@ -46,6 +47,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernel_reader.h"
 #include "reading.h"
 #include "vhost.h"
 #include "vnet.h"
@@ -80,7 +82,7 @@ static struct device devices[MAX_DEVICES];
 static int device_count;
 static long burn_ns;
 static atomic_long link_ns;
-static bool by_vhost;
+static bool by_vhost, in_kernel;
 static const char *way = "read";
 static int extra_flags;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -102,7 +104,7 @@ static void usage(void)
 {
 	fail(2, "usage",
 	     "reader sink|forward --tap|--tun NAME[@NETNS] [second device] "
-	     "[--vhost] [--by WAY] [--vnet] [--napi] [--napi-frags] "
+	     "[--vhost] [--in-kernel] [--by WAY] [--vnet] [--napi] [--napi-frags] "
 	     "[--multi-queue] [--backpressure] [--burn-us N] [--link-us N] "
 	     "[--paused]");
 }
@@ -318,6 +320,43 @@ static void *read_loop(void *argument)
 	return NULL;
 }
 
+/* All of a device's packets until a signal comes; counted afterwards. */
+static void run_in_kernel(struct device *device, int reader)
+{
+	struct kernel_reader run = {
+		.from = device->fd,
+		.to = device->to ? device->to->fd : device->fd,
+		.is_tun = device->is_tun,
+		.burn_ns = burn_ns,
+		.link_ns = link_ns,
+		.link_free = device->link_free,
+	};
+
+	if (ioctl(reader, KERNEL_READER_RUN, &run))
+		fail(1, KERNEL_READER, strerror(errno));
+	device->link_free = run.link_free;
+	device->read += run.read;
+	device->segments += run.read;
+	device->bytes += run.bytes;
+	device->written += run.written;
+	device->write_errors += run.write_errors;
+	device->echoed += run.echoed;
+}
+
+static void *kernel_loop(void *argument)
+{
+	int reader = open(KERNEL_READER, O_RDWR | O_CLOEXEC);
+
+	if (reader < 0)
+		fail(1, KERNEL_READER, strerror(errno));
+	for (;;) {
+		if (paused)
+			park(argument);
+		run_in_kernel(argument, reader);
+	}
+	return NULL;
+}
+
 /* A no-op handler without SA_RESTART: it only makes read() return EINTR. */
 static void interrupt_read(int number)
 {
@@ -379,7 +418,8 @@ static void start_threads(void)
 
 	sigaction(SIGURG, &action, NULL);
 	for (i = 0; i < device_count; i++)
-		if (pthread_create(&devices[i].thread, NULL, read_loop,
+		if (pthread_create(&devices[i].thread, NULL,
+				   in_kernel ? kernel_loop : read_loop,
 				   &devices[i]))
 			fail(1, devices[i].name, "cannot start a thread");
 }
@@ -435,6 +475,8 @@ static void parse_arguments(int argc, char **argv)
 			extra_flags |= IFF_VNET_HDR;
 		else if (!strcmp(argv[i], "--vhost"))
 			by_vhost = true;
+		else if (!strcmp(argv[i], "--in-kernel"))
+			in_kernel = true;
 		else if (!strcmp(argv[i], "--paused"))
 			paused = true;
 		else

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How a User-Mode Linux kernel is started: what differs from QEMU's command line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.errors import Unsuitable
+
+if TYPE_CHECKING:
+    from lab.machines.vm import Machine
+
+MEMORY_FOLDER = Path("/dev/shm")  # the guest's memory is a file in there
+MOST_CPUS = 8  # CONFIG_NR_CPUS
+ACCELERATOR = "native (UML)"
+
+
+def cpus() -> int:
+    """One for each CPU of the host that we may use."""
+    return min(MOST_CPUS, len(os.sched_getaffinity(0)))
+
+
+def require_memory(megabytes: int) -> None:
+    free = shutil.disk_usage(MEMORY_FOLDER).free >> 20
+    if free < megabytes:
+        raise Unsuitable(
+            f"{MEMORY_FOLDER}: has {free} MB free, the native machine's memory "
+            f"takes {megabytes}; free some"
+        )
+
+
+def command(machine: Machine, initramfs: Path, repository: Path, words: str) -> list[str]:
+    """The kernel's command line. Its console is our stderr, progress our stdout.
+
+    seccomp=on: a system call of the guest's processes costs two switches of the
+    host's, not four.
+    """
+    return [
+        str(machine.root.vmlinuz),
+        *(f"mem={machine.memory_mb}M", f"ncpus={machine.vcpus}", "seccomp=on"),
+        *(f"initrd={initramfs}", f"uml_dir={machine.output}", "umid=native"),
+        *("con=null", "con0=null,fd:2", "con1=fd:0,fd:1", "ssl=null"),
+        *("console=tty0", "quiet", "loglevel=5", "panic=-1", "noreboot"),
+        "random.trust_cpu=on",
+        f"lab.root={machine.root.path}",
+        f"lab.sluice={repository}",
+        f"lab.out={machine.output}",
+        *words.split(),
+    ]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(MEMORY_FOLDER)}
+
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(pid: int | str) -> int:
+    """Of a process, and of its children that have ended."""
+    with suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return sum(int(field) for field in stat.rpartition(")")[2].split()[11:15])
+    return 0
+
+
+def _own_ticks(pid: int) -> int:
+    """Of the kernel's threads, and of the host's processes that run the guest's."""
+    total = _ticks(pid)
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            total += sum(_ticks(child) for child in children.read_text().split())
+    return total
+
+
+def tell_load(process: subprocess.Popen) -> None:
+    """The seconds others have used of the host's CPUs, to who measures in the guest."""
+    with suppress(OSError, ValueError):
+        while process.poll() is None:
+            busy = Path("/proc/stat").read_text().splitlines()[0].split()
+            idle = int(busy[4]) + int(busy[5])
+            used = sum(map(int, busy[1:9])) - idle - _own_ticks(process.pid)
+            process.stdin.write(f"{time.monotonic():.2f} {used / TICK:.2f}\n".encode())
+            process.stdin.flush()
+            time.sleep(0.2)

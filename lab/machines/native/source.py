@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a User-Mode Linux kernel needs to be worth measuring, put into its source.
+
+Semantic patches, each with the file it is for in its first line, and two files of
+our own that they call. None of the kernel's text is here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from lab.cache import digest, digest_files
+from lab.errors import LabError
+
+NATIVE = Path(__file__).parent
+KERNEL = NATIVE / "kernel"
+PATCHES = KERNEL / "patches"
+PACKAGES = ("coccinelle",)  # what applies the patches
+
+# The makefiles build what we add, and the clock ticks as often as Debian's.
+CONFIGURE = r"""
+mkdir linux
+tar -xf /usr/src/linux-source-{release}.tar.xz -C linux --strip-components=1
+for patch in native/patches/*.cocci; do
+    file=linux/$(sed -n '1s,^// ,,p' $patch)
+    spatch --very-quiet --in-place --sp-file $patch $file
+done
+cp native/native.h native/native_hook.h linux/arch/um/include/shared/
+cp native/host.c linux/arch/um/os-Linux/native.c
+cp native/kernel.c linux/arch/um/kernel/native.c
+sed -i -E '/^(obj-y|USER_OBJS) .*elf_aux\.o/s/elf_aux\.o/native.o &/' \
+    linux/arch/um/os-Linux/Makefile
+sed -i '/^obj-y = config\.o/s/config\.o/native.o &/' linux/arch/um/kernel/Makefile
+sed -i '/^config HZ$/,/^$/s/default 100/default 250/' linux/arch/um/Kconfig
+make -s -C linux ARCH=um KCONFIG_ALLCONFIG=/mnt/wanted.config allnoconfig
+cp linux/.config given.config
+"""
+# Modules of User-Mode Linux need headers of the machine below it, too.
+BUILD = """
+cd linux
+make -s -j{jobs} ARCH=um linux modules
+release=$(make -s ARCH=um kernelrelease)
+headers=/usr/src/linux-headers-$release
+install -D linux /mnt/files/boot/vmlinuz-$release
+install -m 644 .config /mnt/files/boot/config-$release
+make -s ARCH=um INSTALL_MOD_PATH=/mnt/files/usr modules_install
+make -s ARCH=um run-command \\
+    KBUILD_RUN_COMMAND="scripts/package/install-extmod-build /mnt/files$headers"
+for more in arch/x86/include arch/x86/um arch/x86/Makefile.um; do
+    cp -r --parents $more /mnt/files$headers
+done
+ln -sfn $headers /mnt/files/usr/lib/modules/$release/build
+"""
+
+
+def key() -> str:
+    """Changes when the kernel would be built another way."""
+    files = [path for path in KERNEL.rglob("*") if path.is_file()]
+    return digest(digest_files(files), CONFIGURE, BUILD)
+
+
+def add(work: Path) -> None:
+    """What CONFIGURE expects beside the kernel's source."""
+    shutil.copytree(KERNEL, work / "native")
+
+
+def patched_file(patch: str) -> str:
+    """The kernel's file a patch is for."""
+    return patch.splitlines()[0].removeprefix("// ")
+
+
+def last_added(patch: str) -> str:
+    """What the last rule of a patch adds; it depends on all the others."""
+    added = [line for line in patch.splitlines() if line.startswith("+")]
+    return added[-1].removeprefix("+").strip()
+
+
+def require_patched(linux: Path) -> None:
+    """spatch is content when nothing matches: we are not."""
+    for path in sorted(PATCHES.glob("*.cocci")):
+        patch = path.read_text()
+        file = patched_file(patch)
+        if last_added(patch) not in (linux / file).read_text():
+            raise LabError(
+                f"{path.name}: does not match this kernel's {file}; write it anew"
+            )

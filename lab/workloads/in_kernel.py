@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Readers inside the kernel: no system call for a packet, as with vhost-net.
+
+The lab's own module reads (kernel_reader/): as fast as it can, with so much work
+for each packet, or at a link's pace.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, Tuple
+
+from lab.guest.devices import run_tool
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, Skipped
+from lab.workloads import pktgen
+from lab.workloads.tcp import PROMPT, transfer
+from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
+
+IN_KERNEL = ("--in-kernel",)
+PACES: Dict[str, Tuple[str, ...]] = {
+    "fast": (),
+    "5us": ("--burn-us", "5"),
+    "slow": ("--burn-us", "20"),
+    "link": ("--link-us", "200"),
+}
+READERS = {
+    "fast": "in kernel",
+    "5us": "in kernel, 5 us",
+    "slow": "in kernel, 20 us",
+    "link": "in kernel, link",
+}
+STREAMS = {
+    "fast": (1, 2, 4, 8, 16),
+    "5us": (1, 8),
+    "slow": (1, 8, 16),
+    "link": (1, 4, 8),
+}
+
+
+def _cases() -> Dict[str, pktgen.Case]:
+    cases = {
+        f"kernel_pktgen_{n}": pktgen.Case(
+            n, f"pktgen, {n} direct, in kernel", options=IN_KERNEL
+        )
+        for n in (1, 2, 4)
+    }
+    cases["kernel_pktgen_qdisc"] = pktgen.Case(
+        1, "pktgen, qdisc, in kernel", direct=False, options=IN_KERNEL
+    )
+    cases["kernel_pktgen_noqueue"] = pktgen.Case(
+        1, "pktgen, noqueue, in kernel", qdisc="noqueue", options=IN_KERNEL
+    )
+    return cases
+
+
+CASES = _cases()
+
+
+def _tcp_row(streams: int, speed: str) -> Row:
+    plural = "stream" if streams == 1 else "streams"
+    return Row(
+        name=f"kernel_tcp_{streams}_{speed}",
+        title=f"TCP, {streams} {plural}, {READERS[speed]}",
+        unit="Mbit/s",
+        floor=0.97,
+        above_upstream=speed == "fast" and streams >= 8,
+        prompt=speed == "link",
+        parameters=list(PROMPT) if speed == "link" else [],
+    )
+
+
+ROWS: List[Row] = [
+    *(pktgen.row_of(name, case) for name, case in CASES.items()),
+    *(_tcp_row(streams, speed) for speed in PACES for streams in STREAMS[speed]),
+    Row(
+        name="kernel_udp_slow",
+        title="UDP flood, in kernel, 20 us",
+        unit="Mbit/s",
+        floor=0.97,
+        reaches_upstream=True,
+    ),
+]
+
+
+def load_reader(env: GuestEnv) -> None:
+    if os.path.exists("/sys/module/kernel_reader"):
+        return
+    module = env.helpers.parent / "kernel_reader.ko"
+    if not module.exists():
+        raise Skipped("the lab's kernel_reader.ko is only built for native machines")
+    run_tool(["insmod", str(module)])
+
+
+def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    load_reader(env)
+    if row.name in CASES:
+        return pktgen.receive(CASES[row.name], variant, seconds, env)
+    pace = IN_KERNEL + PACES[row.name.rpartition("_")[2]]
+    if "udp" in row.name:
+        return transfer(variant, env, pace, 1, seconds, *flood(PAYLOAD_BYTES))
+    return transfer(variant, env, pace, int(row.name.split("_")[2]), seconds)

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A reader inside the kernel: takes packets out of a ring as vhost-net does, at
+ * full speed, or with so much work for each, or at a link's pace. The process
+ * that asks for it does nothing else meanwhile, as vhost-net's worker does.
+ */
+#include <linux/file.h>
+#include <linux/hrtimer.h>
+#include <linux/if_ether.h>
+#include <linux/if_tun.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/net.h>
+#include <linux/ptr_ring.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uio.h>
+#include <net/sock.h>
+
+#include "kernel_reader.h"
+
+#define BATCH		64	/* as many vhost-net takes at once */
+#define PACKET_BYTES	(65536 + 64)
+#define LINK_BURST_NS	1000000
+#define LATE_POWERS	20	/* up to half a second */
+#define PROBE_NS	(5 * NSEC_PER_MSEC)
+
+struct running {
+	struct kernel_reader *told;
+	struct file *from, *to;
+	struct socket *from_socket, *to_socket;
+	struct ptr_ring *ring;
+	u8 *packet;
+	void *batch[BATCH];
+};
+
+static void burn(u32 ns)
+{
+	u64 end = ktime_get_ns() + ns;
+
+	while (ktime_get_ns() < end)
+		cpu_relax();
+}
+
+/* As reader.c's wait_for_link(). */
+static void wait_for_link(struct kernel_reader *told)
+{
+	s64 now = ktime_get_ns();
+	ktime_t free_at;
+
+	if (told->link_free < now)
+		told->link_free = now;
+	told->link_free += told->link_ns;
+	if (told->link_free - now < LINK_BURST_NS)
+		return;
+	free_at = told->link_free;
+	set_current_state(TASK_INTERRUPTIBLE);
+	schedule_hrtimeout(&free_at, HRTIMER_MODE_ABS);
+}
+
+/* Turns an ICMP echo request into its reply, in place. */
+static bool make_echo_reply(u8 *frame, int length, bool is_tun)
+{
+	int start = is_tun ? 0 : ETH_HLEN, i;
+	u8 *ip = frame + start, *icmp = ip + 20;
+	u32 sum;
+
+	if (length < start + 28 || ip[0] != 0x45 || ip[9] != IPPROTO_ICMP ||
+	    icmp[0] != 8)
+		return false;
+	for (i = 0; i < ETH_ALEN && !is_tun; i++)
+		swap(frame[i], frame[ETH_ALEN + i]);
+	for (i = 0; i < 4; i++)
+		swap(ip[12 + i], ip[16 + i]);
+	icmp[0] = 0;
+	sum = (icmp[2] << 8 | icmp[3]) + 0x0800;	/* RFC 1624: type 8 to 0 */
+	sum = (sum & 0xffff) + (sum >> 16);
+	icmp[2] = sum >> 8;
+	icmp[3] = sum;
+	return true;
+}
+
+static void pass_on(struct running *r, int length)
+{
+	struct kvec place = { .iov_base = r->packet, .iov_len = length };
+	struct msghdr message = { .msg_flags = 0 };
+
+	if (r->told->from == r->told->to) {
+		if (!make_echo_reply(r->packet, length, r->told->is_tun))
+			return;
+		r->told->echoed++;
+	}
+	iov_iter_kvec(&message.msg_iter, ITER_SOURCE, &place, 1, length);
+	if (r->to_socket->ops->sendmsg(r->to_socket, &message, length) == length)
+		r->told->written++;
+	else
+		r->told->write_errors++;
+}
+
+static void handle(struct running *r, void *packet)
+{
+	struct kvec place = { .iov_base = r->packet, .iov_len = PACKET_BYTES };
+	struct msghdr message = { .msg_control = packet };
+	int length;
+
+	iov_iter_kvec(&message.msg_iter, ITER_DEST, &place, 1, PACKET_BYTES);
+	length = r->from_socket->ops->recvmsg(r->from_socket, &message,
+					      PACKET_BYTES, MSG_DONTWAIT);
+	if (length <= 0)
+		return;
+	r->told->read++;
+	r->told->bytes += length;
+	if (r->told->burn_ns)
+		burn(r->told->burn_ns);
+	if (r->told->link_ns)
+		wait_for_link(r->told);
+	pass_on(r, length);
+}
+
+/* What waits for a link waits in the ring, not with us. */
+static int take(struct running *r)
+{
+	int taken, most = r->told->link_ns ? 1 : BATCH;
+
+	spin_lock(&r->ring->consumer_lock);
+	taken = __ptr_ring_consume_batched(r->ring, r->batch, most);
+	if (taken)
+		tun_wake_queue(r->from, taken);
+	spin_unlock(&r->ring->consumer_lock);
+	return taken;
+}
+
+static void sleep_while_empty(struct running *r)
+{
+	wait_queue_head_t *head = sk_sleep(r->from_socket->sk);
+	DEFINE_WAIT(wait);
+
+	prepare_to_wait(head, &wait, TASK_INTERRUPTIBLE);
+	if (ptr_ring_empty(r->ring) && !signal_pending(current))
+		schedule();
+	finish_wait(head, &wait);
+}
+
+static void read_on(struct running *r)
+{
+	int i, taken;
+
+	while (!signal_pending(current)) {
+		taken = take(r);
+		for (i = 0; i < taken; i++)
+			handle(r, r->batch[i]);
+		if (!taken)
+			sleep_while_empty(r);
+		cond_resched();
+	}
+}
+
+static int run(struct running *r)
+{
+	r->from_socket = tun_get_socket(r->from);
+	r->to_socket = tun_get_socket(r->to);
+	r->ring = tun_get_tx_ring(r->from);
+	if (IS_ERR(r->from_socket) || IS_ERR(r->to_socket) || IS_ERR(r->ring))
+		return -EINVAL;
+	read_on(r);
+	return 0;
+}
+
+static int run_with_files(struct running *r)
+{
+	int err = -EBADF;
+
+	r->from = fget(r->told->from);
+	r->to = fget(r->told->to);
+	if (r->from && r->to)
+		err = run(r);
+	if (r->from)
+		fput(r->from);
+	if (r->to)
+		fput(r->to);
+	return err;
+}
+
+static long reader_ioctl(struct file *file, unsigned int command,
+			 unsigned long argument)
+{
+	struct kernel_reader told, __user *place = (void __user *)argument;
+	struct running *r;
+	int err = -ENOMEM;
+
+	if (command != KERNEL_READER_RUN)
+		return -ENOTTY;
+	if (copy_from_user(&told, place, sizeof(told)))
+		return -EFAULT;
+	r = kzalloc(sizeof(*r), GFP_KERNEL);
+	if (!r)
+		return err;
+	r->told = &told;
+	r->packet = kvmalloc(PACKET_BYTES, GFP_KERNEL);
+	if (r->packet)
+		err = run_with_files(r);
+	kvfree(r->packet);
+	kfree(r);
+	if (copy_to_user(place, &told, sizeof(told)))
+		return -EFAULT;
+	return err;
+}
+
+/* How late timers come: so often by up to 1, 2, 4 ... us, on all CPUs. */
+static DEFINE_PER_CPU(struct hrtimer, probe);
+static atomic_t late[LATE_POWERS];
+
+static enum hrtimer_restart probe_fires(struct hrtimer *timer)
+{
+	s64 ns = ktime_to_ns(ktime_sub(ktime_get(), hrtimer_get_expires(timer)));
+	int power = ns > 1000 ? fls64(div_s64(ns - 1, 1000)) : 0;
+
+	atomic_inc(&late[min(power, LATE_POWERS - 1)]);
+	hrtimer_forward_now(timer, ns_to_ktime(PROBE_NS));
+	return HRTIMER_RESTART;
+}
+
+static void start_probe(void *unused)
+{
+	struct hrtimer *timer = this_cpu_ptr(&probe);
+
+	hrtimer_setup(timer, probe_fires, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED);
+	hrtimer_start(timer, ns_to_ktime(PROBE_NS), HRTIMER_MODE_REL_PINNED);
+}
+
+static ssize_t reader_read(struct file *file, char __user *place, size_t room,
+			   loff_t *at)
+{
+	char text[LATE_POWERS * 12];
+	int i, length = 0;
+
+	for (i = 0; i < LATE_POWERS; i++)
+		length += scnprintf(text + length, sizeof(text) - length, "%d ",
+				    atomic_read(&late[i]));
+	return simple_read_from_buffer(place, room, at, text, length);
+}
+
+static const struct file_operations reader_files = {
+	.owner = THIS_MODULE,
+	.read = reader_read,
+	.unlocked_ioctl = reader_ioctl,
+};
+
+static struct miscdevice reader_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "kernel_reader",
+	.fops = &reader_files,
+	.mode = 0600,
+};
+
+static int __init start(void)
+{
+	int err = misc_register(&reader_device);
+
+	if (!err)
+		on_each_cpu(start_probe, NULL, 1);
+	return err;
+}
+
+static void __exit end(void)
+{
+	int cpu;
+
+	misc_deregister(&reader_device);
+	for_each_online_cpu(cpu)
+		hrtimer_cancel(per_cpu_ptr(&probe, cpu));
+}
+
+module_init(start);
+module_exit(end);
+MODULE_DESCRIPTION("consumes the ring of a tun or tap device inside the kernel");
+MODULE_LICENSE("GPL");
