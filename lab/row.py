@@ -22,6 +22,7 @@ class Variant:
     ring: Optional[int] = None  # txqueuelen, if it is not the default
     target_us: Optional[int] = None  # of sluice, if it is not the row's
     parameters: Tuple[str, ...] = ()  # of sluice's module, over the row's
+    module: str = ""  # another build of it
 
     def __str__(self) -> str:
         if self.ring is not None:
@@ -35,10 +36,12 @@ class Variant:
 
 def parse_variant(name: str) -> Variant:
     """From "stock", "stock-50" (what operators do today), "sluice@2000" or
-    "sluice+low_percent=75+stall_ms=100"."""
+    "sluice+low_percent=75+stall_ms=100"; "sluice+ko=b.ko" is another build of it."""
     base, *parameters = name.split("+")
     if parameters:
-        return Variant(base, parameters=tuple(parameters))
+        module = "".join(p[3:] for p in parameters if p.startswith("ko="))
+        told = tuple(p for p in parameters if not p.startswith("ko="))
+        return Variant(base, parameters=told, module=module)
     base, _, ring = name.partition("-")
     if ring:
         return Variant(base, ring=int(ring))

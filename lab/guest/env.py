@@ -51,14 +51,18 @@ class GuestEnv:
         if variant.target_us is not None:
             parameters = [*parameters, f"target_us={variant.target_us}"]
         parameters = [*parameters, *variant.parameters]
-        with self.loaded(parameters):
+        with self.loaded(parameters, variant.module):
             yield
 
     @contextlib.contextmanager
-    def loaded(self, parameters: Sequence[str] = ()) -> Iterator[None]:
+    def loaded(
+        self, parameters: Sequence[str] = (), name: str = ""
+    ) -> Iterator[None]:
+        """name: of another build of it, in the same folder."""
         if self.module is None:
             raise Skipped("sluice.ko was not built")
-        run_tool(["insmod", str(self.module), *parameters])
+        module = self.module.with_name(name) if name else self.module
+        run_tool(["insmod", str(module), *parameters])
         try:
             yield
         finally:
