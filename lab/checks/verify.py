@@ -148,7 +148,12 @@ SEEDED = (
 SEEDED_PACE = (
     Seeded("never_deeper", "queue.c", "depth_ns += min(idle, depth_ns / 2);", ";"),
     Seeded("pace_not_learned", "queue.c", "if (packets)\n\t\tidle", "if (0)\n\t\tidle"),
-    Seeded("rest_is_a_pace", "queue.c", "q->reviewed_at = now;", "if (packets) q->reviewed_at = now;"),
+    Seeded(
+        "rest_is_a_pace",
+        "queue.c",
+        "q->reviewed_at = now;",
+        "if (packets) q->reviewed_at = now;",
+    ),
     Seeded("whole_ring", "queue.c", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
     Seeded("crowd_not_seen", "queue.c", " || (over && count.used >= limit)", ""),
     Seeded("stalled_for_ever", "queue.c", "now + PASS_FACTOR * stall_ns(q)", "~0ULL"),

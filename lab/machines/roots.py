@@ -195,7 +195,9 @@ def _add_workshop(kernel: Kernel, work: Path) -> None:
     workshop = work / "workshop"
     _bootstrap(kernel, workshop_recipe(kernel), workshop)
     release = read_release(work / "tree")
-    root = Root(kernel.name, work / "tree", release, "", "", kernel.arch, workshop)
+    root = Root(
+        kernel.name, work / "tree", release, "", "", kernel.arch, workshop=workshop
+    )
     status, log = run_in_root(root, work, _FINISH.format(release=release))
     if status != 0:
         print(log)

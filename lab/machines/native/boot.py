@@ -81,6 +81,7 @@ def _own_ticks(pid: int) -> int:
 
 def tell_load(process: subprocess.Popen) -> None:
     """The seconds others have used of the host's CPUs, to who measures in the guest."""
+    assert process.stdin is not None  # it is a pipe
     with suppress(OSError, ValueError):
         while process.poll() is None:
             busy = Path("/proc/stat").read_text().splitlines()[0].split()
