@@ -201,8 +201,44 @@ def read_run(path: Path) -> Run:
         raise UsageError(f"{path}: cannot be read ({error}); name a result") from error
 
 
+PINGS_KEPT = 41  # of a sample: evenly spaced among its times in ascending order
+DIGITS = 6
+
+
+def thin(ascending: list[float], most: int = PINGS_KEPT) -> list[float]:
+    """At most so many of them, evenly spaced, the first and the last included."""
+    if len(ascending) <= most:
+        return ascending
+    last = len(ascending) - 1
+    return [ascending[round(step * last / (most - 1))] for step in range(most)]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value
+
+
+def _compact(one: dict[str, Any], last_round: int) -> dict[str, Any]:
+    """A measurement as it is saved: of its pings the distribution, of the traces
+    of a row and variant the last, which is the one that is drawn."""
+    sample = one["sample"]
+    if sample is None:
+        return one
+    extra = dict(sample["extra"])
+    if one["round"] != last_round:
+        extra.pop("trace", None)
+    pings = thin(sample.get("pings_ms", []))
+    return {**one, "sample": _rounded({**sample, "pings_ms": pings, "extra": extra})}
+
+
 def format_run(run: Run) -> str:
-    return json.dumps(asdict(run), separators=(",", ":")) + "\n"
+    whole = asdict(run)
+    last = max((one["round"] for one in whole["measurements"]), default=0)
+    whole["measurements"] = [_compact(one, last) for one in whole["measurements"]]
+    return json.dumps(whole, separators=(",", ":")) + "\n"
 
 
 def run_of(provenance: Provenance, result: dict[str, Any], trouble: list[str]) -> Run:

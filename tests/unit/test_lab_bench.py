@@ -469,3 +469,21 @@ def test_rows_that_disagree_are_measured_again(monkeypatch, fake_workload) -> No
     assert written[-1]["planned"] == len(written[-1]["measurements"]) == 8
     assert [m["round"] for m in written[-1]["measurements"]] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert sum("disagree" in line for line in said) == 2
+
+
+def test_saved_run_is_compact_and_tells_the_same() -> None:
+    pings = [float(number) for number in range(1000)]
+    sample = {"value": 1 / 3, "pings_ms": pings, "lost_at_ring": 0, "unaccounted": 0}
+    sample |= {f"ping_p{n}_ms": 5.0 for n in (50, 95, 99)}
+    lines = [
+        Measurement(number, "fake", "stock", "measured", "", {**sample, "extra": extra})
+        for number, extra in enumerate([{"trace": [1]}, {"trace": [2]}])
+    ]
+    run = Run(PROVENANCE, [ROW], lines, 2)
+    saved = parse_run(results.format_run(run))
+    first, last = (one.sample for one in saved.measurements)
+    assert len(last["pings_ms"]) == results.PINGS_KEPT
+    assert (last["pings_ms"][0], last["pings_ms"][-1]) == (0.0, 999.0)
+    assert "trace" not in first["extra"] and last["extra"]["trace"] == [2]
+    assert last["value"] == 0.333333
+    assert results.summarise(saved, "fake", "stock").rounds == 2
