@@ -19,7 +19,7 @@ from lab.checks import abuse, measure, packages, quick, soak, testing, verify
 from lab.errors import LabError, NO, Unsuitable
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
-from lab.machines.roots import ensure_root
+from lab.machines.roots import ensure_root, has_root
 from lab.report.results import Run, combine, read_run
 from lab.row import Row
 from lab.setup import ensure_venv, say
@@ -110,7 +110,22 @@ def _write_page(result: Path) -> None:
     print(f"page  in {page}")
 
 
+def _show_native_first(options: argparse.Namespace) -> None:
+    """The demo's rows at the CPU's own speed, if that machine is built."""
+    if not has_root(NATIVE):
+        say("no native figures: make native builds that machine; then they come first")
+        return
+    rows = [row for row in rows_of("native") if row.demo]
+    native = {**vars(options), "kernel": NATIVE.name, "json": None}
+    try:
+        _measure(argparse.Namespace(**native), rows, retries=DEMO_RETRIES)
+    except LabError as error:
+        say(f"no native figures: {error}")
+
+
 def command_demo(options: argparse.Namespace) -> int:
+    if options.kernel == NEWEST and options.rows is None:
+        _show_native_first(options)
     rows = [row for row in rows_of("bench") if row.demo]
     run, _ = _measure(options, rows, retries=DEMO_RETRIES)
     return measure.demo_status(run)

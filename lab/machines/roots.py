@@ -246,6 +246,12 @@ def _build_root(kernel: Kernel, extra: tuple[str, ...], final: Path) -> None:
     say(f"kernel {kernel.name}: root complete after {seconds:.0f} s")
 
 
+def has_root(kernel: Kernel) -> bool:
+    """Whether its root is in the cache, so that nothing has to be built."""
+    kernel = find_kernel(kernel)
+    return (cache_dir() / "roots" / f"{kernel.name}-{root_key(kernel)}").exists()
+
+
 def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
     """The root of this kernel: from the cache, or built now."""
     ensure_tools()

@@ -26,7 +26,7 @@ from lab.guest.program import read_udp_overflows, read_version, succeeds
 from lab.row import Row, Sample, WorkloadError, parse_variant
 from lab.workloads import file, openconnect, openvpn, qemu, tinc
 from lab.workloads import wireguard_go
-from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client, server
+from lab.workloads.tcp import parse_iperf3, run_client, server
 from lab.workloads.udp_flood import flood
 
 APPLICATIONS: Dict[str, ModuleType] = {
@@ -124,7 +124,6 @@ def _row(case: Case) -> Row:
         floor=0.97,
         latency_share=1 / 3,
         path_ms=case.rtt_ms,
-        targets=[TARGET_US],
         rings=list(RINGS) if case.name in WITH_RINGS else [],
     )
 

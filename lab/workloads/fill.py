@@ -19,7 +19,7 @@ from lab.guest.devices import silence_first_netns, wait_drained
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Skipped, WorkloadError
 from lab.workloads import pktgen
-from lab.workloads.tcp import PACES, PROMPT
+from lab.workloads.tcp import PACES
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("queue_stop", "queue_wake")
@@ -37,10 +37,9 @@ ROWS = [
     ),
     Row(
         name="fill_link",
-        title="mean fill, the same, link, ring of 2 ms",
+        title="mean fill, the same, link",
         unit="packets in a ring of 1000",
         higher_is_better=False,
-        parameters=list(PROMPT),
     ),
 ]
 

@@ -14,7 +14,7 @@ from lab.guest.devices import run_tool
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Skipped
 from lab.workloads import pktgen
-from lab.workloads.tcp import PROMPT, transfer
+from lab.workloads.tcp import transfer
 from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 
 IN_KERNEL = ("--in-kernel",)
@@ -66,7 +66,6 @@ def _tcp_row(streams: int, speed: str) -> Row:
         floor=0.97,
         above_upstream=speed == "fast" and streams >= 8,
         prompt=speed == "link",
-        parameters=list(PROMPT) if speed == "link" else [],
     )
 
 

@@ -18,7 +18,6 @@ from lab.guest.program import read_ring, read_version, receiving, send
 from lab.row import Row, Sample
 from lab.workloads.applications import Case, LINK_MBIT, tunnel, wait_settled
 from lab.workloads.openvpn import PACKAGES
-from lab.workloads.tcp import TARGET_US
 
 GROUPS, PACKETS = 4, 600  # threads, and packets of 1000 bytes for each
 DEADLINE_SECONDS = 60.0  # of the helper
@@ -41,7 +40,6 @@ def _row(name: str) -> Row:
         demo=rate_mbit is not None,
         floor=0.97,
         path_ms=rtt_ms,
-        targets=[TARGET_US],
     )
 
 

@@ -27,7 +27,7 @@ from lab.guest.program import READY_SECONDS, Process, folder, has_device
 from lab.guest.program import read_backpressure, read_version
 from lab.machines.initramfs import format_archive, module_files
 from lab.row import Row, Sample, WorkloadError, parse_variant
-from lab.workloads.tcp import TARGET_US, parse_iperf3, run_client
+from lab.workloads.tcp import parse_iperf3, run_client
 from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 
 PROGRAM = "qemu-system-x86_64"
@@ -83,7 +83,6 @@ ROWS = [
         floor=0.97,
         latency_share=1 / 3,
         setup_seconds=BOOT_SECONDS + WARM_SECONDS,
-        targets=[TARGET_US],  # beside the whole ring: a guest rests now and then
         always_loads=True,
     )
     for kind, title in TITLES.items()

@@ -13,7 +13,7 @@ from typing import Tuple
 
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample
-from lab.workloads.tcp import PACES, PROMPT, transfer
+from lab.workloads.tcp import PACES, transfer
 from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 
 LOW_DELAY = 0x10  # the type of service that prio's first band takes
@@ -49,7 +49,6 @@ ROWS = [
         floor=0.97,
         # At half the link's rate nobody has a queue but cake.
         prompt=name != "shaping_half",
-        parameters=list(PROMPT),
     )
     for name, case in CASES.items()
 ]

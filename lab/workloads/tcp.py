@@ -29,11 +29,8 @@ PACES = {
 READERS = {
     "fast": "fast reader",
     "slow": "slow reader",
-    "link": "link, ring of 2 ms",
+    "link": "link",
 }
-# How sluice is loaded where the ping counts: the ring lasts 2 ms.
-TARGET_US = 2000
-PROMPT = (f"target_us={TARGET_US}",)
 STREAMS = {"fast": (1, 2, 4, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
 DEMO = ("tcp_8_fast",)
 
@@ -52,7 +49,6 @@ def _row(streams: int, speed: str) -> Row:
         floor=0.97,
         above_upstream=speed != "link",
         prompt=speed == "link",
-        parameters=list(PROMPT) if speed == "link" else [],
     )
 
 

@@ -11,7 +11,7 @@ from typing import List
 
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample
-from lab.workloads.tcp import PACES, PROMPT, transfer
+from lab.workloads.tcp import PACES, transfer
 
 PAYLOAD_BYTES = 1400
 
@@ -26,12 +26,11 @@ ROWS = [
     ),
     Row(
         name="udp_link",
-        title="UDP flood, link, ring of 2 ms",
+        title="UDP flood, link",
         unit="Mbit/s",
         demo=True,
         floor=0.97,
         prompt=True,
-        parameters=list(PROMPT),
     ),
 ]
 
