@@ -119,6 +119,10 @@ void sluice_rules_free(void)
 {
 }
 
+void sluice_events_watch(void)
+{
+}
+
 /* events.c: nobody listens */
 void sluice_events_due(struct sluice_device *device)
 {
