@@ -23,7 +23,7 @@ from lab.machines.roots import ensure_root, has_root
 from lab.report.results import Run, combine, read_run
 from lab.row import Row
 from lab.setup import ensure_venv, say
-from lab.workloads import applications, rows_of
+from lab.workloads import applications, in_kernel, rows_of
 
 DEMO_RETRIES = 2  # of rows whose samples disagree, as a busy host's do
 
@@ -140,10 +140,16 @@ def _measure_with_page(
 
 
 def command_bench(options: argparse.Namespace) -> int:
-    native = kernel_named(options.kernel).native
-    rows = rows_of("native" if native else "bench")
-    how = {"minutes": options.minutes} if native else {}
-    return _measure_with_page(options, rows, counted=options.counted, **how)
+    if kernel_named(options.kernel).native:
+        return _measure_native(options)
+    return _measure_with_page(options, rows_of("bench"), counted=options.counted)
+
+
+def _measure_native(options: argparse.Namespace) -> int:
+    rows = rows_of("native")
+    if options.rows is None:
+        rows = in_kernel.usual(rows, vm.default_vcpus(NATIVE))
+    return _measure_with_page(options, rows, minutes=options.minutes)
 
 
 def command_apps(options: argparse.Namespace) -> int:
@@ -155,7 +161,8 @@ def command_apps(options: argparse.Namespace) -> int:
 
 
 def command_depth(options: argparse.Namespace) -> int:
-    return _measure_with_page(options, rows_of("depth"))
+    native = kernel_named(options.kernel).native
+    return _measure_with_page(options, rows_of("native_depth" if native else "depth"))
 
 
 def command_cost(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from lab.checks.testing import Played, Suite, choose_scenarios, play, read_scenarios
-from lab.errors import LabError
+from lab.errors import LabError, Unsuitable
 from lab.machines.matrix import Kernel
 
 
@@ -76,6 +76,8 @@ def played(request: pytest.FixtureRequest, play_once):
 
     def of(kernel: Kernel) -> Played:
         result = play_once(request.module.SUITE, kernel)
+        if kernel.native and isinstance(result, Unsuitable):
+            pytest.skip(str(result))
         if isinstance(result, LabError):
             pytest.fail(str(result), pytrace=False)
         return result

@@ -17,7 +17,8 @@ from lab.errors import LabError
 from lab.machines import build, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk
-from lab.machines.matrix import DEBUG, KERNELS, NEWEST, PACKAGED, Kernel, kernel_named
+from lab.machines.matrix import DEBUG, KERNELS, NATIVE, NEWEST, PACKAGED
+from lab.machines.matrix import Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.setup import ensure_venv, say
 from lab.workloads.applications import PACKAGES
@@ -263,8 +264,8 @@ FOLDERS = {
 }
 # The kernels whose roots these need.
 BOOTED = {
-    "all": PACKAGED,
-    "kernel": PACKAGED,
+    "all": (*PACKAGED, NATIVE),
+    "kernel": (*PACKAGED, NATIVE),
     "command": COMMAND.chosen(every=False),
     "debug": DEBUG,
     "long": KERNELS,

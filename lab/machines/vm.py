@@ -9,6 +9,7 @@ is only read for signs of a broken kernel, which fail any run.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -29,6 +30,7 @@ from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs
 from lab.machines.matrix import MEMORY_MB, Kernel
 from lab.machines.native import boot as native
+from lab.setup import say
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -88,6 +90,13 @@ def read_kvm() -> bool:
     except OSError:
         return False
     return True
+
+
+@functools.cache
+def tell_why_no_kvm() -> None:
+    """Once, and only where somebody might expect it."""
+    if Path("/dev/kvm").exists() and not read_kvm():
+        say("/dev/kvm is there, but does not work (a nested VM?): using the emulator")
 
 
 def accelerator(root: Root, counted: bool = False) -> str:
@@ -167,6 +176,8 @@ def _command(machine: Machine, talk: list[str], extra: str = "") -> list[str]:
     if machine.root.native:
         native.require_memory(machine.memory_mb)
         return native.command(machine, initramfs, REPOSITORY, extra)
+    if machine.root.arch is HOST and not machine.counted:
+        tell_why_no_kvm()
     qemu = ensure_qemu(machine.root.arch)
     return qemu_command(qemu, machine, initramfs, extra, read_kvm()) + talk
 
@@ -175,10 +186,11 @@ def _start(machine: Machine, command: list[str], piped: bool) -> subprocess.Pope
     """QEMU or the kernel, in a session of its own, that dies with us."""
     root = machine.root
     log = machine.output / ("console.log" if root.native else "qemu.log")
+    privileges = native.WITHOUT_PRIVILEGES if root.native else ()
     # The input stays an open pipe: at its end QEMU would hang up the port.
     with open(log, "w") as errors:
         return subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *command],
+            ["setpriv", "--pdeathsig", "KILL", *privileges, *command],
             stdin=subprocess.PIPE if piped else None,
             stdout=subprocess.PIPE if piped else None,
             stderr=errors,
@@ -258,6 +270,8 @@ def _result(machine: Machine, how: str, seconds: float) -> VmResult:
     trouble = parse_trouble(console)
     verdict = _read_text(machine.output / "verdict.json")
     if not verdict:
+        if machine.root.native and not _has_begun(machine):
+            native.require_accepted(console)
         qemu = _read_text(machine.output / "qemu.log").strip().splitlines()
         last = [line.strip() for line in console.splitlines() if line.strip()]
         told = "; ".join(trouble[:3] or last[-3:] or ["nothing"])

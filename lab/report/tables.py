@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -372,7 +373,21 @@ def format_provenance(run: Run) -> list[str]:
         f"date     {facts.date}, boot {facts.boot_id}",
         f"others   used {facts.other_load_percent:.0f} % of the host meanwhile"
         + (": NOT QUIET" if is_disturbed(facts) else ""),
+        *format_lateness(run),
     ]
+
+
+def format_lateness(run: Run) -> list[str]:
+    """How late the kernel's timers came, where that was measured."""
+    samples = [m.sample["extra"].get("late_us") for m in run.measurements if m.sample]
+    told = [late for late in samples if late and late["p50"] is not None]
+    if not told:
+        return []
+    medians = [
+        f"{name} {statistics.median(late[name] for late in told):.0f}"
+        for name in ("p50", "p95", "p99")
+    ]
+    return [f"timers   late by {', '.join(medians)} us at most (median sample)"]
 
 
 def format_table(run: Run) -> str:

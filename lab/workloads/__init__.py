@@ -37,7 +37,8 @@ MODULES = {
     ),
     # needs packages of its own in the root
     "apps": ("applications", "multicast", "qemu"),
-    "depth": ("depth",),  # has more variants
+    "depth": ("depth",),
+    "native_depth": ("in_kernel_depth", "depth"),  # has more variants
     # needs the lab's own module; those of make bench that need no more are with it
     "native": ("in_kernel", "pktgen", "tcp", "udp_flood", "dead_reader", "never_full"),
     "cost": ("cost",),  # needs a VM that counts instructions

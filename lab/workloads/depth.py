@@ -15,20 +15,20 @@ from lab.workloads.tcp import PACES, transfer
 from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 
 RINGS = [10, 100]
-TARGETS = [500, 1000, 2000, 5000, 20000]
+TARGETS = [250, 500, 1000, 2000, 5000, 20000]
 STREAMS = 8
 VHOST = pktgen.Case(1, "pktgen through the qdisc, vhost-net", False, vhost=True)
 
 
-def _row(name: str, title: str, unit: str = "Mbit/s") -> Row:
+def depth_row(name: str, title: str, unit: str = "Mbit/s") -> Row:
     return Row(name=name, title=title, unit=unit, rings=RINGS, targets=TARGETS)
 
 
 ROWS = [
-    _row("depth_fast", "TCP, 8 streams, fast reader"),
-    _row("depth_link", "TCP, 8 streams, link"),
-    _row("depth_udp", "UDP flood, slow reader"),
-    _row("depth_vhost", VHOST.title, "packets/s"),
+    depth_row("depth_fast", "TCP, 8 streams, fast reader"),
+    depth_row("depth_link", "TCP, 8 streams, link"),
+    depth_row("depth_udp", "UDP flood, slow reader"),
+    depth_row("depth_vhost", VHOST.title, "packets/s"),
 ]
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MEMORY_FOLDER = Path("/dev/shm")  # the guest's memory is a file in there
 MOST_CPUS = 8  # CONFIG_NR_CPUS
+# setpriv's words: root's files are all the kernel gets of root.
+WITHOUT_PRIVILEGES = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all")
 ACCELERATOR = "native (UML)"
 
 
@@ -33,6 +36,16 @@ def require_memory(megabytes: int) -> None:
             f"{MEMORY_FOLDER}: has {free} MB free, the native machine's memory "
             f"takes {megabytes}; free some"
         )
+
+
+_REFUSALS = re.compile(r"not functional|cannot create|noexec|failed|No space left")
+
+
+def require_accepted(console: str) -> None:
+    """Of a machine that did not come up: raises Unsuitable if the host forbids it."""
+    for line in console.splitlines():
+        if _REFUSALS.search(line) and not line.startswith("["):
+            raise Unsuitable(f"the host does not let User-Mode Linux run: {line.strip()}")
 
 
 def command(machine: Machine, initramfs: Path, repository: Path, words: str) -> list[str]:
@@ -79,7 +92,7 @@ def _own_ticks(pid: int) -> int:
     return total
 
 
-def tell_load(process: subprocess.Popen) -> None:
+def tell_load(process: subprocess.Popen[bytes]) -> None:
     """The seconds others have used of the host's CPUs, to who measures in the guest."""
     assert process.stdin is not None  # it is a pipe
     with suppress(OSError, ValueError):

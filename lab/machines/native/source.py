@@ -20,6 +20,7 @@ PACKAGES = ("coccinelle",)  # what applies the patches
 
 # The makefiles build what we add, and the clock ticks as often as Debian's.
 CONFIGURE = r"""
+export HOME=/tmp # spatch asks for it
 mkdir linux
 tar -xf /usr/src/linux-source-{release}.tar.xz -C linux --strip-components=1
 for patch in native/patches/*.cocci; do

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The native machine's own parts that need no machine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from lab import sure
+from lab.errors import LabError, Unsuitable
+from lab.guest import lateness, rows
+from lab.machines.native import boot, source
+from lab.row import Row, parse_variant
+
+ROW = Row(name="one", title="one", unit="packets/s")
+
+
+def lines(variant: str, *values: float) -> list[dict]:
+    return [
+        {"row": "one", "variant": variant, "sample": {"value": value}} for value in values
+    ]
+
+
+def test_a_narrow_interval_is_sure_and_a_wide_one_is_not() -> None:
+    assert sure.is_within((0.98, 1.02), 0.03)
+    assert not sure.is_within((0.9, 1.0), 0.03)
+    assert not sure.is_within(None, 0.03)
+
+
+def test_rows_are_unsure_until_each_ratio_is_known() -> None:
+    stock = lines("stock", *[100] * 5)
+    sluice = lines("sluice", *[99] * 5)
+    assert rows.unsure_rows([ROW], [*stock, *sluice], 0.03) == []
+    upstream = lines("upstream", 50, 100, 150, 100, 70)
+    assert rows.unsure_rows([ROW], [*stock, *sluice, *upstream], 0.03) == [ROW]
+    assert rows.unsure_rows([ROW], [*stock, *sluice[:4]], 0.03) == [ROW]
+
+
+def test_lateness_is_told_by_percentiles() -> None:
+    assert lateness.percentile([90, 0, 8, 2], 50) == 1
+    assert lateness.percentile([90, 0, 8, 2], 95) == 4
+    assert lateness.percentile([90, 0, 8, 2], 99) == 8
+    assert lateness.percentile([0, 0], 50) is None
+
+
+def test_variant_names_parameters_and_another_build() -> None:
+    variant = parse_variant("sluice+ko=b.ko+low_percent=75")
+    assert (variant.base, variant.module) == ("sluice", "b.ko")
+    assert variant.parameters == ("low_percent=75",)
+    assert str(variant) == "sluice, low_percent=75"
+    assert parse_variant("sluice").module == ""
+
+
+PATCHES = sorted(source.PATCHES.glob("*.cocci"))
+
+
+@pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)
+def test_patch_that_does_not_match_is_no_kernel(path, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "patches"
+    folder.mkdir()
+    (folder / path.name).write_text(path.read_text())
+    monkeypatch.setattr(source, "PATCHES", folder)
+    patched = tmp_path / source.patched_file(path.read_text())
+    patched.parent.mkdir(parents=True)
+    patched.write_text("int nothing;\n")
+    with pytest.raises(LabError, match=path.name):
+        source.require_patched(tmp_path)
+    patched.write_text(source.last_added(path.read_text()))
+    source.require_patched(tmp_path)
+
+
+def test_refusal_of_the_host_is_no_defect() -> None:
+    boot.require_accepted("[    0.1] Kernel panic - not syncing: cannot create\n")
+    with pytest.raises(Unsuitable, match="requested but not functional"):
+        boot.require_accepted("SECCOMP userspace requested but not functional!\n")
+
+
+def test_too_little_memory_is_said_before(monkeypatch) -> None:
+    with pytest.raises(Unsuitable, match="MB free"):
+        boot.require_memory(1 << 40)
+
+
+def test_time_of_a_process_is_counted() -> None:
+    sum(range(3_000_000))
+    assert boot._own_ticks(os.getpid()) > 0
+    assert boot._ticks(0) == 0
