@@ -48,7 +48,7 @@ QUEUE_STATES = (
     "idle",
     "lockless",
 )
-EVENT_KINDS = ("stop", "stall", "noqueue")
+EVENT_KINDS = ("stop", "stall")
 RULE_NETNS = ("all", "host")
 SETTINGS = ("on", "stall-ms", "low-percent", "limit", "target-us")
 

@@ -39,7 +39,6 @@ class Suite:
     extra: tuple[str, ...] = ()  # packages its roots have besides the lab's
     seconds: float = 90.0  # for each scenario, on average
     disk: bool = False  # the root is a disk image
-    cmdline: str = ""  # more of the kernel's command line
     stage: Callable[[Root, Path], dict[str, str]] = build.stage
 
     @property
@@ -75,18 +74,6 @@ PACKAGING = Suite(
     seconds=600.0,
     disk=True,
     stage=packages.stage,
-)
-
-
-# A kernel whose first process is systemd, with udevd.
-SYSTEMD = replace(
-    KERNEL,
-    name="systemd",
-    kernels=("6.12",),
-    often=(),
-    extra=("dbus", "python3-prometheus-client", "systemd-sysv"),
-    seconds=240.0,
-    cmdline="lab.systemd",
 )
 
 
@@ -236,13 +223,7 @@ def play(
         if not left:
             break
         with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-            machine = vm.Machine(
-                root,
-                Path(name),
-                memory_mb=kernel.memory_mb,
-                disk=disk,
-                cmdline=suite.cmdline,
-            )
+            machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb, disk=disk)
             job = _job(machine, kernel, suite, left)
             deadline = (BOOT_SECONDS + suite.seconds * len(left)) * kernel.patience
             settled, trouble = boot(machine, job, deadline, progress)
@@ -257,10 +238,8 @@ FOLDERS = {
     "kernel": ["kernel"],
     "command": ["command"],
     "packaging": ["packaging"],
-    "systemd": ["systemd"],
     "debug": ["debug"],  # the kernel's, on kernels that watch themselves
-    # all, on every kernel
-    "long": ["unit", "kernel", "command", "packaging", "systemd", "debug"],
+    "long": ["unit", "kernel", "command", "packaging", "debug"],  # all, on every kernel
 }
 # The kernels whose roots these need.
 BOOTED = {
@@ -293,6 +272,6 @@ def test(what: str, arguments: list[str]) -> int:
             ensure_disk(root)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
-    command += ["--every"] if what in ("debug", "long", "systemd") else []
+    command += ["--every"] if what in ("debug", "long") else []
     done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)
     return done.returncode

@@ -17,9 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
+from lab.checks.policy import (
+    FINE,
+    FOUND,
+    PACE,
+    STEPS,
+    THREADS,
+    Harness,
+    Seeded,
+    Variant,
+    seeded_text,
+)
+from lab.checks.provers import ensure_kernel_model, ensure_provers
 from lab.errors import LabError
-from lab.machines.build import KMOD, run_in_root
+from lab.machines.build import run_in_root
 from lab.machines.roots import Root
 from lab.machines.vm import REPOSITORY
 from lab.setup import say
@@ -27,9 +38,6 @@ from lab.setup import say
 PROOFS = REPOSITORY / "proofs"
 LITMUS = PROOFS / "litmus"
 MODEL = PROOFS / "model" / "queue.pml"
-POLICY = PROOFS / "policy"
-
-FINE, FOUND = "fine", "found"  # nothing amiss; what is amiss was found
 
 
 @dataclass(frozen=True)
@@ -64,18 +72,6 @@ class Search:
     short: bool = True
 
 
-@dataclass(frozen=True)
-class Seeded:
-    """A guard of the real source, taken out."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    seeds: int = 200
-    threads: bool = False
-
-
 # Half the ring is more than the headroom, a quarter more than the senders
 # that may pass a look unseen.
 ONE = "-DSENDERS=1 -DSIZE=8"
@@ -103,10 +99,10 @@ SEARCHES = (
     Search("batches_of_two", "-DSENDERS=2 -DSIZE=18 -DBATCH=2", short=False),
 )
 
-POLICY_SOURCES = ("device.c", "hook.c", "queue.c")
-SEEDS_SHORT, SEEDS_LONG = 100, 1000
-THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 4, 16
-PACKETS, THREAD_PACKETS = 3000, 20000  # each sender's
+SEEDS_SHORT, SEEDS_LONG = 1500, 50000
+THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 6, 48
+# A guard that is taken out is found within so many seeds of steps or of threads.
+SEEDS_MOST, THREAD_SEEDS_MOST = 40000, 60
 SEEDED = (
     Seeded("no_headroom", "queue.c", "size - headroom_for(q, ring, size)", "size"),
     Seeded("not_armed_again", "queue.c", "__queue_arm(q, excess, now);", ";"),
@@ -132,13 +128,12 @@ SEEDED = (
         "set_next_check(q, check, producer, 0, size);\n",
         ";\n",
     ),
-    Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", 40, True),
+    Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", True),
     Seeded(
         "file_not_released",
         "queue.c",
         "smp_store_release(&q->file, file);",
         "q->file = file;",
-        40,
         True,
     ),
 )
@@ -284,113 +279,40 @@ def model_proofs(place: Workplace) -> list[Proof]:
     ]
 
 
-def headers_named(sources: list[str]) -> set[str]:
-    """The kernel headers that sources include."""
-    return {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
+def _harness(place: Workplace, variant: Variant, name: str) -> Harness:
+    return Harness(variant, place.folder(name), place.kernel, place.run)
 
 
-def _build_policy(
-    place: Workplace,
-    name: str,
-    bug: Seeded | None,
-    threads: bool = False,
-    main: str = "world.c",
-    sources: tuple[str, ...] = POLICY_SOURCES,
-) -> Path:
-    """A folder with the module's sources and one of POLICY, built as ./world."""
-    work = place.folder(f"policy-{name}")
-    shutil.copytree(KMOD, work / "kmod")
-    if bug:
-        seed(work / "kmod", bug)
-    shutil.copytree(POLICY, work / "policy")
-    ring = (place.kernel / RING).read_text()
-    texts = [path.read_text() for path in (work / "kmod").glob("*.[ch]")]
-    wanted = {n for n in headers_named([*texts, ring]) if not n.startswith("asm/")}
-    for name in wanted:
-        header = work / "empty" / name
-        header.parent.mkdir(parents=True, exist_ok=True)
-        header.touch()
-    (work / "empty" / "linux" / RING).write_text(ring)
-    flags = "-std=gnu11 -O1 -g -w -include policy/kernel.h -Iempty -Ikmod -Ipolicy"
-    flags += " -DTHREADS" if threads else ""
-    judged = "-fsanitize=thread" if threads else ""
-    lines = [f"gcc {flags} {judged} -c kmod/{name}" for name in sources]
-    lines += [f"gcc {flags} -c policy/{main}"]
-    lines += [f"gcc {judged} -pthread *.o -o world"]
-    status, log = place.run(work, "\n".join(lines))
-    if status != 0:
-        print(log)
-        raise LabError("proofs/policy: does not build (see above); mend it")
-    return work
-
-
-def seed(source: Path, seeded: Seeded) -> None:
-    """Takes a guard out of a copy of the module's sources."""
-    path = source / seeded.file
-    text = path.read_text()
-    if text.count(seeded.old) != 1:
-        raise LabError(
-            f"policy/{seeded.name}: kmod/{seeded.file} does not say "
-            f"'{seeded.old}' once; name the guard anew in lab/checks/verify.py"
-        )
-    path.write_text(text.replace(seeded.old, seeded.new))
-
-
-def _ask_policy(
-    place: Workplace, name: str, seeds: int, threads: bool, bug: Seeded | None = None
-) -> tuple[str, str]:
-    work = _build_policy(place, name, bug, threads)
-    packets = THREAD_PACKETS if threads else PACKETS
-    each = f"./world $i {packets} || break; i=$((i + 1))"
-    _, log = place.run(work, f"i=0; while [ $i -lt {seeds} ]; do {each}; done")
-    return parse_seeds(log, seeds)
-
-
-def parse_paces(log: str, status: int) -> tuple[str, str]:
-    """The verdict of pace.c, and the first reader it complains of."""
-    lines = log.strip().splitlines()
-    wrong = [line for line in lines if line.endswith("TOO MUCH")]
-    if wrong:
-        return FOUND, " ".join(wrong[0].split())
-    if status or not lines:
-        return "no verdict", lines[-1] if lines else "no output"
-    return FINE, f"{len(lines)} readers"
-
-
-def _ask_pace(place: Workplace, bug: Seeded | None = None) -> tuple[str, str]:
-    name = bug.name if bug else "pace"
-    work = _build_policy(place, name, bug, main="pace.c", sources=("queue.c",))
-    status, log = place.run(work, "./world")
-    return parse_paces(log, status)
-
-
-def pace_proofs(place: Workplace) -> list[Proof]:
-    whole = [Proof("policy/pace", FINE, lambda: _ask_pace(place))]
-    return whole + [
-        Proof(f"policy/{bug.name}", FOUND, lambda bug=bug: _ask_pace(place, bug))
-        for bug in SEEDED_PACE
-    ]
+def _ask_seeded(harness: Harness, bug: Seeded) -> tuple[str, str]:
+    if not harness.mutant(bug.name, {bug.file: seeded_text(bug)}):
+        return "no verdict", "does not build"
+    if harness.variant is PACE:
+        return harness.pace(bug.name)
+    most = THREAD_SEEDS_MOST if harness.variant is THREADS else SEEDS_MOST
+    return harness.world(0, most, name=bug.name)
 
 
 def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
-    steps, threads = (
-        (SEEDS_SHORT, THREAD_SEEDS_SHORT) if short else (SEEDS_LONG, THREAD_SEEDS_LONG)
-    )
-    whole = [
-        Proof(
-            f"policy/{name}",
-            FINE,
-            lambda name=name, n=seeds, t=t: _ask_policy(place, name, n, t),
-        )
-        for name, seeds, t in (("steps", steps, False), ("threads", threads, True))
+    steps = _harness(place, STEPS, "steps")
+    threads = _harness(place, THREADS, "threads")
+    pace = _harness(place, PACE, "pace")
+    seeds = SEEDS_SHORT if short else SEEDS_LONG
+    few = THREAD_SEEDS_SHORT if short else THREAD_SEEDS_LONG
+    proofs = [
+        Proof("policy/steps", FINE, lambda: steps.world(0, seeds)),
+        Proof("policy/threads", FINE, lambda: threads.world(0, few)),
+        Proof("policy/pace", FINE, pace.pace),
     ]
-    return whole + [
+    bugs = [(threads if bug.threads else steps, bug) for bug in SEEDED]
+    bugs += [(pace, bug) for bug in SEEDED_PACE]
+    return proofs + [
         Proof(
             f"policy/{bug.name}",
             FOUND,
-            lambda bug=bug: _ask_policy(place, bug.name, bug.seeds, bug.threads, bug),
+            lambda harness=harness, bug=bug: _ask_seeded(harness, bug),
+            bug.short,
         )
-        for bug in SEEDED
+        for harness, bug in bugs
     ]
 
 
@@ -423,8 +345,8 @@ def verify(short: bool) -> int:
     """Ask every proof, print each verdict; 0 if all are as expected."""
     with Workplace() as place:
         proofs = litmus_proofs(place)
-        proofs += [p for p in model_proofs(place) if p.short or not short]
-        proofs += policy_proofs(place, short) + pace_proofs(place)
+        proofs += model_proofs(place) + policy_proofs(place, short)
+        proofs = [proof for proof in proofs if proof.short or not short]
         say(f"verify: {len(proofs)} proofs")
         verdicts = []
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -434,21 +356,3 @@ def verify(short: bool) -> int:
     print(format_summary(verdicts, len(proofs)))
     fine = len(verdicts) == len(proofs) and all(v.as_expected for v in verdicts)
     return 0 if fine and verdicts else 1
-
-
-def parse_seeds(log: str, seeds: int) -> tuple[str, str]:
-    """The verdict of as many worlds, and the first complaint."""
-    complaints = [
-        line
-        for line in log.splitlines()
-        if re.match(r"seed \d+(, step \d+)?: (?!fine)", line)
-        or line.startswith("SUMMARY: ThreadSanitizer")
-    ]
-    if complaints:
-        return FOUND, complaints[0]
-    fine = re.findall(r"^seed \d+: fine: (\d+) packets, (\d+).*?(\d+) stops", log, re.M)
-    if len(fine) != seeds:
-        last = (log.strip().splitlines() or ["no output"])[-1]
-        return "no verdict", last
-    packets, _, stops = (sum(int(one[i]) for one in fine) for i in range(3))
-    return FINE, f"{seeds} seeds, {packets:,} packets, {stops:,} stops"

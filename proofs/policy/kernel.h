@@ -4,8 +4,9 @@
  * Included before everything else; the headers they name are empty files, but
  * for linux/ptr_ring.h, which is the kernel's own.
  *
- * Every access that is marked in the source is a step(): there another thread
- * of the world may go on. steps.c and threads.c say how.
+ * With STEPS each access to memory goes through memory.c, which may let another
+ * CPU run first, delay a store or return an older value. Otherwise the marked
+ * accesses are atomic operations of the compiler, after a step().
  */
 #ifndef POLICY_KERNEL_H
 #define POLICY_KERNEL_H
@@ -32,6 +33,8 @@ typedef unsigned int gfp_t;
 #undef __always_inline
 #define __always_inline		inline __attribute__((always_inline))
 #define notrace
+#define noinline		__attribute__((noinline))
+#define __used			__attribute__((used))
 #define likely(x)		(x)
 #define unlikely(x)		(x)
 #define OPTIMIZER_HIDE_VAR(x)	((void)(x))
@@ -39,16 +42,18 @@ typedef unsigned int gfp_t;
 #define ____cacheline_aligned_in_smp	__attribute__((aligned(64)))
 #define container_of(ptr, type, member) \
 	((type *)((char *)(ptr) - offsetof(type, member)))
-#define min(a, b)		((a) < (b) ? (a) : (b))
-#define max(a, b)		((a) > (b) ? (a) : (b))
+#define min(a, b) \
+	({ __typeof__(a) __a = (a); __typeof__(b) __b = (b); __a < __b ? __a : __b; })
+#define max(a, b) \
+	({ __typeof__(a) __a = (a); __typeof__(b) __b = (b); __a > __b ? __a : __b; })
 #define min_t(type, a, b)	min((type)(a), (type)(b))
 #define max_t(type, a, b)	max((type)(a), (type)(b))
 #define clamp_t(type, v, low, high) \
-	min_t(type, max((type)(v), (type)(low)), high)
-#define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
+	min_t(type, max_t(type, v, low), high)
 #define NSEC_PER_USEC		1000L
 #define NSEC_PER_MSEC		1000000L
 #define NSEC_PER_SEC		1000000000L
+#define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
 #define div64_u64(a, b)	((u64)(a) / (u64)(b))
 #define div_u64(a, b)		((u64)(a) / (u32)(b))
 
@@ -64,12 +69,18 @@ int num_online_cpus(void);
 void unseen_read(const volatile void *from, void *to, size_t size);
 void unseen_fence(void);
 
+#define unqualified(x)		__typeof__(((void)0, (x)))
+typedef struct { s64 counter; } atomic64_t;
+typedef struct { int counter; } atomic_t;
+#define ATOMIC_INIT(n)		{ n }
+#ifdef STEPS
+#include "memory.h"
+#else
 /*
  * A plain aligned store of a word counts as atomic, as it does for KCSAN: what
  * is read with READ_ONCE() races with nobody, what is read without it races
  * with every store.
  */
-#define unqualified(x)		__typeof__(((void)0, (x)))
 #define READ_ONCE(x) ({						\
 	unqualified(x) __value;					\
 	step();							\
@@ -85,30 +96,35 @@ void unseen_fence(void);
 	do { step(); __atomic_store_n(p, value, __ATOMIC_RELEASE); } while (0)
 #define smp_rmb()		unseen_fence()
 #define smp_wmb()		unseen_fence()
-#define rcu_access_pointer(p)	READ_ONCE(p)
+#define smp_mb()		unseen_fence()
 
-typedef struct { s64 counter; } atomic64_t;
-#define atomic64_read(v) \
-	({ step(); __atomic_load_n(&(v)->counter, __ATOMIC_RELAXED); })
-#define atomic64_inc(v) \
-	do { step(); __atomic_fetch_add(&(v)->counter, 1, __ATOMIC_RELAXED); } while (0)
+#define fetch_add(at, n) \
+	({ step(); __atomic_fetch_add(at, n, __ATOMIC_RELAXED); })
+#define fetch_or(at, bits) \
+	({ step(); __atomic_fetch_or(at, bits, __ATOMIC_SEQ_CST); })
+#define fetch_and(at, bits) \
+	({ step(); __atomic_fetch_and(at, bits, __ATOMIC_SEQ_CST); })
 #define atomic64_cmpxchg(v, old, new) ({			\
 	s64 __old = (old);					\
 	step();							\
 	__atomic_compare_exchange_n(&(v)->counter, &__old, (s64)(new), false, \
 				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
 	__old; })
-typedef struct { int counter; } atomic_t;
-#define ATOMIC_INIT(value)	{ value }
-#define atomic_read(v) \
-	({ step(); __atomic_load_n(&(v)->counter, __ATOMIC_RELAXED); })
-#define atomic_inc(v) \
-	do { step(); __atomic_fetch_add(&(v)->counter, 1, __ATOMIC_RELAXED); } while (0)
-#define atomic_dec(v) \
-	do { step(); __atomic_fetch_sub(&(v)->counter, 1, __ATOMIC_RELAXED); } while (0)
+#endif
+#define rcu_access_pointer(p)	READ_ONCE(p)
+#define rcu_dereference(p)	READ_ONCE(p)
+#define rcu_assign_pointer(p, value)	smp_store_release(&(p), value)
+#define atomic64_read(v)	READ_ONCE((v)->counter)
+#define atomic64_set(v, n)	WRITE_ONCE((v)->counter, n)
+#define atomic64_inc(v)		((void)fetch_add(&(v)->counter, 1))
+#define atomic_read(v)		READ_ONCE((v)->counter)
+#define atomic_set(v, n)	WRITE_ONCE((v)->counter, n)
+#define atomic_inc(v)		((void)fetch_add(&(v)->counter, 1))
+#define atomic_dec(v)		((void)fetch_add(&(v)->counter, -1))
 #define test_and_set_bit(nr, word) \
-	({ step(); !!(__atomic_fetch_or(word, 1UL << (nr), __ATOMIC_SEQ_CST) & \
-		      (1UL << (nr))); })
+	(!!(fetch_or(word, 1UL << (nr)) & (1UL << (nr))))
+#define clear_bit(nr, word)	((void)fetch_and(word, ~(1UL << (nr))))
+#define test_bit(nr, word)	(!!(READ_ONCE(*(word)) & (1UL << (nr))))
 
 typedef struct {
 	unsigned int magic;
@@ -145,22 +161,26 @@ void ASSERT_RTNL(void);
 void rcu_read_lock_bh(void);
 void rcu_read_unlock_bh(void);
 void synchronize_rcu(void);
+void free_after_grace_period(void *memory);
 struct rcu_head { char unused; };
+#define rcu_read_lock()		rcu_read_lock_bh()
+#define rcu_read_unlock()	rcu_read_unlock_bh()
 
 void poison_free(void *memory);
 void *zeroed(size_t size);
 #define GFP_KERNEL			0
+#define GFP_KERNEL_ACCOUNT		0
 #define __GFP_ZERO			0
 #define KMALLOC_MAX_SIZE		(1 << 20)
 #define alloc_hooks(x)			x
 #define kvmalloc_array_noprof(n, size, flags)	zeroed((n) * (size))
 #define kmalloc_array_noprof(n, size, flags)	zeroed((n) * (size))
 #define kvmalloc_array(n, size, flags)	zeroed((n) * (size))
-#define kvzalloc(size, flags)		zeroed(size)
+#define kvzalloc(size, flags)		allocate_for_module(size)
+void *allocate_for_module(size_t size);
 #define kvfree(p)			poison_free(p)
 #define kfree(p)			poison_free(p)
-#define kvfree_rcu(p, head) \
-	do { synchronize_rcu(); poison_free(p); } while (0)
+#define kvfree_rcu(p, head)		free_after_grace_period(p)
 #define struct_size(p, member, n) \
 	(sizeof(*(p)) + (n) * sizeof((p)->member[0]))
 
@@ -174,21 +194,46 @@ struct hrtimer {
 	int cpu;
 	struct hrtimer *next;
 };
+void hrtimer_setup_in_world(struct hrtimer *timer,
+			    enum hrtimer_restart (*function)(struct hrtimer *));
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode);
 int hrtimer_cancel(struct hrtimer *timer);
 #define SLUICE_HAS_HRTIMER_SETUP
 #define hrtimer_setup(timer, handler, clock, mode) \
-	((timer)->function = (handler))
+	hrtimer_setup_in_world(timer, handler)
 #define hrtimer_cb_get_time(timer)	((ktime_t)ktime_get_ns())
 #define hrtimer_get_expires(timer)	((timer)->expires)
 #define ns_to_ktime(ns)			((ktime_t)(ns))
 #define ktime_to_ns(t)			((s64)(t))
 
+/* Work: one worker, in process context. */
+#define HZ				250
+struct work_struct {
+	void (*func)(struct work_struct *work);
+	bool queued, running;
+	u64 due;
+	struct work_struct *next;
+};
+struct delayed_work { struct work_struct work; };
+#define system_long_wq			NULL
+#define system_wq			NULL
+#define DECLARE_WORK(name, function) \
+	struct work_struct name = { .func = function }
+#define DECLARE_DELAYED_WORK(name, function) \
+	struct delayed_work name = { .work = { .func = function } }
+bool start_work(struct work_struct *work, u64 after_ns);
+bool cancel_work_sync(struct work_struct *work);
+#define queue_work(queue, work)		start_work(work, 0)
+#define schedule_work(work)		start_work(work, 0)
+#define schedule_delayed_work(delayed, jiffies) \
+	start_work(&(delayed)->work, (u64)(jiffies) * (NSEC_PER_SEC / HZ))
+#define cancel_delayed_work_sync(delayed) cancel_work_sync(&(delayed)->work)
+
 /* Devices */
 #define IFNAMSIZ			16
 #define PAGE_SIZE			4096
 enum { __QUEUE_STATE_DRV_XOFF };
-enum { NETREG_REGISTERED, NETREG_UNREGISTERING };
+enum { NETREG_UNINITIALIZED, NETREG_REGISTERED, NETREG_UNREGISTERING };
 enum { NOTIFY_DONE };
 enum { NETDEV_REGISTER = 1, NETDEV_UNREGISTER, NETDEV_GOING_DOWN, NETDEV_UP,
        NETDEV_CHANGE, NETDEV_CHANGENAME, NETDEV_CHANGE_TX_QUEUE_LEN };
@@ -211,6 +256,7 @@ struct netdev_queue {
 struct rtnl_link_ops { const char *kind; };
 struct net_device_ops { void *ndo_start_xmit; };
 struct net_device {
+	char name[IFNAMSIZ];
 	unsigned int num_tx_queues, real_num_tx_queues;
 	int reg_state, ifindex;
 	bool running;
@@ -223,10 +269,16 @@ struct net_device {
 struct sk_buff { u16 queue_mapping; };
 #define skb_get_queue_mapping(skb)	((skb)->queue_mapping)
 #define netif_running(device)		((device)->running)
-#define netdev_warn(device, ...)	do { } while (0)
-#define pr_err(...)			do { } while (0)
-#define get_zeroed_page(flags)		((unsigned long)zeroed(PAGE_SIZE))
-#define free_page(page)			free((void *)(page))
+#define netdev_priv(device)		((void *)((device) + 1))
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define netdev_warn(device, ...)	complain(__VA_ARGS__)
+#define pr_err(...)			complain(__VA_ARGS__)
+#define pr_warn(...)			complain(__VA_ARGS__)
+#define pr_warn_once(...)		complain(__VA_ARGS__)
+#define cond_resched()			step()
+#define get_zeroed_page(flags) \
+	((unsigned long)allocate_for_module(PAGE_SIZE))
+#define free_page(page)			poison_free((void *)(page))
 #define kstrtoul(text, base, to)	(*(to) = strtoul(text, NULL, base), 0)
 #define strim(text)			(text)
 void netif_tx_wake_queue(struct netdev_queue *txq);
@@ -244,46 +296,92 @@ struct notifier_block {
 int register_netdevice_notifier(struct notifier_block *block);
 int unregister_netdevice_notifier(struct notifier_block *block);
 
-/* The table of devices: all in one list, there is one device. */
+/* Files, for layout.c */
+struct file_operations { char unused; };
+struct file {
+	const struct file_operations *f_op;
+	void *private_data;
+};
+struct socket { struct file *file; };
+#define MAX_ERRNO			4095
+#define IS_ERR(p)			((unsigned long)(p) >= -(unsigned long)MAX_ERRNO)
+#define PTR_ERR(p)			((long)(p))
+#define ERR_PTR(error)			((void *)(long)(error))
+#define O_RDWR				2
+struct file *filp_open(const char *path, int flags, int mode);
+int filp_close(struct file *file, void *unused);
+struct socket *tun_get_socket(struct file *file);
+struct ptr_ring *tun_get_tx_ring(struct file *file);
+int read_carefully(void *to, const void *from, size_t size);
+#define get_kernel_nofault(value, from) \
+	read_carefully(&(value), from, sizeof(value))
+
+/* The table of devices: all in one list. */
 struct hlist_node { struct hlist_node *next; };
 struct hlist_head { struct hlist_node *first; };
 #define DECLARE_HASHTABLE(name, bits)	struct hlist_head name[1]
 #define DEFINE_HASHTABLE(name, bits)	struct hlist_head name[1]
+#define HASH_SIZE(name)			1
 #define hash_add_rcu(table, node, key) do {				\
 	(node)->next = (table)[0].first;				\
 	smp_store_release(&(table)[0].first, node);			\
 } while (0)
-#define hash_del_rcu(node) \
-	smp_store_release(&sluice_devices[0].first, (node)->next)
+#define hash_del_rcu(node) do {						\
+	struct hlist_node **__at = &sluice_devices[0].first;		\
+	while (*__at != (node))						\
+		__at = &(*__at)->next;					\
+	smp_store_release(__at, (node)->next);				\
+} while (0)
 #define hash_for_each_possible_rcu_notrace(table, object, member, key)	\
 	for (struct hlist_node *__n = smp_load_acquire(&(table)[0].first); \
 	     __n && (object = container_of(__n, __typeof__(*object), member)); \
-	     __n = __n->next)
+	     __n = smp_load_acquire(&__n->next))
+#define hash_for_each_rcu(table, bucket, object, member)		\
+	for (struct hlist_node *__n = ((bucket) = 0,			\
+				       smp_load_acquire(&(table)[0].first)); \
+	     __n && (object = container_of(__n, __typeof__(*object), member)); \
+	     __n = smp_load_acquire(&__n->next))
+#define hlist_for_each_entry_rcu(object, head, member)			\
+	for (struct hlist_node *__n = smp_load_acquire(&(head)->first);	\
+	     __n && (object = container_of(__n, __typeof__(*object), member)); \
+	     __n = smp_load_acquire(&__n->next))
 
-/* The hook */
+/* The hook: a callback, and a function that is called directly */
 struct ftrace_regs { const void *argument[2]; };
+enum ftrace_ops_cmd { FTRACE_OPS_CMD_UNUSED };
 struct ftrace_ops {
 	void (*func)(unsigned long ip, unsigned long parent,
 		     struct ftrace_ops *ops, struct ftrace_regs *regs);
 	unsigned long flags;
+	int (*ops_func)(struct ftrace_ops *ops, unsigned long ip,
+			enum ftrace_ops_cmd cmd);
+	unsigned long filter, direct;	/* the function, and what it calls */
+	bool registered;
 };
 #define SLUICE_HAS_FTRACE_REGS
 #define SLUICE_HAS_FTRACE_ARGS
+#define CONFIG_FUNCTION_TRACER
 #define CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS
 #define FTRACE_OPS_FL_PERMANENT		1
 #define ftrace_regs_get_argument(regs, n)	((regs)->argument[n])
-static inline int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip,
-				       int remove, int reset)
-{
-	return 0;
-}
-static inline int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name,
-				    int length, int reset)
-{
-	return 0;
-}
+int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip, int remove,
+			 int reset);
+int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
+		      int reset);
 int register_ftrace_function(struct ftrace_ops *ops);
 int unregister_ftrace_function(struct ftrace_ops *ops);
+
+/* Here the direct call is a call like any: registers are the compiler's. */
+#define CONFIG_X86_64
+#define CONFIG_CC_IS_GCC
+#define CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
+#define SLUICE_HAS_DIRECT_OPS
+#define SLUICE_HAS_OPS_FUNC
+#define SLUICE_HAS_OPS_FUNC_IP
+#define __no_caller_saved_registers
+int register_ftrace_direct(struct ftrace_ops *ops, unsigned long function);
+int unregister_ftrace_direct(struct ftrace_ops *ops, unsigned long function,
+			     bool free_filters);
 
 /* Tracepoints */
 struct sluice_queue;

@@ -190,6 +190,12 @@ static struct lane *lane_of(const struct sluice_queue *q)
 	return &lanes[q - device->queue];
 }
 
+void hrtimer_setup_in_world(struct hrtimer *timer,
+			    enum hrtimer_restart (*function)(struct hrtimer *))
+{
+	timer->function = function;
+}
+
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	struct lane *lane = lane_of(container_of(timer, struct sluice_queue, timer));

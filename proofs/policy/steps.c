@@ -1,42 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * One interleaving per seed. Every thread of the world is a fiber on a CPU of
- * its own; at each step() the seed decides who goes on. Time is virtual. A
- * timer's handler interrupts its CPU, as a hard irq does: the fiber there does
- * not go on before the handler is done. Now and then a CPU is taken away for a
- * while, as a hypervisor does.
+ * its own; before each access to memory another may be chosen. Time is virtual.
+ * A timer's handler interrupts its CPU, as a hard irq does: the fiber there does
+ * not go on before the handler is done. Who runs is decided in one of three ways:
+ *
+ *   SCHEDULE_UNIFORM   anybody, at a fixed rate of changes;
+ *   SCHEDULE_PRIORITY  the fiber of the highest priority; each has one by chance,
+ *                      and at few steps the one that runs gets the lowest (PCT:
+ *                      Burckhardt et al., "A randomized scheduler with
+ *                      probabilistic guarantees of finding bugs");
+ *   SCHEDULE_HOLD      as UNIFORM, but who comes to one of a few places in the
+ *                      source is held there for a while, alone or until others
+ *                      have come as well. The places are the accesses that the
+ *                      first seeds were seen to make, each in its turn.
  */
 #include <malloc.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <ucontext.h>
 
-#define CPUS		16
+#define CPUS		12
+#define SPARE_CPU	(CPUS - 1)	/* no sender's: work, and timers of CPUs that went */
 #define STACK		(64 * 1024)
-#define STEP_NS		60
+#define STEP_NS		20
 #define LOCK_MAGIC	0x10c4
-#define STEPS_MAX	30000000
+#define STEPS_MAX	6000000
+#define NEVER		UINT64_MAX
+#define SITES_MAX	4096
+#define HOLDS_MAX	3
+#define CHECK_STEPS	64	/* between looks at the invariants */
+#define LEARNING_SEEDS	16
+#define PACKETS		400	/* each sender's, at most */
+#define SEED_SECONDS	60	/* of real time, for a seed */
+#define CHANGES_MAX	4
+
+enum schedule { SCHEDULE_UNIFORM, SCHEDULE_PRIORITY, SCHEDULE_HOLD, SCHEDULES };
 
 struct fiber {
-	ucontext_t context;
 	void (*function)(void *);
 	void *argument;
 	int cpu;
-	bool alive, irq;
-	u64 wake_at;		/* asleep until then */
-	u64 taken_until;	/* its CPU is taken away until this step */
+	bool irq, began;
+	u64 wake_at;		/* asleep or held until then */
 	const spinlock_t *waits;
+	const bool *until;	/* waits for it to become true */
+	unsigned int priority;
 	unsigned int read_depth, read_sections;
 };
 
+/* A place in the source where fibers are held. */
+struct hold {
+	const void *site;
+	unsigned int after;	/* so many come by first */
+	unsigned int together;	/* until so many are there */
+	unsigned int times;
+	unsigned int held;
+	struct fiber *fibers[CPUS];
+};
+
+/* What the first seeds learn for those that follow; shared between processes. */
+struct learned {
+	const void *sites[SITES_MAX];
+	unsigned int site_count;
+	u64 steps;
+};
+
 static struct fiber fibers[2 * CPUS];	/* threads first, then handlers */
+static u32 alive;	/* a bit for each */
+static ucontext_t contexts[2 * CPUS];
+static jmp_buf left_at[2 * CPUS];
+static char stacks[2 * CPUS][STACK] __attribute__((aligned(64)));
 static struct fiber *current;
-static bool irqs_off[CPUS];
-static ucontext_t scheduler;
+static bool irqs_off[CPUS], offline[CPUS];
+static jmp_buf scheduler;
+static ucontext_t scheduler_context;
 static struct hrtimer *timers;
-static u64 now = 1, steps, random_state, the_seed;
-static struct { void *memory; size_t size; } freed[16384];
-static unsigned int freed_count;
+static u64 now = 1, steps, next_event, random_state, the_seed;
+static enum schedule schedule;
+static unsigned int change_rate = 3;	/* UNIFORM: one step in so many */
+static u64 change_at[CHANGES_MAX];
+static unsigned int lowest = 1000;
+static struct hold holds[HOLDS_MAX];
+static unsigned int hold_count;
+static struct learned *learned;
+static bool learning;
+static struct work_struct *works;
+static bool work_is_there;
 
 void fail(const char *format, ...)
 {
@@ -64,87 +115,172 @@ unsigned int chance(unsigned int below)
 	return (next_random() >> 16) % below;
 }
 
-int num_online_cpus(void)
-{
-	extern int policy_senders;
+/* world.c */
+bool timer_is_lost(void);
 
-	return policy_senders;
+unsigned int this_cpu(void)
+{
+	return current ? current->cpu : SPARE_CPU;
 }
+
+static bool on_stack(const void *at)
+{
+	return (const char *)at >= stacks[0] && (const char *)at < stacks[2 * CPUS];
+}
+
+#include "memory.c"
 
 u64 ktime_get_ns(void)
 {
 	return now;
 }
 
+static bool is_alive(const struct fiber *fiber)
+{
+	return alive >> (fiber - fibers) & 1;
+}
+
+/* Fibers: a context to begin with, then jumps, which cost no system call. */
 static void switch_away(void)
 {
-	if (current)
-		swapcontext(&current->context, &scheduler);
+	if (current && !_setjmp(left_at[current - fibers]))
+		_longjmp(scheduler, 1);
+}
+
+static void resume(struct fiber *fiber)
+{
+	current = fiber;
+	if (!_setjmp(scheduler)) {
+		if (fiber->began)
+			_longjmp(left_at[fiber - fibers], 1);
+		fiber->began = true;
+		setcontext(&contexts[fiber - fibers]);
+	}
+	current = NULL;
+}
+
+static void learn_site(const void *site)
+{
+	unsigned int i = (unsigned long)site % SITES_MAX;
+
+	while (learned->sites[i] && learned->sites[i] != site)
+		i = (i + 1) % SITES_MAX;
+	learned->sites[i] = site;
+}
+
+static void release(struct hold *hold)
+{
+	while (hold->held)
+		hold->fibers[--hold->held]->wake_at = 0;
+	next_event = now;
+}
+
+static bool held_at(const void *site)
+{
+	struct hold *hold;
+
+	for (hold = holds; hold < holds + hold_count; hold++) {
+		if (hold->site != site || !hold->times)
+			continue;
+		if (hold->after) {
+			hold->after--;
+			continue;
+		}
+		if (current->irq && hold->together > 1)
+			continue;
+		if (hold->held + 1 >= hold->together && hold->together > 1) {
+			hold->times--;
+			release(hold);
+			return false;
+		}
+		if (hold->together > 1)
+			hold->fibers[hold->held++] = current;
+		else
+			hold->times--;
+		current->wake_at = now + (1000UL << chance(8)) + chance(100000);
+		next_event = min(next_event, current->wake_at);
+		return true;
+	}
+	return false;
+}
+
+static bool changes_now(void)
+{
+	unsigned int i;
+
+	if (schedule != SCHEDULE_PRIORITY)
+		return chance(change_rate) == 0;
+	for (i = 0; i < CHANGES_MAX; i++)
+		if (change_at[i] == steps) {
+			current->priority = --lowest;
+			return true;
+		}
+	return false;
+}
+
+void step_at(const void *site)
+{
+	memory_settle();
+	now += STEP_NS;
+	if (!current)
+		return;
+	steps++;
+	if (learning)
+		learn_site(site);
+	if (memory_kind != MEMORY_IN_ORDER && chance(16) == 0)
+		memory_drain();
+	if ((schedule == SCHEDULE_HOLD && held_at(site)) || now >= next_event ||
+	    changes_now())
+		switch_away();
 }
 
 void step(void)
 {
-	now += STEP_NS;
-	if (!current)
-		return;
-	if (chance(4000) == 0)
-		current->taken_until = steps + chance(chance(8) ? 300 : 20000);
-	if (chance(3) == 0 || current->taken_until > steps)
-		switch_away();
+	step_at(__builtin_return_address(0));
 }
 
 void sleep_ns(u64 ns)
 {
+	memory_unlocked();
 	current->wake_at = now + ns;
+	next_event = min(next_event, current->wake_at);
 	switch_away();
+	memory_locked();
 }
 
-void unseen_read(const volatile void *from, void *to, size_t size)
+static void wait_until(const bool *until)
 {
-	memcpy(to, (const void *)from, size);
+	memory_unlocked();
+	current->until = until;
+	while (!*until)
+		switch_away();
+	current->until = NULL;
+	memory_locked();
 }
 
+/* What the world does is seen at once. */
 void unseen_fence(void)
 {
 	step();
 }
 
-/* Memory that was freed is poisoned, kept, and looked at in the end. */
 void *zeroed(size_t size)
 {
-	void *memory = aligned_alloc(64, (size + 127) / 64 * 64);
-
-	return memset(memory, 0, (size + 127) / 64 * 64);
+	return memory_allocate(size);
 }
 
-void poison_free(void *memory)
+void poison_free(void *object)
 {
-	size_t size = malloc_usable_size(memory);
+	size_t size = memory_free(object);
 	struct hrtimer **at = &timers;
 
 	while (*at)
-		if ((char *)*at < (char *)memory || (char *)*at >= (char *)memory + size)
+		if ((char *)*at < (char *)object || (char *)*at >= (char *)object + size)
 			at = &(*at)->next;
 		else if ((*at)->queued || (*at)->running)
 			fail("memory with an armed timer in it is freed");
 		else
 			*at = (*at)->next;
-	memset(memory, 0xdb, size);
-	if (freed_count < 16384) {
-		freed[freed_count].memory = memory;
-		freed[freed_count++].size = size;
-	}
-}
-
-static void check_freed(void)
-{
-	unsigned int i;
-	size_t at;
-
-	for (i = 0; i < freed_count; i++)
-		for (at = 0; at < freed[i].size; at++)
-			if (((unsigned char *)freed[i].memory)[at] != 0xdb)
-				fail("memory was written after it was freed");
 }
 
 void spin_lock_init(spinlock_t *lock)
@@ -155,15 +291,16 @@ void spin_lock_init(spinlock_t *lock)
 
 static void check_lock(const spinlock_t *lock)
 {
+	memory_check(lock, sizeof(*lock));
 	if (lock->magic != LOCK_MAGIC)
-		fail("a lock in memory that is not, or no longer, ours");
+		fail("a lock that was not initialized");
 	if (current && lock->owner == current)
 		fail("a lock is taken twice");
 }
 
 void spin_lock(spinlock_t *lock)
 {
-	step();
+	step_at(__builtin_return_address(0));
 	check_lock(lock);
 	while (lock->owner) {
 		current->waits = lock;
@@ -173,27 +310,32 @@ void spin_lock(spinlock_t *lock)
 	if (current)
 		current->waits = NULL;
 	lock->owner = current ? current : (void *)&scheduler;
+	memory_locked();
 }
 
 bool spin_trylock(spinlock_t *lock)
 {
-	step();
+	step_at(__builtin_return_address(0));
 	check_lock(lock);
 	if (lock->owner)
 		return false;
 	lock->owner = current;
+	memory_locked();
 	return true;
 }
 
 void spin_unlock(spinlock_t *lock)
 {
 	lockdep_assert_held(lock);
+	memory_unlocked();
 	lock->owner = NULL;
-	step();
+	next_event = schedule == SCHEDULE_PRIORITY ? now : next_event;
+	step_at(__builtin_return_address(0));
 }
 
 void lockdep_assert_held(const spinlock_t *lock)
 {
+	memory_settle();
 	if (lock->owner != (current ? (void *)current : (void *)&scheduler))
 		fail("a lock that must be held is not");
 }
@@ -211,87 +353,115 @@ void irq_restore(bool were_off)
 {
 	if (current)
 		irqs_off[current->cpu] = were_off;
-	step();
+	next_event = now;
+	step_at(__builtin_return_address(0));
 }
 
 void rcu_read_lock_bh(void)
 {
-	step();
+	step_at(__builtin_return_address(0));
+	memory_locked();
 	current->read_depth++;
 }
 
 void rcu_read_unlock_bh(void)
 {
+	memory_unlocked();
 	if (--current->read_depth == 0)
 		current->read_sections++;
-	step();
+	step_at(__builtin_return_address(0));
 }
 
 void synchronize_rcu(void)
 {
 	unsigned int i, began[2 * CPUS];
 
+	if (!current)
+		return;
+	if (current->read_depth || current->irq)
+		fail("somebody waits for a grace period inside a read side");
+	memory_unlocked();
 	for (i = 0; i < 2 * CPUS; i++)
 		began[i] = fibers[i].read_sections;
 	for (i = 0; i < 2 * CPUS; i++)
-		while (fibers[i].alive && fibers[i].read_depth &&
+		while (is_alive(&fibers[i]) && fibers[i].read_depth &&
 		       &fibers[i] != current && fibers[i].read_sections == began[i])
 			sleep_ns(NSEC_PER_USEC);
+	memory_locked();
+}
+
+void hrtimer_setup_in_world(struct hrtimer *timer,
+			    enum hrtimer_restart (*function)(struct hrtimer *))
+{
+	memory_settle();
+	timer->function = function;
 }
 
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	(void)mode;
-	step();
+	step_at(__builtin_return_address(0));
+	memory_check(timer, sizeof(*timer));
 	if (!timer->known) {
 		timer->next = timers;
 		timers = timer;
 		timer->known = true;
 	}
 	if (!timer->running)	/* else it stays on the handler's CPU */
-		timer->cpu = current ? current->cpu : 0;
+		timer->cpu = this_cpu();
 	timer->expires = now + ns;
-	timer->queued = true;
-	step();
+	timer->queued = !timer_is_lost();
+	next_event = min(next_event, (u64)timer->expires);
 }
 
 int hrtimer_cancel(struct hrtimer *timer)
 {
-	step();
+	struct hrtimer **at;
+
+	step_at(__builtin_return_address(0));
+	memory_check(timer, sizeof(*timer));
 	while (timer->queued || timer->running) {
 		timer->queued = false;
 		if (timer->running)
 			sleep_ns(NSEC_PER_USEC);
 	}
+	for (at = &timers; *at; at = &(*at)->next)	/* it may be freed now */
+		if (*at == timer) {
+			*at = timer->next;
+			break;
+		}
+	timer->known = false;
 	return 0;
 }
 
 static void start_fiber(struct fiber *fiber)
 {
 	fiber->function(fiber->argument);
-	fiber->alive = false;
+	memory_unlocked();
+	alive &= ~(1U << (fiber - fibers));
+	next_event = now;	/* a timer may wait for the CPU */
 	if (fiber->irq) {
 		fiber->read_depth = 0;
 		fiber->read_sections++;
 	}
-	swapcontext(&fiber->context, &scheduler);
+	_longjmp(scheduler, 1);
 }
 
 static void prepare(struct fiber *fiber, void (*function)(void *), void *argument)
 {
-	if (!fiber->context.uc_stack.ss_sp)
-		fiber->context.uc_stack.ss_sp = malloc(STACK);
-	void *stack = fiber->context.uc_stack.ss_sp;
+	ucontext_t *context = &contexts[fiber - fibers];
 
-	getcontext(&fiber->context);
-	fiber->context.uc_stack.ss_sp = stack;
-	fiber->context.uc_stack.ss_size = STACK;
+	getcontext(context);
+	context->uc_stack.ss_sp = stacks[fiber - fibers];
+	context->uc_stack.ss_size = STACK;
 	fiber->function = function;
 	fiber->argument = argument;
-	fiber->alive = true;
+	alive |= 1U << (fiber - fibers);
+	fiber->began = false;
 	fiber->wake_at = 0;
 	fiber->waits = NULL;
-	makecontext(&fiber->context, (void (*)(void))start_fiber, 1, fiber);
+	fiber->priority = 1000 + chance(1000);
+	makecontext(context, (void (*)(void))start_fiber, 1, fiber);
 }
 
 void spawn(void (*function)(void *), void *argument, int cpu)
@@ -300,12 +470,64 @@ void spawn(void (*function)(void *), void *argument, int cpu)
 	prepare(&fibers[cpu], function, argument);
 }
 
+/* Everybody sleeps, and nobody knows. */
+void jump_time(u64 ns)
+{
+	now += ns;
+	next_event = now;
+}
+
+/*
+ * Where stores are not seen in order, a reader that frees several batches under
+ * one lock may need more headroom than one (tail_before_slots+one_section).
+ */
+bool may_batch(void)
+{
+	return memory_kind != MEMORY_WEAK;
+}
+
+bool cpu_is_online(unsigned int cpu)
+{
+	return !offline[cpu];
+}
+
+/* A CPU that goes away hands its timers to another. */
+void set_cpu(unsigned int cpu, bool on)
+{
+	struct hrtimer *timer;
+
+	offline[cpu] = !on;
+	for (timer = timers; timer && !on; timer = timer->next)
+		if (timer->queued && timer->cpu == (int)cpu)
+			timer->cpu = SPARE_CPU;
+}
+
+int num_online_cpus(void)
+{
+	extern int policy_senders;
+	int cpu, count = 0;
+
+	for (cpu = 0; cpu < policy_senders; cpu++)
+		count += !offline[cpu];
+	return max(count, 1);
+}
+
+void handler_begins(struct hrtimer *timer);
+void handler_ended(struct hrtimer *timer);
+void check_invariants(void);
+static bool try_seed(unsigned int seed, u64 packets);
+
 static void handle(void *argument)
 {
 	struct hrtimer *timer = argument;
 
-	timer->function(timer);
+	memory_locked();
+	handler_begins(timer);
+	if (timer->function(timer) != HRTIMER_NORESTART)
+		fail("a timer's handler wants it restarted");
+	memory_unlocked();
 	timer->running = false;
+	handler_ended(timer);
 }
 
 /* Interrupts the CPUs whose timers are due. */
@@ -317,7 +539,7 @@ static void expire_timers(void)
 	for (timer = timers; timer; timer = timer->next) {
 		irq = &fibers[CPUS + timer->cpu];
 		if (!timer->queued || timer->running || timer->expires > (s64)now ||
-		    irq->alive || irqs_off[timer->cpu])
+		    is_alive(irq) || irqs_off[timer->cpu])
 			continue;
 		timer->queued = false;
 		timer->running = true;
@@ -328,65 +550,208 @@ static void expire_timers(void)
 	}
 }
 
-static bool can_run(const struct fiber *fiber)
+/* Work: done by one fiber, in the order of its time. */
+bool start_work(struct work_struct *work, u64 after_ns)
 {
-	return fiber->alive && fiber->wake_at <= now &&
-	       fiber->taken_until <= steps &&
-	       !(fiber->waits && fiber->waits->owner) &&
-	       (fiber->irq || !fibers[CPUS + fiber->cpu].alive);
+	step_at(__builtin_return_address(0));
+	if (work->queued)
+		return false;
+	work->queued = true;
+	work->due = now + after_ns;
+	work->next = works;
+	works = work;
+	work_is_there = true;
+	next_event = min(next_event, work->due);
+	return true;
 }
 
-/* Nobody can go on now: on to the next moment at which somebody can. */
-static void pass_time(void)
+static void unlink_work(struct work_struct *work)
 {
-	u64 soonest = UINT64_MAX;
-	struct hrtimer *timer;
-	bool taken = false;
-	unsigned int i;
+	struct work_struct **at = &works;
 
-	for (i = 0; i < 2 * CPUS; i++) {
-		if (fibers[i].alive && fibers[i].wake_at > now)
-			soonest = min(soonest, fibers[i].wake_at);
-		taken |= fibers[i].alive && fibers[i].taken_until > steps;
+	while (*at != work)
+		at = &(*at)->next;
+	*at = work->next;
+	work->queued = false;
+}
+
+bool cancel_work_sync(struct work_struct *work)
+{
+	bool was = work->queued;
+
+	step_at(__builtin_return_address(0));
+	do {
+		if (work->queued)
+			unlink_work(work);
+		if (work->running)
+			sleep_ns(NSEC_PER_USEC);
+	} while (work->queued || work->running);
+	return was;
+}
+
+struct callback {
+	struct work_struct work;
+	void *memory;
+};
+
+static void free_now(struct work_struct *work)
+{
+	struct callback *callback = container_of(work, struct callback, work);
+
+	synchronize_rcu();
+	poison_free(callback->memory);
+	free(callback);
+}
+
+void free_after_grace_period(void *object)
+{
+	struct callback *callback = calloc(1, sizeof(*callback));
+
+	memory_settle();
+	callback->work.func = free_now;
+	callback->memory = object;
+	start_work(&callback->work, 0);
+}
+
+static void worker(void *unused)
+{
+	struct work_struct *work, *first;
+
+	(void)unused;
+	for (;;) {
+		for (work = first = works; work; work = work->next)
+			if (work->due < first->due)
+				first = work;
+		work_is_there = first;
+		if (!first) {
+			wait_until(&work_is_there);
+			continue;
+		}
+		if (first->due > now) {
+			sleep_ns(min(first->due - now, 100UL * NSEC_PER_USEC));
+			continue;
+		}
+		unlink_work(first);
+		first->running = true;
+		void (*func)(struct work_struct *) = first->func;
+		bool kept = func != free_now;
+
+		func(first);
+		if (kept)
+			first->running = false;
+	}
+}
+
+static bool can_run(const struct fiber *fiber)
+{
+	return fiber->wake_at <= now &&
+	       !(fiber->waits && fiber->waits->owner) &&
+	       !(fiber->until && !*fiber->until) &&
+	       (fiber->irq || !(alive >> (CPUS + fiber->cpu) & 1));
+}
+
+/* When somebody who cannot run now can, if nobody else does anything. */
+static u64 soonest_event(void)
+{
+	u64 soonest = NEVER;
+	struct hrtimer *timer;
+	u32 left;
+
+	for (left = alive; left; left &= left - 1) {
+		const struct fiber *fiber = &fibers[__builtin_ctz(left)];
+
+		if (fiber->wake_at > now)
+			soonest = min(soonest, fiber->wake_at);
 	}
 	for (timer = timers; timer; timer = timer->next)
 		if (timer->queued && timer->expires > (s64)now)
 			soonest = min(soonest, (u64)timer->expires);
-	if (taken)
-		soonest = min(soonest, now + STEP_NS);
-	if (soonest == UINT64_MAX)
-		fail("deadlock: everybody waits for somebody");
-	now = soonest;
+	return soonest;
+}
+
+static struct fiber *choose_fiber(void)
+{
+	struct fiber *ready[2 * CPUS], *best = NULL, *fiber;
+	unsigned int count = 0;
+	u32 left;
+
+	for (left = alive; left; left &= left - 1) {
+		fiber = &fibers[__builtin_ctz(left)];
+		if (!can_run(fiber))
+			continue;
+		ready[count++] = fiber;
+		if (!best || fiber->priority > best->priority)
+			best = fiber;
+	}
+	if (!count || schedule == SCHEDULE_PRIORITY)
+		return best;
+	return ready[chance(count)];
+}
+
+static void choose_schedule(void)
+{
+	unsigned int i;
+	u64 length = max(learned->steps, 1000UL);
+
+	schedule = learning ? SCHEDULE_UNIFORM : the_seed % SCHEDULES;
+	change_rate = schedule == SCHEDULE_HOLD ? 2 + chance(30) : 3;
+	for (i = 0; i < CHANGES_MAX; i++)
+		change_at[i] = i < the_seed / SCHEDULES % CHANGES_MAX + 1 ?
+			       next_random() % (length << chance(3)) : NEVER;
+	if (schedule != SCHEDULE_HOLD || !learned->site_count)
+		return;
+	hold_count = 1 + chance(HOLDS_MAX);
+	for (i = 0; i < hold_count; i++)
+		holds[i] = (struct hold){
+			.site = learned->sites[i ? chance(learned->site_count) :
+					       the_seed / SCHEDULES % learned->site_count],
+			.after = chance(4) ? chance(300) : chance(3),
+			.together = chance(2) ? 1 : 2 + chance(5),
+			.times = 1 << chance(6),
+		};
 }
 
 void run_world(unsigned int seed)
 {
-	unsigned int i, count;
-	struct fiber *ready[2 * CPUS];
+	u64 check_at = 0;
+	unsigned int i;
 
 	(void)seed;
+	spawn(worker, NULL, SPARE_CPU);
 	for (;;) {
-		bool alive = false;
-
-		if (steps++ > STEPS_MAX)
+		if (steps > STEPS_MAX)
 			fail("no end in sight");
-		expire_timers();
-		for (i = count = 0; i < 2 * CPUS; i++) {
-			alive |= i < CPUS && fibers[i].alive;
-			if (can_run(&fibers[i]))
-				ready[count++] = &fibers[i];
+		if (next_event <= now) {
+			expire_timers();
+			next_event = soonest_event();
 		}
-		if (!alive)
-			break;
-		if (!count) {
-			pass_time();
+		struct fiber *next = choose_fiber();
+
+		if (!next || steps >= check_at) {
+			check_invariants();
+			check_at = steps + CHECK_STEPS;
+		}
+		if (!next) {
+			if (!(alive & ~(1U << SPARE_CPU)))
+				break;
+			now = next_event = soonest_event();
+			if (now == NEVER)
+				fail("deadlock: everybody waits for somebody");
 			continue;
 		}
-		current = ready[chance(count)];
-		swapcontext(&scheduler, &current->context);
-		current = NULL;
+		resume(next);
 	}
-	check_freed();
+	if (learning)
+		learned->steps = max(learned->steps, steps);
+	for (i = 0; i < CPUS; i++)
+		memory_flush(i);
+	while (works) {	/* memory that waits for a grace period, and nothing else */
+		if (works->func != free_now)
+			fail("work is left after the module");
+		memory_free(container_of(works, struct callback, work)->memory);
+		works = works->next;
+	}
+	check_leaks();
 }
 
 void seed_world(unsigned int seed)
@@ -395,4 +760,27 @@ void seed_world(unsigned int seed)
 	random_state = 0x9e3779b97f4a7c15ULL * (seed + 1) | 1;
 	for (int i = 0; i < 8; i++)
 		next_random();
+	choose_schedule();
+	memory_begin(learning ? MEMORY_IN_ORDER : chance(3));
+	memory_reused = chance(2);
+}
+
+/* The first seeds tell which places in the source there are, and how long a
+ * world lasts: seeds that follow are always the same.
+ */
+static bool learn_places(u64 packets)
+{
+	unsigned int i;
+
+	learned = mmap(NULL, sizeof(*learned), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	learning = true;
+	for (i = 0; i < LEARNING_SEEDS; i++)
+		if (!try_seed(i, packets))
+			return false;
+	learning = false;
+	for (i = 0; i < SITES_MAX; i++)
+		if (learned->sites[i])
+			learned->sites[learned->site_count++] = learned->sites[i];
+	return true;
 }

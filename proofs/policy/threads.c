@@ -12,6 +12,8 @@
 
 #define THREADS_MAX	16
 #define LOCK_MAGIC	0x10c4
+#define PACKETS		20000	/* each sender's, at most */
+#define SEED_SECONDS	600	/* of real time, for a seed */
 
 static struct {
 	pthread_t thread;
@@ -23,6 +25,9 @@ static struct {
 static pthread_mutex_t base = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t grace;
 static struct hrtimer *timers;
+static struct work_struct *works;
+static bool offline[THREADS_MAX];
+static bool learning;	/* as steps.c does */
 static int running = 1;
 static __thread unsigned int random_state;
 static unsigned int the_seed;
@@ -46,11 +51,63 @@ unsigned int chance(unsigned int below)
 	return (random_state >> 8) % below;
 }
 
+/* CPUs stay, and time does not jump; nothing waits for anybody. */
 int num_online_cpus(void)
 {
 	extern int policy_senders;
 
 	return policy_senders;
+}
+
+void set_cpu(unsigned int cpu, bool on)
+{
+	(void)cpu, (void)on;
+}
+
+bool cpu_is_online(unsigned int cpu)
+{
+	(void)cpu;
+	return true;
+}
+
+void jump_time(u64 ns)
+{
+	(void)ns;
+}
+
+bool may_batch(void)
+{
+	return true;
+}
+
+static bool memory_is_in_order(void)
+{
+	return false;
+}
+
+static bool learn_places(u64 packets)
+{
+	(void)packets;
+	return true;
+}
+
+static void memory_check(const volatile void *at, size_t size)
+{
+	(void)at, (void)size;
+}
+
+bool allocation_fails(void);
+
+void *allocate_for_module(size_t size)
+{
+	size = (size + 127) / 64 * 64;
+	return allocation_fails() ? NULL : memset(aligned_alloc(64, size), 0, size);
+}
+
+int read_carefully(void *to, const void *from, size_t size)
+{
+	unseen_read(from, to, size);
+	return 0;
 }
 
 u64 ktime_get_ns(void)
@@ -92,23 +149,34 @@ void unseen_fence(void)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
+/*
+ * The driver's memory comes from a pool that ThreadSanitizer knows nothing of, as
+ * it knows nothing of how the driver publishes it, and is not used again. The
+ * module's it watches.
+ */
+static char pool[256 << 20] __attribute__((aligned(64)));
+static size_t pool_used;
+
 void *zeroed(size_t size)
 {
-	void *memory = aligned_alloc(64, (size + 127) / 64 * 64);
+	size_t at = __atomic_fetch_add(&pool_used, (size + 127) / 64 * 64,
+				       __ATOMIC_RELAXED);
 
-	return memset(memory, 0, (size + 127) / 64 * 64);
+	if (at + size > sizeof(pool))
+		fail("the world's memory is used up");
+	return pool + at;
 }
 
 void poison_free(void *memory)
 {
-	free(memory);	/* ThreadSanitizer watches who still looks at it */
+	if ((char *)memory < pool || (char *)memory >= pool + sizeof(pool))
+		free(memory);
 }
 
 void spin_lock_init(spinlock_t *lock)
 {
 	lock->magic = LOCK_MAGIC;
-	lock->owner = NULL;
-	pthread_mutex_init(&lock->mutex, NULL);
+	lock->owner = NULL;	/* and its mutex is zeroed memory */
 }
 
 static void *me(void)
@@ -169,6 +237,114 @@ void synchronize_rcu(void)
 {
 	pthread_rwlock_wrlock(&grace);
 	pthread_rwlock_unlock(&grace);
+}
+
+struct callback {
+	struct work_struct work;
+	void *memory;
+};
+
+static void free_now(struct work_struct *work)
+{
+	struct callback *callback = container_of(work, struct callback, work);
+
+	synchronize_rcu();
+	poison_free(callback->memory);
+	free(callback);
+}
+
+void free_after_grace_period(void *object)
+{
+	struct callback *callback = calloc(1, sizeof(*callback));
+
+	callback->work.func = free_now;
+	callback->memory = object;
+	start_work(&callback->work, 0);
+}
+
+bool start_work(struct work_struct *work, u64 after_ns)
+{
+	bool was;
+
+	pthread_mutex_lock(&base);
+	was = work->queued;
+	if (!was) {
+		work->queued = true;
+		work->due = ktime_get_ns() + after_ns;
+		work->next = works;
+		works = work;
+	}
+	pthread_mutex_unlock(&base);
+	return !was;
+}
+
+/* With base held. */
+static void unlink_work(struct work_struct *work)
+{
+	struct work_struct **at = &works;
+
+	while (*at != work)
+		at = &(*at)->next;
+	*at = work->next;
+	work->queued = false;
+}
+
+bool cancel_work_sync(struct work_struct *work)
+{
+	bool was;
+
+	pthread_mutex_lock(&base);
+	was = work->queued;
+	while (work->queued || work->running) {
+		if (work->queued)
+			unlink_work(work);
+		pthread_mutex_unlock(&base);
+		sched_yield();
+		pthread_mutex_lock(&base);
+	}
+	pthread_mutex_unlock(&base);
+	return was;
+}
+
+static void do_work(struct work_struct *work)
+{
+	bool kept = work->func != free_now;
+
+	work->func(work);
+	if (!kept)
+		return;
+	pthread_mutex_lock(&base);
+	work->running = false;
+	pthread_mutex_unlock(&base);
+}
+
+static void *worker(void *unused)
+{
+	struct work_struct *work;
+
+	random_state = the_seed + 978;
+	for (;;) {
+		pthread_mutex_lock(&base);
+		for (work = works; work && work->due > ktime_get_ns();)
+			work = work->next;
+		if (work) {
+			unlink_work(work);
+			work->running = true;
+		}
+		pthread_mutex_unlock(&base);
+		if (work)
+			do_work(work);
+		else if (!__atomic_load_n(&running, __ATOMIC_ACQUIRE))
+			return unused;
+		else
+			sleep_ns(20 * NSEC_PER_USEC);
+	}
+}
+
+void hrtimer_setup_in_world(struct hrtimer *timer,
+			    enum hrtimer_restart (*function)(struct hrtimer *))
+{
+	timer->function = function;
 }
 
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
@@ -274,11 +450,12 @@ void seed_world(unsigned int seed)
 
 void run_world(unsigned int seed)
 {
-	pthread_t timer_thread;
+	pthread_t timer_thread, work_thread;
 	long i;
 
 	(void)seed;
 	pthread_create(&timer_thread, NULL, expire_timers, NULL);
+	pthread_create(&work_thread, NULL, worker, NULL);
 	for (i = 0; i < THREADS_MAX; i++)
 		if (threads[i].used)
 			pthread_create(&threads[i].thread, NULL, start, (void *)i);
@@ -287,4 +464,5 @@ void run_world(unsigned int seed)
 			pthread_join(threads[i].thread, NULL);
 	__atomic_store_n(&running, 0, __ATOMIC_RELEASE);
 	pthread_join(timer_thread, NULL);
+	pthread_join(work_thread, NULL);
 }

@@ -1,154 +1,278 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The world around the real hook.c, queue.c and device.c: one device of the
- * stock driver with two queues, senders, readers, and an operator who does to
- * it whatever may be done. It fails when
+ * The world around the real hook.c, queue.c, device.c and layout.c: a device of
+ * the stock driver, senders, readers, and an operator (operator.c) who does to it
+ * whatever may be done, as long as there is time. It fails when
  *
- *   - a packet is lost at a ring that ought to lose none (see strict below);
- *   - a stop that is not ours is woken, or ours outlasts the stall time;
+ *   - a packet is lost at a ring that ought to lose none (see struct process);
+ *   - a stop that is not ours is woken, or ours outlasts its bound;
+ *   - a queue is stopped by us while it is closed, or while no timer is armed;
+ *   - a queue is stopped although its ring was never as full as its limit, or not
+ *     stopped although it was never less full while the sender was in the hook;
+ *   - a review leaves a queue stopped behind another ring or without a qdisc;
  *   - a queue is still stopped after its readers caught up, or after unload;
- *   - a reader that lives is taken for dead;
+ *   - a reader that lives is stalled, or a stall outlasts what caused it;
  *   - packets, or stops and wakes, do not add up;
- *   - a drop is counted at an empty ring, or not counted at a full one.
+ *   - a drop is counted at an empty ring, or not counted at a full one;
+ *   - a device's state is not what its flags say;
+ *   - memory is used after it is freed, or not freed at all, or the module runs
+ *     after it was unloaded.
+ *
+ *     ./world FIRST COUNT [SECONDS]   each seed in a process of its own
+ *     ./world SEED 1 0 show           the same, with its events
  */
+#include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef THREADS
 #include "threads.c"
-#define LONGEST_STOP_NS	(30 * NSEC_PER_SEC)	/* of real time, on a busy machine */
+#define SLACK_NS	(30 * NSEC_PER_SEC)	/* of real time, on a busy machine */
 #else
 #include "steps.c"
-#define LONGEST_STOP_NS	(200 * NSEC_PER_MSEC)
+#define SLACK_NS	(60 * NSEC_PER_MSEC)	/* CPUs that are held, late timers */
 #endif
 
-#include <linux/ptr_ring.h>
-#include "sluice.h"
+#include "driver.h"
+#include "fields.h"
 
 #define QUEUES		2
-#define FILES		2
-#define SENDERS_MAX	4
-#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
+#define FILES		3
+#define DEFAULT_TARGET_US 2000	/* main.c */
 
-struct tun_file {
-	struct ptr_ring ring;
-	int index;		/* its queue, -1 while detached */
+struct plan {
+	u64 packets;		/* each sender's */
+	bool operates;		/* there is an operator */
+	bool intrudes;		/* somebody else stops and wakes our queues */
+	bool leaves;		/* the module is unloaded under traffic */
+	bool dies;		/* readers pause for longer than the stall time */
+	bool refuses;		/* ftrace does not let the hook in */
+	bool busy_direct;	/* somebody else has the direct call */
+	bool upstream;		/* IFF_BACKPRESSURE */
+	bool batches;		/* readers take several under one lock */
+	bool low_memory;	/* the first allocations fail */
+	bool has_rule;		/* for the device's settings */
+	bool loses_timers;	/* the kernel does: the backstop is for that */
+	unsigned int reader_pace;
+	int size, batch;
+	unsigned int queues;
+	u32 limit;		/* the operator's, from the start */
+};
+
+/* Who has a tun file open and reads from it. */
+struct process {
+	struct tun_file *file;
+	bool inside;		/* the driver, with this file */
+	int index;		/* the file's queue, -1 while detached */
+	unsigned int idle;	/* so often in a row there was no packet */
 	/*
 	 * No packet may be lost: since the last change of anything that
 	 * excuses a loss the reader caught up once, and every sender has
 	 * since begun anew.
 	 */
 	bool strict;
-	unsigned int caught_up[SENDERS_MAX];	/* senders' rounds at that time */
 	bool waits;		/* caught up, waits for the senders */
-	u64 read, dropped, purged;
+	unsigned int caught_up[SENDERS_MAX];	/* senders' rounds at that time */
 };
 
-struct plan {
-	u64 packets;		/* each sender's */
-	bool operates;		/* there is an operator */
-	bool leaves;		/* the module is unloaded under traffic */
-	bool dies;		/* readers pause for longer than the stall time */
-	int reader_pace;	/* in steps of virtual time */
-	int size;
-	u32 limit;		/* the operator's, from the start */
+/* What a sender's ring held while the sender was in the hook. */
+struct sending {
+	int queue;		/* -1: not in the hook */
+	int least, most;	/* slots in use */
+};
+
+/* A device, with what its private area begins with. */
+struct tun_device {
+	struct net_device dev;
+	void *slots[QUEUES];
+	unsigned int attached;
+	bool foreign[QUEUES];	/* stopped by somebody else */
+};
+
+struct totals {
+	u64 seeds, packets, strict, stops, stalls;
 };
 
 bool sluice_direct_call;
 bool sluice_default_on = true;
-uint sluice_default_stall_ms = 1;
-uint sluice_default_low_percent = 50;
+uint sluice_default_stall_ms;
+uint sluice_default_low_percent;
 uint sluice_default_target_us;
 int policy_senders;
 
 static spinlock_t rtnl;
 static struct plan plan;
-static void *slots[QUEUES];
-static struct tun_file *files[FILES];
-static unsigned int attached;
-static struct netdev_queue txqs[QUEUES];
-static bool foreign[QUEUES];		/* stopped by the driver: the link is down */
+static struct tun_device *the_device;	/* published to senders */
+static struct process processes[FILES];
 static struct Qdisc fq = { .enqueue = &fq }, noqueue;
-static struct ftrace_ops *hook;
+static struct Qdisc lockless = { .enqueue = &fq, .flags = TCQ_F_NOLOCK };
+static struct ftrace_ops *callback;
+static unsigned long direct_function;
 static struct notifier_block *notifier;
-static u64 sent[SENDERS_MAX], unread_drops;
+static u64 sent[SENDERS_MAX], found;	/* packets, and what became of them */
 static unsigned int rounds[SENDERS_MAX];
-static int senders_left, stop_readers, lost_lately;
+static struct sending sending[SENDERS_MAX];
+static int senders_left, stop_readers, lost_lately, inside_module;
+static int allocations_to_fail, timers_to_lose;
 static bool over;	/* the operator's time; nothing is strict any more */
-static bool verbose;
-static u64 strict_packets, stops, stalls;
+static bool unloaded, verbose;
+static u64 jumped_ns;
+static struct totals *totals;
+
+static void driver_transmit(void) { }
 static struct rtnl_link_ops tun_ops = { .kind = "tun" };
-static struct net_device_ops transmit_ops = { .ndo_start_xmit = &hook };
-static struct net_device dev = {
-	.num_tx_queues = QUEUES,
-	.real_num_tx_queues = QUEUES,
-	.rtnl_link_ops = &tun_ops,
-	.netdev_ops = &transmit_ops,
-	.tx = txqs,
-};
+static struct net_device_ops transmit_ops = { .ndo_start_xmit = driver_transmit };
 
-#define load(x)		__atomic_load_n(&(x), __ATOMIC_ACQUIRE)
-#define store(x, v)	__atomic_store_n(&(x), v, __ATOMIC_RELEASE)
-#define add(x, n)	__atomic_fetch_add(&(x), n, __ATOMIC_ACQ_REL)
-
-/* layout.c, of a driver whose file begins with its ring */
-void **sluice_layout_slot(const struct net_device *device, unsigned int id)
+static struct sluice_device *served_device(void)
 {
-	(void)device;
-	return &slots[id];
+	struct tun_device *tun = load(the_device);
+
+	return tun ? sluice_device_find(&tun->dev) : NULL;
 }
 
-const char *sluice_layout_check(void **slot)
+bool timer_is_lost(void)
 {
-	return load(*slot) ? NULL : "";
+	return timers_to_lose && chance(20) == 0 && timers_to_lose--;
 }
 
-struct ptr_ring *sluice_layout_ring(void *file)
+bool allocation_fails(void)
 {
-	return file;
+	return allocations_to_fail && allocations_to_fail--;
 }
 
-/* rules.c: there are none */
+void complain(const char *format, ...)
+{
+	va_list arguments;
+
+	if (plan.refuses || plan.loses_timers)
+		return;
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	fail("the module complains, and without a reason");
+}
+
+/* rules.c: one at most, for every device */
+static struct sluice_rule the_rule;
+
 const struct sluice_rule *sluice_rules_find(const struct net_device *dev)
 {
 	(void)dev;
-	return NULL;
+	return plan.has_rule ? &the_rule : NULL;
 }
 
 void sluice_rules_free(void)
 {
 }
 
-void sluice_events_watch(void)
-{
-}
-
 /* events.c: nobody listens */
 void sluice_events_due(struct sluice_device *device)
 {
-	(void)device;
+	WRITE_ONCE(device->due, true);
+}
+
+/* Files, as layout.c sees them */
+struct file *filp_open(const char *path, int flags, int mode)
+{
+	(void)path, (void)flags, (void)mode;
+	return driver_open(FILES, 8, 1)->open;
+}
+
+int filp_close(struct file *file, void *unused)
+{
+	(void)unused;
+	driver_close(file->private_data);
+	return 0;
+}
+
+struct socket *tun_get_socket(struct file *file)
+{
+	return &((struct tun_file *)file->private_data)->socket;
+}
+
+struct ptr_ring *tun_get_tx_ring(struct file *file)
+{
+	return &((struct tun_file *)file->private_data)->ring;
+}
+
+/* ftrace */
+static unsigned long transmit_ip(void)
+{
+	return (unsigned long)driver_transmit;
+}
+
+int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip, int remove,
+			 int reset)
+{
+	if (remove || (ops->filter && !reset))
+		fail("ftrace: the hook is to trace more than one function");
+	if (plan.refuses && chance(2))
+		return -EINVAL;
+	store(ops->filter, ip);
+	return 0;
+}
+
+int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
+		      int reset)
+{
+	if (name || length || !reset)
+		fail("ftrace: the filter is not emptied");
+	store(ops->filter, 0UL);
+	return 0;
 }
 
 int register_ftrace_function(struct ftrace_ops *ops)
 {
-	store(hook, ops);
+	if (!ops->filter)
+		fail("ftrace: the hook is to trace every function");
+	if (callback)
+		fail("ftrace: the hook is placed twice");
+	if (!(ops->flags & FTRACE_OPS_FL_PERMANENT))
+		fail("ftrace: the hook can be switched off");
+	if (plan.refuses)
+		return -EBUSY;
+	store(callback, ops);
 	return 0;
 }
 
 int unregister_ftrace_function(struct ftrace_ops *ops)
 {
-	(void)ops;
-	store(hook, NULL);
+	if (callback != ops)
+		fail("ftrace: a hook is removed that is not placed");
+	store(callback, NULL);
 	synchronize_rcu();
 	return 0;
 }
 
-static void notify(unsigned long event)
+int register_ftrace_direct(struct ftrace_ops *ops, unsigned long function)
 {
-	if (notifier)
-		notifier->notifier_call(notifier, event, &dev);
+	if (ops->filter != transmit_ip())
+		fail("ftrace: the direct call is in another function");
+	if (direct_function)
+		fail("ftrace: two direct calls");
+	if (!ops->ops_func || ops->ops_func(ops, transmit_ip(), 0))
+		fail("ftrace: the direct call keeps live patches out");
+	if (plan.busy_direct)
+		return -EBUSY;
+	step();
+	store(direct_function, function);
+	return 0;
 }
 
+int unregister_ftrace_direct(struct ftrace_ops *ops, unsigned long function,
+			     bool free_filters)
+{
+	(void)ops, (void)free_filters;
+	if (direct_function != function)
+		fail("ftrace: a direct call is removed that is not placed");
+	store(direct_function, 0UL);
+	return 0;
+}
+
+/* RTNL and its notifiers */
 void rtnl_lock(void)
 {
 	spin_lock(&rtnl);
@@ -164,24 +288,35 @@ void ASSERT_RTNL(void)
 	lockdep_assert_held(&rtnl);
 }
 
+static void notify(struct tun_device *tun, unsigned long event)
+{
+	if (notifier)
+		notifier->notifier_call(notifier, event, &tun->dev);
+}
+
 int register_netdevice_notifier(struct notifier_block *block)
 {
 	rtnl_lock();
 	notifier = block;
-	notify(NETDEV_REGISTER);
-	if (dev.running)
-		notify(NETDEV_UP);
+	if (the_device) {
+		notify(the_device, NETDEV_REGISTER);
+		if (the_device->dev.running)
+			notify(the_device, NETDEV_UP);
+	}
 	rtnl_unlock();
 	return 0;
 }
 
 int unregister_netdevice_notifier(struct notifier_block *block)
 {
-	(void)block;
+	if (notifier != block)
+		fail("a notifier is removed that is not ours");
 	rtnl_lock();
-	if (dev.running)
-		notify(NETDEV_GOING_DOWN);
-	notify(NETDEV_UNREGISTER);
+	if (the_device) {
+		if (the_device->dev.running)
+			notify(the_device, NETDEV_GOING_DOWN);
+		notify(the_device, NETDEV_UNREGISTER);
+	}
 	notifier = NULL;
 	rtnl_unlock();
 	return 0;
@@ -189,11 +324,13 @@ int unregister_netdevice_notifier(struct notifier_block *block)
 
 void netif_tx_wake_queue(struct netdev_queue *txq)
 {
-	if (load(foreign[txq - txqs]))
+	struct tun_device *tun = container_of(txq->dev, struct tun_device, dev);
+
+	memory_check(txq, sizeof(*txq));
+	if (load(tun->foreign[txq - tun->dev.tx]))
 		fail("queue %ld: woken, though somebody else stopped it",
-		     (long)(txq - txqs));
-	step();
-	__atomic_fetch_and(&txq->state, ~XOFF, __ATOMIC_SEQ_CST);
+		     (long)(txq - tun->dev.tx));
+	clear_bit(__QUEUE_STATE_DRV_XOFF, &txq->state);
 }
 
 /* Something happened that may cost packets. */
@@ -202,129 +339,332 @@ static void excuse(void)
 	unsigned int i;
 
 	for (i = 0; i < FILES; i++) {
-		store(files[i]->strict, false);
-		store(files[i]->waits, false);
+		store(processes[i].strict, false);
+		store(processes[i].waits, false);
 	}
-}
-
-/* The tracepoints: a reader taken for dead excuses, and whoever repeats a seed
- * wants to see them.
- */
-void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped_ns)
-{
-	const struct ptr_ring *ring = q->ring;
-
-	if (!strcmp(event, "queue_stall")) {
-		if (!plan.dies)
-			fail("a reader that lives is taken for dead");
-		excuse();
-	}
-	if (verbose)
-		printf("%12lu %s: queue %u fill %d producer %d head %d tail %d\n",
-		       ktime_get_ns(), event, (unsigned int)(q - q->device->queue),
-		       fill, ring->producer, ring->consumer_head,
-		       ring->consumer_tail);
-}
-
-void sluice_backstop_watch(void)
-{
-}
-
-static struct sluice_device *device(void)
-{
-	return sluice_device_find(&dev);
 }
 
 static bool serves(unsigned int id)
 {
-	struct sluice_device *served = device();
+	struct tun_device *tun = load(the_device);
+	struct sluice_device *served = served_device();
 
-	return served && load(served->served) && load(txqs[id].qdisc) == &fq &&
-	       !load(served->queue[id].stalled);
+	return served && load(served->served) && id < served->queues &&
+	       load(tun->dev.tx[id].qdisc) == &fq &&
+	       !queue_stalled(&served->queue[id]);
+}
+
+/* Slots that are not free, as they are in memory. */
+static int slots_used(const struct tun_file *file)
+{
+	const struct ptr_ring *ring = &file->ring;
+	int used = ring->producer - ring->consumer_tail;
+	int newest = ring->producer ? ring->producer - 1 : ring->size - 1;
+
+	if (!used)
+		return ring->queue[newest] ? ring->size : 0;
+	return used < 0 ? used + ring->size : used;
+}
+
+static bool is_strict(const struct tun_file *file)
+{
+	return load(processes[file->process].strict);
+}
+
+/* Slots in use at which the next packet stops a queue held to nothing else. */
+static int limit_of(const struct tun_file *file)
+{
+	int size = file->ring.size;
+
+	return size - min(2 * policy_senders + file->ring.batch, size / 2) - 1;
+}
+
+static bool whole_ring(const struct sluice_device *served)
+{
+	return !served->limit && !served->target_us;
+}
+
+/*
+ * A stop by a sender. With others beside it a sender may have read the tail long
+ * before the producer, and take the ring for fuller than it ever was.
+ */
+static void check_stop(const struct sluice_queue *q, int fill)
+{
+	int id = q - q->device->queue;
+	struct tun_device *tun = load(the_device);
+	struct tun_file *file = tun ? load(tun->slots[id]) : NULL;
+
+	if (policy_senders > 1 || !memory_is_in_order() || !file ||
+	    !is_strict(file) || sending[0].queue != id)
+		return;
+	if (whole_ring(q->device) && sending[0].most < limit_of(file))
+		fail("queue %d: stopped with %d of %d slots in use", id,
+		     sending[0].most, file->ring.size);
+	if (fill > sending[0].most)
+		fail("queue %d: %d packets are said to be in a ring that had %d",
+		     id, fill, sending[0].most);
+}
+
+/* The tracepoints. A stall excuses losses. */
+void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped_ns)
+{
+	const struct ptr_ring *ring;
+
+	(void)stopped_ns;
+	if (!strcmp(event, "queue_stall")) {
+		if (!plan.dies)
+			fail("a reader that lives is stalled");
+		add(totals->stalls, 1);
+		excuse();
+	}
+	if (!strcmp(event, "queue_stop")) {
+		add(totals->stops, 1);
+		check_stop(q, fill);
+	}
+	if (!verbose)
+		return;
+	ring = queue_ring_seen(q);
+	printf("%12lu %s: queue %u fill %d producer %d head %d tail %d\n",
+	       ktime_get_ns(), event, (unsigned int)(q - q->device->queue), fill,
+	       ring->producer, ring->consumer_head, ring->consumer_tail);
+}
+
+/* After each handler: one that saw no ring of ours has let the queue go. */
+static struct {
+	const void *ring;
+	const struct Qdisc *qdisc;
+	int size;
+} reviewed[QUEUES];
+
+static void look_at_queue(struct tun_device *tun, unsigned int id)
+{
+	struct tun_file *file = tun->slots[id];
+
+	reviewed[id].ring = file ? &file->ring : NULL;
+	reviewed[id].size = file ? file->ring.size : 0;
+	reviewed[id].qdisc = tun->dev.tx[id].qdisc;
+}
+
+static bool queue_of_timer(struct hrtimer *timer, struct tun_device **tun,
+			   struct sluice_queue **q)
+{
+	struct sluice_device *served = served_device();
+	unsigned int id;
+
+	*tun = load(the_device);
+	for (id = 0; served && id < served->queues; id++)
+		if (timer == &served->queue[id].timer) {
+			*q = &served->queue[id];
+			return true;
+		}
+	return false;
+}
+
+void handler_begins(struct hrtimer *timer)
+{
+	struct tun_device *tun;
+	struct sluice_queue *q;
+
+	if (queue_of_timer(timer, &tun, &q))
+		look_at_queue(tun, q - q->device->queue);
+}
+
+void handler_ended(struct hrtimer *timer)
+{
+	struct tun_device *tun;
+	struct sluice_queue *q;
+	unsigned int id;
+
+	if (!queue_of_timer(timer, &tun, &q))
+		return;
+	id = q - q->device->queue;
+	__typeof__(reviewed[0]) before = reviewed[id];
+
+	look_at_queue(tun, id);
+	if (!queue_stopped(q) || queue_locked(q) ||
+	    before.ring != reviewed[id].ring || before.size != reviewed[id].size ||
+	    before.qdisc != reviewed[id].qdisc || timer->queued == false)
+		return;
+	if (before.ring != queue_ring_seen(q) || before.size != queue_size_seen(q) ||
+	    before.qdisc == &noqueue)
+		fail("queue %u: a review leaves it stopped behind another ring or qdisc",
+		     id);
+}
+
+/* Whenever nobody is at work on a queue. */
+void check_invariants(void)
+{
+	struct hlist_node *node;
+	struct sluice_device *served;
+	unsigned int id;
+
+	for (node = sluice_devices[0].first; node; node = node->next) {
+		served = container_of(node, struct sluice_device, node);
+		for (id = 0; id < served->queues; id++) {
+			const struct sluice_queue *q = &served->queue[id];
+
+			if (queue_locked(q) || !queue_stopped(q))
+				continue;
+			if (!queue_open(q))
+				fail("queue %u: stopped, though closed", id);
+			if (!queue_timer_armed(q) && !plan.loses_timers)
+				fail("queue %u: stopped without a timer", id);
+		}
+	}
 }
 
 static void lost(struct tun_file *file, unsigned int id)
 {
 	bool served = serves(id);
 
-	add(file->dropped, 1);
+	add(found, 1);
 	store(lost_lately, 1);
 	if (verbose)
 		printf("%12lu lost: queue %u%s\n", ktime_get_ns(), id,
 		       served ? "" : ", stalled or not served");
-	if (load(file->strict) && served && !load(over))
+	if (is_strict(file) && served && !load(over))
 		fail("queue %u: a packet is lost at a ring of %d (producer %d, head %d, tail %d)",
 		     id, file->ring.size, file->ring.producer,
 		     file->ring.consumer_head, file->ring.consumer_tail);
 }
 
+/* A packet came into a ring, or out of it. */
+static void note_used(struct tun_file *file, int id)
+{
+	int used = slots_used(file), i;
+
+	for (i = 0; i < policy_senders; i++)
+		if (sending[i].queue == id) {
+			sending[i].least = min(sending[i].least, used);
+			sending[i].most = max(sending[i].most, used);
+		}
+}
+
 /* What the stock driver does with a packet. */
-static void driver_transmits(unsigned int id)
+static void driver_transmits(struct tun_device *tun, unsigned int id)
 {
 	struct tun_file *file;
 
-	step();
-	file = load(slots[id]);
+	file = driver_file(&tun->slots[id]);
 	if (!file) {
-		add(unread_drops, 1);
+		add(found, 1);
 		return;
 	}
-	if (load(file->strict))
-		add(strict_packets, 1);
-	if (ptr_ring_produce(&file->ring, file))
+	if (is_strict(file))
+		add(totals->strict, 1);
+	note_used(file, id);	/* a reader may be about to tell of its part */
+	if (driver_produce(file, &found))
 		lost(file, id);
+	else
+		note_used(file, id);
 }
 
-/* The hook, before the driver. */
-static void hook_sees(unsigned int id, struct ftrace_regs *regs)
+/* What the driver's first instruction calls. */
+static void call_hook(struct sk_buff *skb, struct tun_device *tun)
 {
-	struct sluice_device *served = device();
-	struct ftrace_ops *ops = load(hook);
-	struct tun_file *file = load(slots[id]);
-	bool alone = policy_senders == 1 && served && file;
-	bool empty = alone && __ptr_ring_empty(&file->ring);
-	bool full = alone && !plan.operates && !plan.leaves &&
-		    __ptr_ring_full(&file->ring);
-	u64 drops = served ? load(served->queue[id].drops.counter) : 0;
+	struct ftrace_regs regs = { .argument = { skb, &tun->dev } };
+	struct ftrace_ops *ops = load(callback);
+	void (*direct)(const struct sk_buff *, const struct net_device *) =
+		(void *)load(direct_function);
 
+	if (ops && load(ops->filter) != transmit_ip())
+		ops = NULL;
+	if ((ops || direct) && load(unloaded))
+		fail("the hook runs after the module is unloaded");
+	add(inside_module, 1);
 	if (ops)
-		ops->func(0, 0, ops, regs);
-	if (empty && file == load(slots[id]) &&
-	    load(served->queue[id].drops.counter) != drops)
-		fail("queue %u: a drop is counted at an empty ring", id);
-	if (full && !load(over) && __ptr_ring_full(&file->ring) &&
-	    load(served->queue[id].drops.counter) == drops)
-		fail("queue %u: a drop at a full ring of %d is not counted", id,
+		ops->func(transmit_ip(), 0, ops, &regs);
+	if (direct)
+		direct(skb, &tun->dev);
+	add(inside_module, -1);
+}
+
+/* What a single sender's hook counts as a drop. */
+static void check_drops(struct tun_file *file, const struct sluice_queue *q,
+			u64 drops, bool empty, bool full)
+{
+	int id = q - q->device->queue;
+
+	if (empty && queue_drops(q) != drops)
+		fail("queue %d: a drop is counted at an empty ring", id);
+	if (full && !load(over) && file->ring.queue[file->ring.producer] &&
+	    queue_drops(q) == drops)
+		fail("queue %d: a drop at a full ring of %d is not counted", id,
 		     file->ring.size);
 }
 
-/* One packet of a sender, from the core's test of the stopped bit. */
-static bool transmit(unsigned int id)
+/* The ring was beyond that all the time: then the sender stops its queue. */
+static void check_passed(struct tun_device *tun, struct tun_file *file, int id,
+			 int at)
+{
+	if (memory_is_in_order() && !plan.operates && !load(over) &&
+	    !load(unloaded) && !plan.leaves && is_strict(file) && serves(id) &&
+	    whole_ring(served_device()) && sending[at].least > limit_of(file) &&
+	    !(load(tun->dev.tx[id].state) & XOFF))
+		fail("queue %d: not stopped with %d of %d slots in use", id,
+		     sending[at].least, file->ring.size);
+}
+
+/* The hook, before the driver. */
+static void hook_sees(struct tun_device *tun, int id, int at)
 {
 	struct sk_buff skb = { .queue_mapping = id };
-	struct ftrace_regs regs = { .argument = { &skb, &dev } };
-	bool open;
+	struct sluice_device *served = served_device();
+	struct tun_file *file = load(tun->slots[id]);
+	bool alone = policy_senders == 1 && served && file && !plan.refuses;
+	bool empty = alone && !file->ring.queue[file->ring.consumer_head];
+	bool full = alone && !plan.operates && !plan.leaves && load(served->served) &&
+		    file->ring.queue[file->ring.producer];
+	u64 drops = alone ? queue_drops(&served->queue[id]) : 0;
+
+	sending[at].least = sending[at].most = file ? slots_used(file) : 0;
+	sending[at].queue = id;
+	call_hook(&skb, tun);
+	file = load(tun->slots[id]) == file ? file : NULL;
+	if (file)
+		note_used(file, id);
+	sending[at].queue = -1;
+	if (!file)
+		return;
+	check_passed(tun, file, id, at);
+	if (alone)
+		check_drops(file, &served->queue[id], drops, empty, full);
+}
+
+/* One packet of a sender, from the core's test of the stopped bit. */
+static bool transmit(unsigned int queue, unsigned int at)
+{
+	struct tun_device *tun;
+	unsigned int id;
+	bool goes;
 
 	rcu_read_lock_bh();
-	open = !(load(txqs[id].state) & XOFF);
-	if (open) {
-		step();
-		hook_sees(id, &regs);
-		driver_transmits(id);
+	tun = load(the_device);
+	goes = tun && load(tun->dev.running);
+	id = goes ? queue % tun->dev.real_num_tx_queues : 0;
+	goes = goes && !driver_stopped(&tun->dev.tx[id]);
+	if (goes) {
+		hook_sees(tun, id, at);
+		driver_transmits(tun, id);
 	}
 	rcu_read_unlock_bh();
-	return open;
+	return goes;
 }
 
 static void sender(void *argument)
 {
 	long at = (long)argument;
+	unsigned int refused = 0;	/* in a row */
 
 	while (load(sent[at]) < plan.packets) {
-		if (transmit(chance(8) ? at % QUEUES : chance(QUEUES)))
+		while (!cpu_is_online(at))
+			sleep_ns(20 * NSEC_PER_USEC);
+		if (transmit(chance(8) ? at : chance(QUEUES), at)) {
 			add(sent[at], 1);
-		else
-			sleep_ns(500 + chance(3000));
+			refused = 0;
+		} else {
+			sleep_ns((500UL + chance(3000)) << min(refused++, 9U));
+		}
 		add(rounds[at], 1);
 		if (chance(200) == 0)
 			sleep_ns(chance(60000));
@@ -338,260 +678,129 @@ static void sender(void *argument)
 }
 
 /* The reader found its ring empty: soon nothing excuses a loss. */
-static void caught_up(struct tun_file *file)
+static void caught_up(struct process *process)
 {
 	bool all = true;
-	int i;
+	int i, id;
 
-	if (load(file->strict) || load(file->index) < 0)
+	if (load(process->strict) || load(process->index) < 0)
 		return;
-	if (!load(file->waits)) {
+	if (!load(process->waits)) {
 		for (i = 0; i < policy_senders; i++)
-			file->caught_up[i] = load(rounds[i]);
-		store(file->waits, true);
+			process->caught_up[i] = load(rounds[i]);
+		store(process->waits, true);
 		return;
 	}
 	for (i = 0; i < policy_senders; i++)
-		all &= load(rounds[i]) > file->caught_up[i] + 1;
+		all &= load(rounds[i]) > process->caught_up[i] + 1;
 	rcu_read_lock_bh();
-	if (all && load(file->index) >= 0 && serves(load(file->index)))
-		store(file->strict, true);
+	id = load(process->index);
+	if (all && id >= 0 && serves(id))
+		store(process->strict, true);
 	rcu_read_unlock_bh();
-}
-
-static void reader(void *argument)
-{
-	struct tun_file *file = argument;
-
-	while (!load(stop_readers)) {
-		if (ptr_ring_consume(&file->ring)) {
-			add(file->read, 1);
-			if (chance(3) == 0)
-				sleep_ns(1 + chance(plan.reader_pace));
-		} else {
-			caught_up(file);
-			sleep_ns(200 + chance(2000));
-		}
-		if (plan.dies && chance(1500) == 0) {
-			excuse();
-			sleep_ns(chance(4) * NSEC_PER_MSEC);
-			excuse();
-		}
-	}
 }
 
 static void count_purged(void *packet)
 {
-	add(((struct tun_file *)packet)->purged, 1);
+	(void)packet;
+	add(found, 1);
 }
 
-static void purge(struct tun_file *file)
+static bool read_some(struct tun_file *file)
 {
-	while (ptr_ring_consume(&file->ring))
-		add(file->purged, 1);
-}
+	void *packets[8];
+	int count, back;
 
-/* TUNSETQUEUE: the last queue's file moves into the hole. */
-static void detach(void)
-{
-	struct tun_file *file = files[chance(FILES)], *last;
-
-	if (file->index < 0 || attached < 2)
-		return;
-	last = slots[attached - 1];
-	store(slots[file->index], last);
-	store(last->index, file->index);
-	store(slots[attached - 1], NULL);
-	attached--;
-	store(file->index, -1);
-	synchronize_rcu();
-	purge(file);
-	dev.real_num_tx_queues = attached;
-	notify(NETDEV_CHANGE);
-}
-
-static void attach(void)
-{
-	struct tun_file *file = files[chance(FILES)];
-
-	if (file->index >= 0)
-		return;
-	store(file->index, attached);
-	store(slots[attached], file);
-	attached++;
-	dev.real_num_tx_queues = attached;
-	notify(NETDEV_CHANGE);
-}
-
-static void set_size(void)
-{
-	int i, size = 24 + chance(64);
-
-	for (i = 0; i < FILES; i++)
-		ptr_ring_resize_noprof(&files[i]->ring, size, GFP_KERNEL, count_purged);
-	notify(NETDEV_CHANGE_TX_QUEUE_LEN);
-}
-
-static void link_down(void)
-{
-	int i;
-
-	if (!dev.running)
-		return;
-	notify(NETDEV_GOING_DOWN);
-	dev.running = false;
-	for (i = 0; i < QUEUES; i++) {
-		store(foreign[i], true);
-		__atomic_fetch_or(&txqs[i].state, XOFF, __ATOMIC_SEQ_CST);
+	if (!plan.batches) {
+		count = driver_consume(file) ? 1 : 0;
+		add(found, count);
+		return count;
 	}
-}
-
-static void link_up(void)
-{
-	int i;
-
-	if (dev.running)
-		return;
-	dev.running = true;
-	for (i = 0; i < QUEUES; i++) {
-		store(foreign[i], false);
-		__atomic_fetch_and(&txqs[i].state, ~XOFF, __ATOMIC_SEQ_CST);
-	}
-	notify(NETDEV_UP);
-}
-
-static void set_qdisc(void)
-{
-	int i;
-	struct Qdisc *qdisc = load(txqs[0].qdisc) == &fq ? &noqueue : &fq;
-
-	for (i = 0; i < QUEUES; i++)
-		store(txqs[i].qdisc, qdisc);
-	synchronize_rcu();
-}
-
-/* Somebody stops a queue that is open, and wakes it later. */
-static void stop_foreign(void)
-{
-	unsigned int id = chance(QUEUES);
-
-	if (!dev.running || __atomic_fetch_or(&txqs[id].state, XOFF, __ATOMIC_SEQ_CST) & XOFF)
-		return;
-	store(foreign[id], true);
-	sleep_ns(chance(3000000));
-	store(foreign[id], false);
-	__atomic_fetch_and(&txqs[id].state, ~XOFF, __ATOMIC_SEQ_CST);
-}
-
-static void set_switch(void)
-{
-	struct sluice_device *served = device();
-
-	served->on = !served->on;
-	sluice_device_settle(served);
-}
-
-static void set_parameters(void)
-{
-	static const u32 limits[] = { 0, 0, 1, 5, 1000 };
-	struct sluice_device *served = device();
-
-	WRITE_ONCE(served->limit, limits[chance(5)]);
-	WRITE_ONCE(served->low_percent, chance(96));
-	WRITE_ONCE(served->target_us, chance(2) * chance(200));
-	sluice_device_settle(served);
-}
-
-static void check_view(void)
-{
-	struct sluice_queue_view view;
-	unsigned int id;
-
-	for (id = 0; id < QUEUES; id++) {
-		sluice_queue_read(&device()->queue[id], &view);
-		if (view.stops != view.wakes[0] + view.wakes[1] +
-		    (view.state == SLUICE_QUEUE_STOPPED))
-			fail("queue %u: stops and wakes do not add up", id);
-		if (!view.reader_ns)
-			fail("queue %u: its reader's pace is lost", id);
-		if (view.longest_stop_ns > LONGEST_STOP_NS)
-			fail("queue %u: stopped for %lu ns", id, view.longest_stop_ns);
-	}
-}
-
-static void operator(void *unused)
-{
-	static void (*const acts[])(void) = {
-		set_switch, set_parameters, set_qdisc, link_down, link_up, detach,
-		attach, set_size, check_view, link_up, attach, stop_foreign,
-		stop_foreign,
-	};
-
-	(void)unused;
-	while (load(senders_left)) {
-		sleep_ns(chance(chance(4) ? 20000 : 2000000));
-		if (!plan.operates)
-			continue;
-		rtnl_lock();
-		if (load(over)) {
-			rtnl_unlock();
-			return;
-		}
+	count = driver_consume_batch(file, packets, 1 + chance(8));
+	back = count && chance(64) == 0 ? chance(count) : 0;
+	add(found, count - back);
+	if (back) {	/* vhost-net is detached, and attached again */
 		excuse();
-		acts[chance(sizeof(acts) / sizeof(acts[0]))]();
+		driver_unconsume(file, packets, back, count_purged);
 		excuse();
-		rtnl_unlock();
-		if (!dev.running) {	/* let them send again */
-			rtnl_lock();
-			link_up();
-			rtnl_unlock();
+	}
+	return count;
+}
+
+/* Returns for how long the reader is busy, or finds nothing to do. */
+static u64 read_once(struct process *process)
+{
+	struct tun_file *file;
+	u64 ns = 5 * NSEC_PER_USEC;
+
+	__atomic_exchange_n(&process->inside, true, __ATOMIC_SEQ_CST);
+	file = load(process->file);
+	if (file && read_some(file)) {
+		ns = chance(3) ? 0 : 1 + chance(plan.reader_pace);
+		note_used(file, load(process->index));
+		process->idle = 0;
+	} else if (file) {
+		ns = (200UL + chance(2000)) << min(process->idle++ / 8, 9U);
+		caught_up(process);
+	}
+	store(process->inside, false);
+	return ns;
+}
+
+static void reader(void *argument)
+{
+	struct process *process = argument;
+	u64 ns;
+
+	while (!load(stop_readers)) {
+		ns = read_once(process);
+		if (ns)
+			sleep_ns(ns);
+		if (plan.dies && chance(500) == 0) {
+			excuse();
+			sleep_ns((u64)chance(4) * sluice_default_stall_ms *
+				 NSEC_PER_MSEC);
+			excuse();
 		}
 	}
 }
 
-static void check_counts(void)
-{
-	u64 put = unread_drops, out = 0;
-	int i;
-
-	for (i = 0; i < FILES; i++)
-		put += files[i]->read + files[i]->dropped + files[i]->purged;
-	for (i = 0; i < policy_senders; i++)
-		out += sent[i];
-	if (put != out)
-		fail("%lu packets sent, %lu found again", out, put);
-}
+#include "operator.c"
 
 /* The senders have ended, or are held up for ever: all must come to rest. */
 static void check_rest(void)
 {
-	u64 end = ktime_get_ns() + 50 * NSEC_PER_MSEC;
+	u64 stall_ns = sluice_default_stall_ms * NSEC_PER_MSEC;
+	u64 end = ktime_get_ns() + (plan.dies ? 12 : 1) * stall_ns +
+		  (plan.loses_timers ? 4000 : 50) * NSEC_PER_MSEC;
+	struct sluice_device *served = served_device();
 	unsigned int id;
 
 	while (ktime_get_ns() < end)
-		sleep_ns(100000);
-	for (id = 0; id < QUEUES; id++) {
-		if (load(txqs[id].state) & XOFF)
+		sleep_ns(NSEC_PER_MSEC);
+	for (id = 0; the_device && id < plan.queues; id++)
+		if (load(the_device->dev.tx[id].state) & XOFF)
 			fail("queue %u: still stopped when its readers had caught up", id);
-		if (device()) {
-			stops += device()->queue[id].stops;
-			stalls += device()->queue[id].stalls;
-		}
-	}
-	if (device())
-		check_view();
-}
-
-static void end_operator(void)
-{
 	rtnl_lock();
-	store(over, true);
-	excuse();
-	link_up();
+	if (served)
+		check_view();
 	rtnl_unlock();
 }
 
-/* The module is unloaded, at rest or under traffic, and stock remains. */
+static void unload(void)
+{
+	sluice_devices_stop();
+	sluice_backstop_stop();
+	if (load(inside_module))
+		fail("unload: a sender is still inside the module");
+	store(unloaded, true);
+	if (callback || direct_function)
+		fail("unload: the hook is left in place");
+	if (sluice_devices[0].first)
+		fail("unload: the device is still known");
+}
+
+/* The module is unloaded, at rest or under traffic, and the driver goes on. */
 static void closing(void *unused)
 {
 	(void)unused;
@@ -599,72 +808,125 @@ static void closing(void *unused)
 		sleep_ns(100000);
 	if (plan.leaves) {
 		end_operator();
-		sluice_devices_stop();
+		unload();
 	}
 	while (load(senders_left))
 		sleep_ns(100000);
 	if (!plan.leaves) {
 		end_operator();
 		check_rest();
-		sluice_devices_stop();
+		unload();
 	}
-	if (device())
-		fail("unload: the device is still known");
 	check_rest();
 	store(stop_readers, 1);
 }
 
 static void make_plan(u64 packets)
 {
-	policy_senders = 1 + chance(2) * chance(4);
+	static const u32 stall_ms[] = { 250, 250, 20, 1 };
+	bool defaults = chance(2);
+
+	policy_senders = chance(4) ? 1 + chance(SENDERS_MAX) : 1;
 	plan.leaves = chance(2);
-	plan.packets = packets;
-	plan.operates = chance(2);
-	plan.dies = chance(2);
-	sluice_default_stall_ms = plan.dies ? 1 : 20;
-	sluice_default_target_us = chance(2) * chance(200);
+	plan.packets = 1 + chance(packets);
+	plan.operates = chance(3);
+	plan.intrudes = chance(4) == 0;
+	plan.dies = chance(3) == 0;
+	plan.refuses = chance(16) == 0;
+	plan.busy_direct = chance(4) == 0;
+	plan.upstream = chance(16) == 0;
+	plan.low_memory = chance(16) == 0;
+	plan.loses_timers = chance(16) == 0;
+	plan.batches = may_batch() && chance(4) == 0;
+	sluice_direct_call = chance(2);
+	sluice_default_low_percent = defaults ? 50 : chance(96);
+	sluice_default_stall_ms = plan.dies ? stall_ms[chance(4)] : 250;
+	sluice_default_target_us = defaults ? DEFAULT_TARGET_US : chance(2) * chance(200);
 	plan.reader_pace = 100 << chance(8);
-	plan.size = 24 + chance(64);
-	plan.limit = chance(2) * chance(8);
+	plan.batch = 1 << chance(3);
+	plan.size = 4 * policy_senders + plan.batch + 2 + chance(40);
+	plan.size = max(plan.size, 4 * plan.batch);
+	plan.queues = 1 + chance(QUEUES);
+	plan.limit = defaults ? 0 : chance(2) * chance(8);
+	plan.has_rule = plan.limit || chance(4) == 0;
+	the_rule.settings.given = SLUICE_SETTING_LIMIT;
+	the_rule.settings.limit = plan.limit;
+	timers_to_lose = 2 * plan.loses_timers;
+	allocations_to_fail = plan.low_memory ? 1 + chance(3) : 0;
 }
 
-int main(int count, char **arguments)
+static void run_seed(unsigned int seed, u64 packets)
 {
-	unsigned int seed = count > 1 ? atoi(arguments[1]) : 1;
 	long i;
 
-	verbose = count > 3;
 	seed_world(seed);
 	spin_lock_init(&rtnl);
-	make_plan(count > 2 ? atoi(arguments[2]) : 2000);
-	for (i = 0; i < QUEUES; i++)
-		txqs[i].qdisc = &fq;
-	dev.running = true;
-	attached = FILES;
+	make_plan(packets);
+	if (sluice_layout_learn())
+		fail("the driver's layout is not learned");
 	for (i = 0; i < FILES; i++) {
-		files[i] = zeroed(sizeof(*files[i]));
-		ptr_ring_init_noprof(&files[i]->ring, plan.size, GFP_KERNEL);
-		files[i]->index = i;
-		slots[i] = files[i];
+		processes[i].index = -1;
+		open_file(i);
 	}
+	for (i = 0; i < SENDERS_MAX; i++)
+		sending[i].queue = -1;
+	create_device();
+	sluice_backstop_start();
 	if (sluice_devices_start())
 		fail("the module does not start");
-	device()->limit = plan.limit;
 	senders_left = policy_senders;
 	for (i = 0; i < policy_senders; i++)
 		spawn(sender, (void *)i, i);
 	for (i = 0; i < FILES; i++)
-		spawn(reader, files[i], 8 + i);
-	spawn(operator, NULL, 12);
-	spawn(closing, NULL, 13);
+		spawn(reader, &processes[i], SENDERS_MAX + i);
+	spawn(operator, NULL, SENDERS_MAX + FILES);
+	spawn(closing, NULL, SENDERS_MAX + FILES + 1);
 	run_world(seed);
-	for (i = 0; i < FILES; i++)
-		purge(files[i]);
-	check_counts();
-	for (i = 0; i < QUEUES; i++)
-		if (txqs[i].state & XOFF)
-			fail("queue %ld: still stopped after unload", i);
-	printf("seed %u: fine: %lu packets, %lu of them strict, %lu stops, %lu stalls\n",
-	       seed, sent[0] + sent[1] + sent[2], strict_packets, stops, stalls);
+	check_end();
+	totals->seeds++;
+}
+
+/* One seed in a process of its own, so that it begins with nothing. */
+static bool try_seed(unsigned int seed, u64 packets)
+{
+	int status;
+	pid_t child;
+
+	fflush(stdout);
+	child = verbose && !learning ? 0 : fork();
+	if (!child) {
+		alarm(SEED_SECONDS);
+		run_seed(seed, packets);
+		fflush(stdout);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	if (WIFSIGNALED(status))
+		printf("seed %u: ended by signal %d\n", seed, WTERMSIG(status));
+	return WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+int main(int count, char **arguments)
+{
+	unsigned int seed = count > 1 ? atoi(arguments[1]) : 0;
+	unsigned int end = seed + (count > 2 ? atoi(arguments[2]) : 1);
+	time_t until = time(NULL) + (count > 3 ? atoi(arguments[3]) : 0);
+	u64 packets = count > 4 ? atoi(arguments[4]) : PACKETS;
+
+	verbose = count > 5;
+	totals = mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!learn_places(packets))
+		return 1;
+	memset(totals, 0, sizeof(*totals));
+	for (; seed != end; seed++) {
+		if (!try_seed(seed, packets))
+			return 1;
+		if (count > 3 && atoi(arguments[3]) && time(NULL) >= until)
+			break;
+	}
+	printf("fine: %lu seeds, %lu packets, %lu of them strict, %lu stops, %lu stalls\n",
+	       totals->seeds, totals->packets, totals->strict, totals->stops,
+	       totals->stalls);
 	return 0;
 }

@@ -7,22 +7,25 @@ import re
 
 import pytest
 
-from lab.checks.verify import (
+from lab.checks.policy import (
     FINE,
     FOUND,
+    Seeded,
+    headers_named,
+    parse_paces,
+    parse_world,
+    seeded_text,
+)
+from lab.checks.verify import (
     LITMUS,
     SEEDED,
-    Seeded,
+    SEEDED_PACE,
     Verdict,
     format_summary,
     format_verdict,
-    headers_named,
     parse_expected,
     parse_observation,
-    parse_paces,
     parse_search,
-    parse_seeds,
-    seed,
 )
 from lab.errors import LabError
 from lab.machines.build import KMOD
@@ -59,24 +62,29 @@ def test_search(log, says) -> None:
     assert parse_search(log)[0] == says
 
 
+WORLD = "fine: 2 seeds, 10 packets, 4 of them strict, 2 stops, 0 stalls\n"
+
+
 @pytest.mark.parametrize(
     ("log", "says"),
     [
-        ("seed 0: fine: 10 packets, 4 of them strict, 2 stops, 0 stalls\n", FINE),
+        (WORLD, FINE),
         ("seed 0, step 12: queue 0: a packet is lost\n", FOUND),
         ("seed 0: queue 0: a packet is lost\n", FOUND),
-        ("SUMMARY: ThreadSanitizer: data race kmod/queue.c:1 in f\n", FOUND),
+        ("seed 0: ended by signal 11\n", FOUND),
+        ("SUMMARY: ThreadSanitizer: data race kmod/queue.c:1 in f\n" + WORLD, FOUND),
+        ("SUMMARY: AddressSanitizer: heap-use-after-free\n", FOUND),
+        (WORLD.replace("2 seeds", "0 seeds"), "no verdict"),
         ("Segmentation fault\n", "no verdict"),
         ("", "no verdict"),
     ],
 )
-def test_seeds(log, says) -> None:
-    assert parse_seeds(log, 1)[0] == says
+def test_world(log, says) -> None:
+    assert parse_world(log)[0] == says
 
 
-def test_fewer_seeds_than_asked_are_no_verdict() -> None:
-    one = "seed 0: fine: 10 packets, 4 of them strict, 2 stops, 0 stalls\n"
-    assert parse_seeds(one, 2)[0] == "no verdict"
+def test_world_says_how_much_it_did() -> None:
+    assert parse_world(WORLD) == (FINE, "2 seeds, 10 packets, 2 stops")
 
 
 @pytest.mark.parametrize(
@@ -98,13 +106,14 @@ def test_headers() -> None:
 
 def test_a_guard_that_is_not_there_is_said(tmp_path) -> None:
     (tmp_path / "queue.c").write_text("one two")
-    seed(tmp_path, Seeded("x", "queue.c", "two", "three"))
-    assert (tmp_path / "queue.c").read_text() == "one three"
+    bug = Seeded("x", "queue.c", "two", "three")
+    assert seeded_text(bug, tmp_path) == "one three"
+    (tmp_path / "queue.c").write_text("two two")
     with pytest.raises(LabError, match="kmod/queue.c"):
-        seed(tmp_path, Seeded("x", "queue.c", "two", "three"))
+        seeded_text(bug, tmp_path)
 
 
-@pytest.mark.parametrize("bug", SEEDED, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", (*SEEDED, *SEEDED_PACE), ids=lambda bug: bug.name)
 def test_guard_is_in_the_source(bug) -> None:
     assert (KMOD / bug.file).read_text().count(bug.old) == 1
 

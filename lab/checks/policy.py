@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Builds and runs the module's sources in user space: proofs/policy.
+
+A harness is built once; of a mutant only what it changes is compiled again.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.checks.provers import RING
+from lab.errors import LabError
+from lab.machines.build import KMOD
+from lab.machines.vm import REPOSITORY
+
+POLICY = REPOSITORY / "proofs" / "policy"
+FINE, FOUND = "fine", "found"  # nothing amiss; what is amiss was found
+
+# Runs a script in a directory, where the compiler is: its status and output.
+Runner = Callable[[Path, str], tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run the sources."""
+
+    name: str
+    plain: tuple[str, ...]  # files of POLICY
+    module: tuple[str, ...]  # the module's
+    watching: tuple[str, ...] = ()  # of POLICY, compiled as the module is
+    defines: str = ""
+    watched: str = ""  # how the module is compiled
+    linked: str = ""
+
+
+WORLD = ("backstop.c", "device.c", "hook.c", "layout.c", "queue.c")
+STEPS = Variant(
+    "steps", ("world.c",), WORLD, ("driver.c",), "-DSTEPS", "-fsanitize=thread"
+)
+THREADS = Variant(
+    "threads",
+    ("world.c", "driver.c"),
+    WORLD,
+    defines="-DTHREADS",
+    watched="-g -fsanitize=thread",
+    linked="-fsanitize=thread",
+)
+PACE = Variant("pace", ("pace.c",), ("queue.c",))
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """A guard of the real source, taken out."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    threads: bool = False
+    short: bool = True  # make test asks it; if not, only make verify
+
+
+def headers_named(sources: list[str]) -> set[str]:
+    """The kernel headers that sources include."""
+    return {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
+
+
+def seeded_text(seeded: Seeded, source: Path = KMOD) -> str:
+    """The file with the guard taken out."""
+    text = (source / seeded.file).read_text()
+    if text.count(seeded.old) != 1:
+        raise LabError(
+            f"policy/{seeded.name}: kmod/{seeded.file} does not say "
+            f"'{seeded.old}' once; name the guard anew in lab/checks/verify.py"
+        )
+    return text.replace(seeded.old, seeded.new)
+
+
+class Harness:
+    """A variant that is built: folder/base holds its objects and ./world."""
+
+    def __init__(
+        self, variant: Variant, folder: Path, ring: Path, run: Runner
+    ) -> None:
+        self.variant, self.folder, self._run = variant, folder, run
+        shutil.copytree(KMOD, folder / "kmod")
+        shutil.copytree(POLICY, folder / "policy")
+        self._empty_headers((ring / RING).read_text())
+        names = [*variant.module, *variant.watching]
+        lines = [self._compile(f"../{self._where(name)}", "..") for name in names]
+        lines += [f"{self._gcc('..')} -c ../policy/{name}" for name in variant.plain]
+        (folder / "base").mkdir()
+        status, log = self._run(folder, "\n".join(["cd base", *lines, self._link()]))
+        if status != 0:
+            print(log)
+            raise LabError(f"proofs/policy: {variant.name} does not build (see above)")
+
+    def _empty_headers(self, ring: str) -> None:
+        texts = [path.read_text() for path in KMOD.glob("*.[ch]")]
+        for name in headers_named([*texts, ring]):
+            if name.startswith("asm/"):
+                continue
+            header = self.folder / "empty" / name
+            header.parent.mkdir(parents=True, exist_ok=True)
+            header.touch()
+        (self.folder / "empty" / "linux" / RING).write_text(ring)
+
+    def _where(self, name: str) -> str:
+        return f"kmod/{name}" if name in self.variant.module else f"policy/{name}"
+
+    def _gcc(self, top: str, kmod: str = "") -> str:
+        flags = "-std=gnu11 -O1 -w -fno-pie -include"
+        folders = f"-I{top}/empty -I{kmod or f'{top}/kmod'} -I{top}/policy"
+        defines = self.variant.defines
+        return f"gcc {flags} {top}/policy/kernel.h {folders} {defines}"
+
+    def _compile(self, path: str, top: str, kmod: str = "") -> str:
+        return f"{self._gcc(top, kmod)} {self.variant.watched} -c {path}"
+
+    def _link(self, objects: str = "*.o") -> str:
+        return f"gcc {self.variant.linked} -no-pie -pthread {objects} -o world"
+
+    def mutant(self, name: str, changed: Mapping[str, str]) -> str | None:
+        """Build ./world with these texts instead of the module's: its folder.
+
+        None if it does not compile.
+        """
+        work = self.folder / name
+        (work / "kmod").mkdir(parents=True)
+        headers = any(file.endswith(".h") for file in changed)
+        if headers:
+            shutil.copytree(KMOD, work / "kmod", dirs_exist_ok=True)
+        for file, text in changed.items():
+            (work / "kmod" / file).write_text(text)
+        module = self.variant.module
+        again = [file for file in module if headers or file in changed]
+        kept = {path.stem for path in (self.folder / "base").glob("*.o")}
+        kept -= {Path(file).stem for file in again}
+        lines = [f"cd {name}"]
+        kmod = "kmod -I../kmod" if not headers else "kmod"
+        lines += [self._compile(f"kmod/{file}", "..", kmod) for file in again]
+        objects = [f"../base/{stem}.o" for stem in sorted(kept)]
+        lines += [self._link(" ".join(["*.o", *objects]))]
+        status, _ = self._run(self.folder, "\n".join(lines))
+        return name if status == 0 else None
+
+    def world(
+        self, first: int, seeds: int, seconds: int = 0, name: str = "base"
+    ) -> tuple[str, str]:
+        """The verdict of as many seeds; seconds ends them sooner."""
+        script = f"cd {name} && ./world {first} {seeds} {seconds} 2>&1"
+        _, log = self._run(self.folder, script)
+        return parse_world(log)
+
+    def pace(self, name: str = "base") -> tuple[str, str]:
+        status, log = self._run(self.folder, f"cd {name} && ./world")
+        return parse_paces(log, status)
+
+    def forget(self, name: str) -> None:
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+
+
+def parse_world(log: str) -> tuple[str, str]:
+    """The verdict of world.c, and its first complaint or what it did."""
+    for line in log.splitlines():
+        if re.match(r"seed \d+(, step \d+)?: |SUMMARY: \w+Sanitizer", line):
+            return FOUND, line
+    fine = re.search(r"^fine: (\d+) seeds, (\d+) packets, .*?(\d+) stops", log, re.M)
+    if not fine or not int(fine[1]):
+        return "no verdict", (log.strip().splitlines() or ["no output"])[-1]
+    seeds, packets, stops = (int(fine[i]) for i in (1, 2, 3))
+    return FINE, f"{seeds} seeds, {packets:,} packets, {stops:,} stops"
+
+
+def parse_paces(log: str, status: int) -> tuple[str, str]:
+    """The verdict of pace.c, and the first reader it complains of."""
+    lines = log.strip().splitlines()
+    wrong = [line for line in lines if line.endswith("TOO MUCH")]
+    if wrong:
+        return FOUND, " ".join(wrong[0].split())
+    if status or not lines:
+        return "no verdict", lines[-1] if lines else "no output"
+    return FINE, f"{len(lines)} readers"

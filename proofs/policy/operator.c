@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Part of world.c: what is done to a device, its files and the machine. */
+
+static void purge(struct tun_file *file)
+{
+	while (driver_consume(file))
+		add(found, 1);
+}
+
+static void open_file(unsigned int at)
+{
+	if (!processes[at].file)
+		store(processes[at].file, driver_open(at, plan.size, plan.batch));
+}
+
+/* Somebody stops or wakes a queue without asking whose stop it is. */
+static void wake_any(struct netdev_queue *txq)
+{
+	struct tun_device *tun = container_of(txq->dev, struct tun_device, dev);
+
+	store(tun->foreign[txq - tun->dev.tx], false);
+	clear_bit(__QUEUE_STATE_DRV_XOFF, &txq->state);
+}
+
+static void stop_any(struct netdev_queue *txq)
+{
+	struct tun_device *tun = container_of(txq->dev, struct tun_device, dev);
+
+	if (!test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &txq->state))
+		store(tun->foreign[txq - tun->dev.tx], true);
+}
+
+/* TUNSETQUEUE, or the file is closed: the last queue's file moves into the hole. */
+static void detach_process(struct tun_device *tun, struct process *process)
+{
+	struct tun_file *last = tun->slots[tun->attached - 1];
+	int hole = process->index;
+
+	driver_publish(&tun->slots[hole], last);
+	store(processes[last->process].index, hole);
+	driver_publish(&tun->slots[tun->attached - 1], NULL);
+	store(process->index, -1);
+	tun->attached--;
+	if (chance(2) && tun->dev.running)	/* as 7.3 does */
+		wake_any(&tun->dev.tx[hole]);
+	synchronize_rcu();
+	purge(process->file);
+	if (tun->attached)
+		tun->dev.real_num_tx_queues = tun->attached;
+	notify(tun, NETDEV_CHANGE);
+}
+
+static void attach_process(struct tun_device *tun, struct process *process)
+{
+	if (tun->attached == plan.queues)
+		return;
+	store(process->index, tun->attached);
+	driver_publish(&tun->slots[tun->attached], process->file);
+	tun->attached++;
+	tun->dev.real_num_tx_queues = tun->attached;
+	notify(tun, NETDEV_CHANGE);
+}
+
+static struct process *any_process(void)
+{
+	return &processes[chance(FILES)];
+}
+
+static void detach(void)
+{
+	struct process *process = any_process();
+
+	if (process->index >= 0 && the_device->attached > 1)
+		detach_process(the_device, process);
+}
+
+static void attach(void)
+{
+	struct process *process = any_process();
+
+	if (the_device && process->file && process->index < 0)
+		attach_process(the_device, process);
+}
+
+/* Nobody closes a file while he reads from it. */
+static void close_file(void)
+{
+	struct process *process = any_process();
+	struct tun_file *file = process->file;
+
+	if (!file)
+		return;
+	if (process->index >= 0)
+		detach_process(the_device, process);
+	__atomic_exchange_n(&process->file, NULL, __ATOMIC_SEQ_CST);
+	while (load(process->inside))
+		sleep_ns(NSEC_PER_USEC);
+	purge(file);
+	driver_close(file);
+}
+
+static void reopen_file(void)
+{
+	open_file(chance(FILES));
+}
+
+static void set_size(void)
+{
+	int i, size = 2 * policy_senders + 8 + chance(60);
+
+	for (i = 0; i < FILES; i++)
+		if (processes[i].file)
+			driver_resize(processes[i].file, size, count_purged);
+	if (the_device)
+		notify(the_device, NETDEV_CHANGE_TX_QUEUE_LEN);
+}
+
+static void link_down(void)
+{
+	unsigned int i;
+
+	if (!the_device || !the_device->dev.running)
+		return;
+	notify(the_device, NETDEV_GOING_DOWN);
+	store(the_device->dev.running, false);
+	for (i = 0; i < plan.queues; i++)
+		stop_any(&the_device->dev.tx[i]);
+	if (chance(2))	/* the core waits; nothing of ours relies on it */
+		synchronize_rcu();
+}
+
+static void link_up(void)
+{
+	unsigned int i;
+
+	if (!the_device || the_device->dev.running)
+		return;
+	for (i = 0; i < plan.queues; i++)
+		wake_any(&the_device->dev.tx[i]);
+	store(the_device->dev.running, true);
+	notify(the_device, NETDEV_UP);
+}
+
+static ssize_t show_flags(struct device *dev, struct device_attribute *attr,
+			  char *text)
+{
+	(void)dev, (void)attr;
+	return sprintf(text, "0x%x\n", plan.upstream ? 0x1083 : 0x1003);
+}
+
+static void create_device(void)
+{
+	static struct device_attribute owner = { { "owner" } };
+	static struct device_attribute flags = { { "tun_flags" }, show_flags };
+	static struct attribute *attributes[] = { &owner.attr, &flags.attr, NULL };
+	static struct attribute_group group = { attributes };
+	struct tun_device *tun;
+	unsigned int i;
+
+	if (the_device)
+		return;
+	tun = zeroed(sizeof(*tun));
+	tun->dev.num_tx_queues = plan.queues;
+	tun->dev.real_num_tx_queues = 1;
+	tun->dev.rtnl_link_ops = &tun_ops;
+	tun->dev.netdev_ops = &transmit_ops;
+	tun->dev.sysfs_groups[0] = &group;
+	tun->dev.reg_state = NETREG_REGISTERED;
+	tun->dev.tx = zeroed(plan.queues * sizeof(*tun->dev.tx));
+	for (i = 0; i < plan.queues; i++) {
+		tun->dev.tx[i].dev = &tun->dev;
+		tun->dev.tx[i].qdisc = &fq;
+	}
+	notify(tun, NETDEV_REGISTER);
+	for (i = 0; i < FILES; i++)
+		if (processes[i].file && processes[i].index < 0)
+			attach_process(tun, &processes[i]);
+	store(the_device, tun);
+	link_up();
+}
+
+/* The slots are left as they are, as the driver does: nobody looks any more. */
+static void remove_device(void)
+{
+	struct tun_device *tun = the_device;
+	unsigned int i;
+
+	if (!tun)
+		return;
+	link_down();
+	tun->dev.reg_state = NETREG_UNREGISTERING;
+	notify(tun, NETDEV_UNREGISTER);
+	store(the_device, NULL);
+	synchronize_rcu();
+	for (i = 0; i < FILES; i++)
+		if (processes[i].index >= 0) {
+			store(processes[i].index, -1);
+			purge(processes[i].file);
+		}
+	poison_free(tun->dev.tx);
+	poison_free(tun);
+}
+
+static void rename_device(void)
+{
+	if (the_device)
+		notify(the_device, NETDEV_CHANGENAME);
+}
+
+/* Another network namespace: it leaves and comes, and is the same device. */
+static void move_device(void)
+{
+	bool was_up;
+
+	if (!the_device)
+		return;
+	was_up = the_device->dev.running;
+	link_down();
+	notify(the_device, NETDEV_UNREGISTER);
+	notify(the_device, NETDEV_REGISTER);
+	if (was_up)
+		link_up();
+}
+
+static void set_qdisc(void)
+{
+	struct Qdisc *qdiscs[] = { &fq, &fq, &noqueue, &lockless };
+	struct Qdisc *qdisc = qdiscs[chance(4)];
+	unsigned int i;
+
+	for (i = 0; the_device && i < plan.queues; i++)
+		driver_set_qdisc(&the_device->dev.tx[i], qdisc);
+	synchronize_rcu();
+}
+
+/*
+ * Somebody stops a queue that is open, and wakes it later. Not while our stop
+ * lasts, even if it was woken: there is one bit for both.
+ */
+static void stop_foreign(void)
+{
+	struct sluice_device *served = served_device();
+	unsigned int id = chance(plan.queues);
+	struct netdev_queue *txq;
+
+	if (!the_device || !the_device->dev.running ||
+	    (served && queue_stopped(&served->queue[id])))
+		return;
+	txq = &the_device->dev.tx[id];
+	stop_any(txq);
+	if (!load(the_device->foreign[txq - the_device->dev.tx]))
+		return;
+	sleep_ns(chance(chance(2) ? 3000 : 3000000));
+	wake_any(txq);
+}
+
+/* Somebody wakes a queue that we stopped. */
+static void wake_foreign(void)
+{
+	if (the_device && the_device->dev.running)
+		wake_any(&the_device->dev.tx[chance(plan.queues)]);
+}
+
+static void set_switch(void)
+{
+	struct sluice_device *served = served_device();
+	bool on;
+
+	if (!served)
+		return;
+	on = !served->on;
+	served->by_hand.given |= SLUICE_SETTING_ON;
+	served->by_hand.on = on;
+	sluice_device_configure(served);
+	if (served->on != on)
+		fail("the switch is not where it was put");
+}
+
+static void set_parameters(void)
+{
+	static const u32 limits[] = { 0, 0, 1, 5, 1000 };
+	struct sluice_device *served = served_device();
+	struct sluice_settings s;
+
+	if (!served)
+		return;
+	s = served->by_hand;
+	s.given = chance(32);
+	s.limit = limits[chance(5)];
+	s.low_percent = chance(96);
+	s.target_us = chance(2) * chance(200);
+	s.stall_ms = sluice_default_stall_ms;
+	served->by_hand = s;
+	sluice_device_configure(served);
+	if (served->on != (s.given & SLUICE_SETTING_ON ? s.on : sluice_default_on) ||
+	    served->low_percent != (s.given & SLUICE_SETTING_LOW_PERCENT ?
+				    s.low_percent : sluice_default_low_percent) ||
+	    served->target_us != (s.given & SLUICE_SETTING_TARGET_US ?
+				  s.target_us : sluice_default_target_us) ||
+	    served->limit != (s.given & SLUICE_SETTING_LIMIT ? s.limit :
+			      plan.has_rule ? plan.limit : 0) ||
+	    served->stall_ms != sluice_default_stall_ms)
+		fail("a setting is not what was set");
+}
+
+/* A sender's CPU goes away, and another comes. */
+static void change_cpus(void)
+{
+	unsigned int i;
+
+	for (i = 1; i < (unsigned int)policy_senders; i++)
+		set_cpu(i, chance(2));
+}
+
+/* The machine does nothing for a while: no reader is dead because of that. */
+static void jump(void)
+{
+	u64 ns = (u64)chance(300) * NSEC_PER_MSEC;
+
+	if (!plan.dies)
+		return;
+	jumped_ns += ns;
+	jump_time(ns);
+}
+
+static void check_queue(struct sluice_device *served, unsigned int id)
+{
+	u64 most_ns = served->stall_ms * NSEC_PER_MSEC + SLACK_NS + jumped_ns +
+		      plan.loses_timers * 3UL * NSEC_PER_SEC;
+	struct sluice_queue_view view;
+
+	sluice_queue_read(&served->queue[id], &view);
+	if (view.stops != view.wakes[0] + view.wakes[1] +
+	    (view.state == SLUICE_QUEUE_STOPPED))
+		fail("queue %u: stops and wakes do not add up", id);
+	if (!view.reader_ns)
+		fail("queue %u: its reader's pace is lost", id);
+	if (view.longest_stop_ns > most_ns)
+		fail("queue %u: stopped for %lu ns", id, view.longest_stop_ns);
+	if ((view.state == SLUICE_QUEUE_IDLE) !=
+	    (served->state != SLUICE_DEVICE_SERVED))
+		fail("queue %u: open while its device is not served, or closed", id);
+	if (view.fill > view.size || view.low > view.limit || view.limit > view.size)
+		fail("queue %u: shown with fill %u, limit %u, low %u of %u", id,
+		     view.fill, view.limit, view.low, view.size);
+}
+
+static enum sluice_device_state expected_state(struct sluice_device *served)
+{
+	if (the_device->attached && !served->verified && !plan.refuses)
+		fail("a device with a reader is not verified");
+	if (!served->verified)
+		return plan.refuses && the_device->attached ?
+		       SLUICE_DEVICE_REFUSED : SLUICE_DEVICE_UNREAD;
+	if (plan.upstream)
+		return SLUICE_DEVICE_UPSTREAM;
+	if (!served->on)
+		return SLUICE_DEVICE_OFF;
+	return the_device->dev.running ? SLUICE_DEVICE_SERVED : SLUICE_DEVICE_DOWN;
+}
+
+static void check_view(void)
+{
+	struct sluice_device *served = served_device();
+	unsigned int id;
+
+	if (!served)
+		return;
+	for (id = 0; id < served->queues; id++)
+		check_queue(served, id);
+	/* One that goes down is that, whatever else it is. */
+	if ((served->state != expected_state(served) &&
+	     (the_device->dev.running || served->state != SLUICE_DEVICE_DOWN)) ||
+	    served->served != (served->state == SLUICE_DEVICE_SERVED))
+		fail("the device is in state %d, not %d", served->state,
+		     expected_state(served));
+	if (the_device->dev.running &&
+	    !!served->reason != (served->state == SLUICE_DEVICE_REFUSED))
+		fail("a reason without a refusal, or the reverse");
+}
+
+/* A queue that is opened begins anew. */
+static void check_opened(bool was_served, const u64 *stalls)
+{
+	struct sluice_device *served = served_device();
+	unsigned int id;
+
+	for (id = 0; !was_served && served && served->served && id < served->queues; id++)
+		if (queue_stalled(&served->queue[id]) &&
+		    queue_stalls(&served->queue[id]) == stalls[id])
+			fail("queue %u: opened as one that is stalled", id);
+}
+
+static void act(void)
+{
+	static void (*const acts[])(void) = {
+		set_switch, set_parameters, set_qdisc, link_down, detach, attach,
+		close_file, reopen_file, attach, set_size, remove_device,
+		create_device, move_device, rename_device, stop_foreign, stop_foreign,
+		wake_foreign, wake_foreign, change_cpus, jump, set_switch, attach,
+	};
+	struct sluice_device *served = served_device();
+	bool was_served = served && served->served;
+	u64 stalls[QUEUES] = { 0 };
+	unsigned int id;
+
+	for (id = 0; served && id < served->queues; id++)
+		stalls[id] = queue_stalls(&served->queue[id]);
+	if (plan.intrudes && chance(4))
+		(chance(2) ? stop_foreign : wake_foreign)();
+	else
+		acts[chance(sizeof(acts) / sizeof(acts[0]))]();
+	check_opened(was_served, stalls);
+	check_view();
+}
+
+static void operator(void *unused)
+{
+	(void)unused;
+	while (load(senders_left)) {
+		sleep_ns(chance(chance(4) || plan.intrudes ? 20000 : 2000000));
+		if (!plan.operates)
+			continue;
+		rtnl_lock();
+		if (load(over)) {
+			rtnl_unlock();
+			return;
+		}
+		excuse();
+		act();
+		if (chance(2)) {	/* let them send again */
+			create_device();
+			link_up();
+		}
+		excuse();
+		rtnl_unlock();
+	}
+}
+
+static void end_operator(void)
+{
+	unsigned int i;
+
+	rtnl_lock();
+	store(over, true);
+	excuse();
+	create_device();
+	link_up();
+	for (i = 0; i < FILES; i++)
+		open_file(i);
+	for (i = 0; i < FILES; i++)
+		if (processes[i].index < 0)
+			attach_process(the_device, &processes[i]);
+	for (i = 0; i < (unsigned int)policy_senders; i++)
+		set_cpu(i, true);
+	rtnl_unlock();
+}
+
+/* When all threads have ended. */
+static void check_end(void)
+{
+	u64 out = 0;
+	int i;
+
+	for (i = 0; i < FILES; i++)
+		if (processes[i].file)
+			purge(processes[i].file);
+	for (i = 0; i < policy_senders; i++)
+		out += sent[i];
+	if (found != out)
+		fail("%lu packets sent, %lu found again", out, found);
+	for (i = 0; i < (int)plan.queues; i++)
+		if (the_device->dev.tx[i].state & XOFF)
+			fail("queue %d: still stopped after unload", i);
+	totals->packets += out;
+}
