@@ -14,6 +14,7 @@
 # make depth    what a shallower ring gives in latency, and costs in throughput
 # make cost     instructions per packet with and without the hook, and on one CPU
 # make verify   why no queue stays stopped: every proof and its verdict
+# make series   patches to the kernel's own driver: made, checked, built
 # make abuse    random sequences of all that is done to a tap in use, by a seed
 # make soak     mixed traffic for half an hour, through readers that pause and die
 # make shell    a shell in a VM with the newest kernel of the lab
@@ -40,7 +41,7 @@ module:
 release: python
 	@python3 -B packaging/release $(ARGS)
 
-demo bench apps depth cost abuse soak shell deb verify check: python
+demo bench apps depth cost abuse series soak shell deb verify check: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 native: python
@@ -84,6 +85,6 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: module release demo bench native apps depth cost abuse soak shell deb
+.PHONY: module release demo bench native apps depth cost abuse series soak shell deb
 .PHONY: install uninstall verify
 .PHONY: test test-all kernel command debug packaging unit check modules clean python

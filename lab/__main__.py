@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.cache import cache_dir
-from lab.checks import abuse, measure, packages, quick, soak, testing, verify
+from lab.checks import abuse, measure, packages, quick, series, soak, testing, verify
 from lab.errors import LabError, NO, Unsuitable
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
@@ -210,6 +210,11 @@ def command_deb(options: argparse.Namespace) -> int:
     return 0
 
 
+def command_series(options: argparse.Namespace) -> int:
+    output = Path(options.out or vm.REPOSITORY / "out" / "series").absolute()
+    return series.series(options.kernel, output)
+
+
 def command_clean(_: argparse.Namespace) -> int:
     say(f"removing {cache_dir()}")
     shutil.rmtree(cache_dir(), ignore_errors=True)
@@ -316,6 +321,11 @@ def _add_rest(commands) -> None:
     long.add_argument("--minutes", type=positive(float), default=30, metavar="N")
     long.add_argument("--json", metavar="FILE", help="save what it came to there")
     long.set_defaults(run=command_soak)
+    patches = commands.add_parser("series", help="the kernel patches, checked")
+    sources = [*series.KERNELS]
+    patches.add_argument("--kernel", default=sources[0], choices=sources)
+    patches.add_argument("--out", metavar="DIR", help="default: out/series/")
+    patches.set_defaults(run=command_series)
     deb = commands.add_parser("deb", help="build the Debian packages")
     where = vm.REPOSITORY / "out"
     deb.add_argument("--out", metavar="DIR", default=str(where), help="default: out/")

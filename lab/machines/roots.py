@@ -59,6 +59,15 @@ BUILDER_PACKAGES = (
     "perl",
     "xz-utils",
 )
+# What kernel patches are made and checked with.
+SERIES_PACKAGES = (
+    *BUILDER_PACKAGES,
+    "coccinelle",
+    "git",
+    "python3-git",
+    "python3-ply",
+    "sparse",
+)
 # Left out of every package: nobody reads them in a guest.
 EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
 ATTEMPTS = 3
@@ -121,6 +130,11 @@ def builder_recipe(kernel: Kernel) -> list[str]:
     """The same for a root in which the kernel is built from its source."""
     tools = BUILDER_PACKAGES + (native.PACKAGES if kernel.native else ())
     return _recipe(kernel, (f"linux-source-{kernel.release}",), tools)
+
+
+def source_recipe(kernel: Kernel) -> list[str]:
+    """The same for a root in which patches to the kernel are made."""
+    return _recipe(kernel, (f"linux-source-{kernel.release}",), SERIES_PACKAGES)
 
 
 def _recipe(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
@@ -250,6 +264,20 @@ def has_root(kernel: Kernel) -> bool:
     """Whether its root is in the cache, so that nothing has to be built."""
     kernel = find_kernel(kernel)
     return (cache_dir() / "roots" / f"{kernel.name}-{root_key(kernel)}").exists()
+
+
+def ensure_source_root(kernel: Kernel) -> Root:
+    """A root with this kernel's source: from the cache, or built now."""
+    ensure_tools()
+    arguments = source_recipe(kernel)
+    key = digest(json.dumps([arguments, kernel.extra_suites, kernel.version]))
+    final = cache_dir() / "roots" / f"source-{kernel.release}-{key}"
+    with locked(f"source-{kernel.release}"):
+        if not final.exists():
+            say(f"linux-source-{kernel.release}: building its root (2 minutes)")
+            with fresh_directory(final) as unfinished:
+                _bootstrap(kernel, arguments, unfinished / "tree")
+    return Root(kernel.name, final / "tree", "", "", key)
 
 
 def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""make series: the kernel patches of series/, made, checked and built.
+
+The kernel's source comes from the distribution; the semantic patches are
+applied to it, and each rule must change something. What comes out are patches
+for git am, applied once more to the clean source, and built one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lab.cache import cache_dir, digest, digest_files, fresh_directory, locked
+from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
+from lab.errors import LabError
+from lab.machines.chroot import Root, run_in_root
+from lab.machines.matrix import NEWEST, Kernel, kernel_named
+from lab.machines.roots import ensure_source_root
+from lab.machines.suites import find_kernel
+from lab.machines.vm import REPOSITORY
+from lab.setup import say
+
+SERIES = REPOSITORY / "series"
+CONFIG = SERIES / "kernel.config"
+COVER = SERIES / "cover-letter"
+# The sources there are patches for -> a kernel that is built from them.
+KERNELS = {NEWEST: f"{NEWEST}-debug", "6.12": "6.12-builtin"}
+AUTHOR = "Your Name <you@example.org>"
+OBJECTS = ("drivers/net/tun.o", "drivers/net/tap.o", "drivers/vhost/net.o")
+KUNIT = "lib/tests/ptr_ring_kunit"
+# Folders that older kernels do not have as the newest has them.
+NEWEST_ONLY = ("lib/", "tools/", "Documentation/")
+# The entries of MAINTAINERS name drivers/net/tun* and folders: no new one is due.
+_CHECKPATCH = (
+    "scripts/checkpatch.pl --strict --terse --show-types --no-summary "
+    "--ignore FILE_PATH_CHANGES"
+)
+_PREPARE = """
+mkdir linux
+tar -xf /usr/src/linux-source-{release}.tar.xz -C linux --strip-components=1
+cd linux
+make -s KCONFIG_ALLCONFIG=/mnt/kernel.config allnoconfig
+make -s -j{jobs} prepare modules_prepare
+git init -q
+echo '*' >.git/info/exclude
+git config user.name "Your Name"
+git config user.email you@example.org
+git config advice.detachedHead false
+git add -f LICENSES {files}
+git commit -q -m base
+git tag base
+"""
+# See build.py: what sparse 0.6.4 does not know.
+_SPARSE = (
+    "C=2 KBUILD_CHECKSRC=2 \"CF='-D__builtin_strlen(s)=(sizeof(s)-1)' "
+    "-D__typeof_unqual__=__typeof__\""
+)
+_COMPLAINT = re.compile(r"^(?:\./)?(\S+?):\d+:(?:\d+:)? (?:warning|error): (.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One directory of series/."""
+
+    folder: Path
+
+    @cached_property
+    def subject(self) -> str:
+        return self.message.partition("\n")[0]
+
+    @cached_property
+    def message(self) -> str:
+        return (self.folder / "message").read_text().strip()
+
+    @cached_property
+    def semantic(self) -> list[SemanticPatch]:
+        return [
+            parse_semantic_patch(f"{self.folder.name}/{path.name}", path.read_text())
+            for path in sorted(self.folder.glob("*.cocci"))
+        ]
+
+    def _below(self, name: str, newest: bool) -> dict[str, Path]:
+        top = self.folder / name
+        found = {str(p.relative_to(top)): p for p in top.rglob("*") if p.is_file()}
+        return {
+            file: path
+            for file, path in sorted(found.items())
+            if newest or not file.startswith(NEWEST_ONLY)
+        }
+
+    def files(self, newest: bool) -> dict[str, Path]:
+        """Path in the kernel -> the file that is new there."""
+        return self._below("files", newest)
+
+    def inserts(self, newest: bool) -> dict[str, Path]:
+        """Path in the kernel -> what is inserted there."""
+        return self._below("insert", newest)
+
+    def touched(self, newest: bool) -> set[str]:
+        """The kernel's own files that it reads or changes."""
+        read = {file for one in self.semantic for file in one.looked_at}
+        return read | set(self.inserts(newest))
+
+
+def read_series(newest: bool) -> list[Patch]:
+    """newest: without what only prepares older kernels."""
+    folders = sorted(path.parent for path in SERIES.glob("*/message"))
+    patches = [Patch(folder) for folder in folders]
+    return [p for p in patches if not (newest and p.folder.name.startswith("00"))]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The kernel's source in the cache, a git repository of the touched files."""
+
+    root: Root
+    work: Path
+    newest: bool
+
+    @property
+    def linux(self) -> Path:
+        return self.work / "linux"
+
+    def run(self, script: str) -> tuple[int, str]:
+        return run_in_root(self.root, self.work, f"export HOME=/tmp; cd linux; {script}")
+
+    def must(self, script: str) -> str:
+        status, log = self.run(script)
+        if status != 0:
+            print(log)
+            raise LabError(f"series: '{script}' failed (see above)")
+        return log
+
+
+def ensure_tree(kernel: Kernel, newest: bool, touched: set[str]) -> Tree:
+    """The source, configured: from the cache, or unpacked now."""
+    root = ensure_source_root(kernel)
+    files = " ".join(sorted(touched))
+    script = _PREPARE.format(
+        release=kernel.release, jobs=os.cpu_count() or 1, files=files
+    )
+    key = digest(root.key, script, digest_files([CONFIG]))
+    final = cache_dir() / "series" / f"{kernel.release}-{key}"
+    if not final.exists():
+        say(f"series: unpacking linux-source-{kernel.release} (2 minutes)")
+        with fresh_directory(final) as work:
+            shutil.copy(CONFIG, work / "kernel.config")
+            status, log = run_in_root(root, work, script)
+            if status != 0:
+                print(log)
+                raise LabError(
+                    f"linux-source-{kernel.release}: cannot be prepared (see above); "
+                    "mend series/kernel.config or the names of files in series/"
+                )
+    return Tree(root, final, newest)
+
+
+def _apply_rules(tree: Tree, one: SemanticPatch) -> None:
+    path = tree.linux / one.file
+    for rule in one.rules:
+        old = path.read_text()
+        (tree.work / "rule.cocci").write_text(rule.text)
+        status, log = tree.run(
+            f"spatch --very-quiet --in-place --sp-file ../rule.cocci {one.file}"
+        )
+        new = path.read_text()
+        if status != 0 or new == old:
+            print(log)
+            raise LabError(
+                f"series/{one.name}: rule {rule.name} changes nothing in {one.file}; "
+                "the kernel's code is another now: mend the rule"
+            )
+        path.write_text(tidy(old, new))
+
+
+def _apply(tree: Tree, patch: Patch) -> bool:
+    """Whether it changed anything, and if so it is committed."""
+    for one in [one for one in patch.semantic if one.applies(tree.linux)]:
+        _apply_rules(tree, one)
+    for file, source in patch.inserts(tree.newest).items():
+        path = tree.linux / file
+        name = f"series/{patch.folder.name}/insert/{file}"
+        path.write_text(insert(name, source.read_text(), path.read_text()))
+    for file, source in patch.files(tree.newest).items():
+        target = tree.linux / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        target.chmod(0o755 if target.suffix == ".py" else 0o644)
+        tree.must(f"git add -f {file}")
+    if not tree.must("git status --porcelain --untracked-files=no").strip():
+        return False
+    message = f"{patch.message}\n\nSigned-off-by: {AUTHOR}\n"
+    (tree.work / "message").write_text(message)
+    tree.must("git commit -q -a -F ../message")
+    return True
+
+
+def make_patches(tree: Tree, patches: list[Patch], output: Path) -> list[Path]:
+    """The files for git am, and a cover letter before them."""
+    tree.must("git am --abort 2>/dev/null || :; git checkout -q -f base")
+    for patch in patches:
+        made = _apply(tree, patch)
+        say(f"series: {patch.subject}" + ("" if made else ": nothing to do here"))
+    shutil.rmtree(tree.work / "patches", ignore_errors=True)
+    tree.must("git format-patch -q --cover-letter -o ../patches base")
+    shutil.rmtree(output, ignore_errors=True)
+    shutil.copytree(tree.work / "patches", output)
+    cover = next(output.glob("0000-*"))
+    subject, _, body = COVER.read_text().partition("\n")
+    text = cover.read_text().replace("*** SUBJECT HERE ***", subject)
+    cover.write_text(text.replace("*** BLURB HERE ***", body.strip()))
+    return sorted(path for path in output.glob("*.patch") if path != cover)
+
+
+def _complaints(tree: Tree) -> Counter[str]:
+    """What the compiler with W=1 and sparse say of the objects, without lines."""
+    objects = [*OBJECTS]
+    if (tree.linux / f"{KUNIT}.c").exists():
+        objects.append(f"{KUNIT}.o")
+    sources = " ".join(name.replace(".o", ".c") for name in objects)
+    script = f"touch {sources}; make -s W=1 {_SPARSE} {' '.join(objects)}"
+    log = tree.must(f"{script} 2>&1")
+    return Counter(f"{file}: {text}" for file, text in _COMPLAINT.findall(log))
+
+
+def check_patches(tree: Tree, files: list[Path]) -> list[str]:
+    """git am, checkpatch, and one build after the other; what is wrong."""
+    tree.must("git checkout -q -f base")
+    known = _complaints(tree)
+    wrong = []
+    for path in files:
+        shutil.copy(path, tree.work / "next.patch")
+        tree.must("git am -q ../next.patch")
+        _, log = tree.run(f"{_CHECKPATCH} ../next.patch")
+        wrong += [f"{path.name}: {line}" for line in log.splitlines()]
+        now = _complaints(tree)
+        wrong += [f"{path.name}: {line}" for line in (now - known)]
+        say(f"series: {path.name}: applied and built")
+    return wrong
+
+
+def series(source: str, output: Path) -> int:
+    """Make, write and check the patches for this source; 0 or an error."""
+    newest = source == NEWEST
+    kernel = find_kernel(kernel_named(KERNELS[source]))
+    patches = read_series(newest)
+    touched = set().union(*(patch.touched(newest) for patch in patches))
+    with locked("series"):
+        tree = ensure_tree(kernel, newest, touched)
+        files = make_patches(tree, patches, output)
+        wrong = check_patches(tree, files)
+    if wrong:
+        print("\n".join(wrong))
+        raise LabError(f"series: {len(wrong)} complaints (see above); mend series/")
+    print(f"{len(files)} patches against Linux {kernel.version} in {output}")
+    return 0

@@ -1,0 +1,5 @@
+from: \t\t      IFF_MULTI_QUEUE \| IFF_NAPI \| IFF_NAPI_FRAGS\)
+before: #define GOODCOPY_LEN 128
+		      IFF_MULTI_QUEUE | IFF_NAPI | IFF_NAPI_FRAGS | \
+		      IFF_BACKPRESSURE)
+

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Backpressure for TUN/TAP: when a transmit queue stops and when it wakes.
+ */
+#ifndef _TUN_TXQ_H
+#define _TUN_TXQ_H
+
+#include <linux/hrtimer.h>
+#include <linux/jiffies.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/netdevice.h>
+#include <linux/ptr_ring.h>
+#include <net/sch_generic.h>
+
+/**
+ * DOC: transmit queue of a TUN/TAP file
+ *
+ * The ring between ndo_start_xmit and the reader of the file shall neither
+ * overflow nor hold packets for long, so that the qdisc in front of it can do
+ * its work.
+ *
+ * Stop. A sender reserves a slot of the ring before it changes the skb. If no
+ * slot is left it stops the queue and returns NETDEV_TX_BUSY, so no packet is
+ * lost however many CPUs are in the driver at once (the driver is lockless).
+ * A sender also stops the queue behind a packet that makes the ring as long as
+ * &tun_txq.depth: as many packets as the reader reads in &tun_txq.depth_ns.
+ *
+ * Wake. Whoever stops the queue arms a timer on its own CPU. The timer reviews
+ * the ring when the reader should have halved it, and wakes the queue or arms
+ * itself again. The reader does not take part: it runs no barrier and reads no
+ * flag, and the NET_TX softirq that refills the ring runs on the CPU of the
+ * sender. A queue this code stopped has a timer that is armed or is about to
+ * take the lock; both change under the producer lock only, so there is no
+ * wake-up to lose.
+ *
+ * Bound. A stop ends after TUN_TXQ_STOP_MAX_NS whatever the reader does. A
+ * reader that reads fewer than TUN_TXQ_READ_MIN packets in that much stopped
+ * time is stalled: for eight times as long, or until it has emptied the ring,
+ * packets that find the ring full are dropped and the queue is not stopped.
+ *
+ * Nothing is done where packets cannot wait (noqueue).
+ *
+ * All fields are protected by the ring's producer lock.
+ */
+#define TUN_TXQ_TARGET_NS	(2 * NSEC_PER_MSEC)
+#define TUN_TXQ_DEPTH_MAX_NS	(100 * NSEC_PER_MSEC)
+#define TUN_TXQ_DEPTH_MIN	4
+
+#define TUN_TXQ_REVIEW_MIN_NS	(20 * NSEC_PER_USEC)
+#define TUN_TXQ_REVIEW_MAX_NS	(2 * NSEC_PER_MSEC)
+#define TUN_TXQ_BACKOFF_MAX	5
+
+#define TUN_TXQ_STOP_MAX_NS	(250 * NSEC_PER_MSEC)
+#define TUN_TXQ_STALL_JIFFIES	(2 * HZ)
+#define TUN_TXQ_READ_MIN	50
+
+/* Packets are counted in 1/64, so that a few of them can be averaged. */
+#define TUN_TXQ_PACKET		64
+
+struct tun_txq_stats {
+	u64 stops;
+	u64 wakes;
+};
+
+/**
+ * struct tun_txq - transmit queue of a TUN/TAP file
+ * @reserved:		slots promised to senders that are in the driver
+ * @room:		packets that may follow before the length is tested
+ * @depth:		length at which the queue stops
+ * @stalled:		the reader is too slow to wait for it
+ * @stopped:		the queue that is stopped, or NULL
+ * @stalled_until:	jiffies
+ * @head:		the reader's index at the last review
+ * @window_read:	packets read in @window_ns
+ * @window_ns:		stopped time, up to TUN_TXQ_STOP_MAX_NS
+ * @reviewed_at:	time of the last review
+ * @read_at:		time at which packets were last seen to be read
+ * @idle_reviews:	reviews since @read_at
+ * @packet_ns:		time the reader needs for a packet
+ * @sum_ns:		fading sum of the time it worked
+ * @sum_packets:	fading sum of the packets it read in that time
+ * @depth_ns:		time the ring shall last
+ * @stats:		stops and wakes
+ * @timer:		reviews a stopped queue
+ * @ring:		the ring of the same file
+ */
+struct tun_txq {
+	int reserved ____cacheline_aligned_in_smp;
+	int room;
+	int depth;
+	bool stalled;
+	struct netdev_queue *stopped;
+	unsigned long stalled_until;
+
+	int head;
+	int window_read;
+	u64 window_ns;
+	u64 reviewed_at;
+	u64 read_at;
+	int idle_reviews;
+	u32 packet_ns;
+	u64 sum_ns;
+	u32 sum_packets;
+	u32 depth_ns;
+
+	struct tun_txq_stats stats;
+	struct hrtimer timer;
+	struct ptr_ring *ring;
+};
+
+/* Length at which the queue stops. A batch of read slots may not be free yet. */
+static inline int tun_txq_limit(const struct tun_txq *txq)
+{
+	return clamp(txq->ring->size - txq->ring->batch, 1, txq->depth);
+}
+
+/* Packets over the length at which it wakes. */
+static inline int tun_txq_excess(const struct tun_txq *txq, int len)
+{
+	return len - tun_txq_limit(txq) / 2;
+}
+
+static inline void __tun_txq_set_depth(struct tun_txq *txq)
+{
+	u64 packets = div_u64(txq->depth_ns, txq->packet_ns);
+
+	txq->depth = clamp_t(u64, packets, TUN_TXQ_DEPTH_MIN, INT_MAX);
+}
+
+static inline void __tun_txq_arm(struct tun_txq *txq, int excess)
+{
+	u64 least = TUN_TXQ_REVIEW_MIN_NS <<
+		    min(txq->idle_reviews, TUN_TXQ_BACKOFF_MAX);
+	u64 ns = (u64)txq->packet_ns * max(excess, 0);
+
+	hrtimer_start(&txq->timer,
+		      ns_to_ktime(clamp(ns, least, TUN_TXQ_REVIEW_MAX_NS)),
+		      HRTIMER_MODE_REL_PINNED_SOFT);
+}
+
+static inline void __tun_txq_wake(struct tun_txq *txq)
+{
+	struct netdev_queue *queue = txq->stopped;
+
+	txq->stopped = NULL;
+	txq->room = 0;
+	/* tun_net_close() takes the lock before it stops all queues */
+	if (!netif_running(queue->dev))
+		return;
+	txq->stats.wakes++;
+	netif_tx_wake_queue(queue);
+}
+
+static inline void __tun_txq_stop(struct tun_txq *txq,
+				  struct netdev_queue *queue, int len)
+{
+	if (unlikely(txq->stopped && txq->stopped != queue))
+		__tun_txq_wake(txq);	/* the file has another index now */
+
+	netif_tx_stop_queue(queue);
+	if (txq->stopped)	/* this CPU passed the test before the stop */
+		return;
+
+	txq->stopped = queue;
+	txq->stats.stops++;
+	txq->head = READ_ONCE(txq->ring->consumer_head);
+	txq->reviewed_at = ktime_get_ns();
+	txq->read_at = txq->reviewed_at;
+	txq->idle_reviews = 0;
+	__tun_txq_arm(txq, tun_txq_excess(txq, len));
+}
+
+/*
+ * The reader read @read packets since @read_at. If the ring ran dry it waited
+ * for a part of that time: then only a higher pace is news. Returns how long
+ * it waited, in nanoseconds.
+ */
+static inline u64 __tun_txq_learn(struct tun_txq *txq, int read, u64 now,
+				  bool dry)
+{
+	u64 ns = min_t(u64, now - txq->read_at, NSEC_PER_SEC);
+	u64 busy = (u64)txq->packet_ns * read;
+
+	txq->read_at = now;
+	if (dry && ns >= busy)
+		return ns - busy;
+	if (dry) {
+		txq->sum_ns = 8 * ns;
+		txq->sum_packets = 8 * read * TUN_TXQ_PACKET;
+	} else {
+		txq->sum_ns += ns - txq->sum_ns / 8;
+		txq->sum_packets += read * TUN_TXQ_PACKET -
+				    txq->sum_packets / 8;
+	}
+	txq->packet_ns = div_u64(txq->sum_ns * TUN_TXQ_PACKET,
+				 txq->sum_packets) + 1;
+	return 0;
+}
+
+/*
+ * The ring shall last for the target, and for longer for a while if that left
+ * the reader without work for @idle nanoseconds.
+ */
+static inline void __tun_txq_set_depth_ns(struct tun_txq *txq, u64 idle)
+{
+	if (idle)
+		txq->depth_ns += min_t(u64, idle, txq->depth_ns / 2);
+	else
+		txq->depth_ns -= (txq->depth_ns - TUN_TXQ_TARGET_NS) / 64;
+	txq->depth_ns = min_t(u64, txq->depth_ns, TUN_TXQ_DEPTH_MAX_NS);
+	__tun_txq_set_depth(txq);
+}
+
+/* True if the stopped time that is allowed is used up. */
+static inline bool __tun_txq_window_ends(struct tun_txq *txq, int read, u64 ns)
+{
+	txq->window_read += read;
+	txq->window_ns += ns;
+	if (txq->window_ns < TUN_TXQ_STOP_MAX_NS)
+		return false;
+
+	txq->stalled = txq->window_read < TUN_TXQ_READ_MIN;
+	txq->stalled_until = jiffies + TUN_TXQ_STALL_JIFFIES;
+	txq->window_read = 0;
+	txq->window_ns = 0;
+	return true;
+}
+
+static inline void __tun_txq_review(struct tun_txq *txq)
+{
+	struct ptr_ring *ring = txq->ring;
+	int head = READ_ONCE(ring->consumer_head);
+	int len = __ptr_ring_len(ring);
+	int read = head - txq->head;
+	u64 now = ktime_get_ns();
+	bool ends;
+	u64 idle = 0;
+
+	if (read < 0)
+		read += ring->size;
+	if (read < 0 || read >= ring->size)	/* it was resized */
+		read = 0;
+	ends = __tun_txq_window_ends(txq, read, now - txq->reviewed_at);
+	txq->head = head;
+	txq->reviewed_at = now;
+	txq->idle_reviews++;
+	if (read) {
+		txq->idle_reviews = 0;
+		idle = __tun_txq_learn(txq, read, now, !len);
+		__tun_txq_set_depth(txq);
+	}
+
+	if (tun_txq_excess(txq, len) <= 0) {
+		__tun_txq_set_depth_ns(txq, idle);
+		__tun_txq_wake(txq);
+	} else if (ends || qdisc_txq_has_no_queue(txq->stopped)) {
+		__tun_txq_wake(txq);
+	} else {
+		__tun_txq_arm(txq, tun_txq_excess(txq, len));
+	}
+}
+
+static inline enum hrtimer_restart tun_txq_expired(struct hrtimer *timer)
+{
+	struct tun_txq *txq = container_of(timer, struct tun_txq, timer);
+
+	spin_lock(&txq->ring->producer_lock);
+	if (txq->stopped)
+		__tun_txq_review(txq);
+	spin_unlock(&txq->ring->producer_lock);
+	return HRTIMER_NORESTART;
+}
+
+/* Is the reader too slow to wait for it? Not if it has caught up. */
+static inline bool __tun_txq_stalled(struct tun_txq *txq, int len)
+{
+	if (likely(!txq->stalled))
+		return false;
+	txq->stalled = time_before(jiffies, txq->stalled_until) &&
+		       tun_txq_excess(txq, len) > 0;
+	return txq->stalled;
+}
+
+/**
+ * tun_txq_reserve() - a packet is about to enter the ring
+ * @txq:	transmit queue of the file
+ * @queue:	the netdev queue the packet comes from
+ *
+ * Context: BH off.
+ * Return: 1 if a slot is reserved, 0 if not and the packet may be dropped,
+ * -EBUSY if the queue was stopped.
+ */
+static inline int tun_txq_reserve(struct tun_txq *txq,
+				  struct netdev_queue *queue)
+{
+	struct ptr_ring *ring = txq->ring;
+	int ret = 1;
+
+	if (qdisc_txq_has_no_queue(queue))
+		return 0;
+
+	spin_lock(&ring->producer_lock);
+	if (likely(__ptr_ring_has_room(ring, txq->reserved))) {
+		txq->reserved++;
+	} else if (!ring->size || __tun_txq_stalled(txq, ring->size)) {
+		ret = 0;
+	} else {
+		__tun_txq_stop(txq, queue, __ptr_ring_len(ring));
+		ret = -EBUSY;
+	}
+	spin_unlock(&ring->producer_lock);
+	return ret;
+}
+
+/**
+ * tun_txq_cancel() - a packet for which a slot was reserved was dropped
+ * @txq:	transmit queue of the file
+ */
+static inline void tun_txq_cancel(struct tun_txq *txq)
+{
+	spin_lock(&txq->ring->producer_lock);
+	txq->reserved--;
+	spin_unlock(&txq->ring->producer_lock);
+}
+
+/**
+ * tun_txq_produce() - put a packet into the ring
+ * @txq:	transmit queue of the file
+ * @queue:	the netdev queue the packet comes from
+ * @skb:	the packet
+ * @reserved:	whether a slot is reserved for it
+ *
+ * Context: BH off.
+ * Return: 0, or an error if the ring is full.
+ */
+static inline int tun_txq_produce(struct tun_txq *txq,
+				  struct netdev_queue *queue,
+				  struct sk_buff *skb, bool reserved)
+{
+	struct ptr_ring *ring = txq->ring;
+	int len, ret;
+
+	spin_lock(&ring->producer_lock);
+	ret = __ptr_ring_produce(ring, skb);
+	if (!ret && reserved) {
+		txq->reserved--;
+		if (--txq->room <= 0) {
+			len = __ptr_ring_len(ring);
+			txq->room = tun_txq_limit(txq) - len;
+			if (!__tun_txq_stalled(txq, len - 1) && txq->room <= 0)
+				__tun_txq_stop(txq, queue, len);
+		}
+	}
+	spin_unlock(&ring->producer_lock);
+	return ret;
+}
+
+/**
+ * tun_txq_produce_frame() - put a redirected frame into the ring
+ * @txq:	transmit queue of the file
+ * @frame:	the frame, as the reader expects it
+ *
+ * Context: BH off, producer lock held.
+ * Return: true if it is in the ring, false if senders have the last slots.
+ */
+static inline bool tun_txq_produce_frame(struct tun_txq *txq, void *frame)
+{
+	return __ptr_ring_has_room(txq->ring, txq->reserved) &&
+	       !__ptr_ring_produce(txq->ring, frame);
+}
+
+/**
+ * tun_txq_release() - wake the queue if it is stopped, and begin anew
+ * @txq:	transmit queue of a file whose device, index or ring changes
+ *
+ * Does not cancel the timer: a sender may have stopped the queue again.
+ *
+ * Context: process, RTNL. No stop of before a grace period outlasts this.
+ */
+static inline void tun_txq_release(struct tun_txq *txq)
+{
+	spin_lock_bh(&txq->ring->producer_lock);
+	if (txq->stopped)
+		__tun_txq_wake(txq);
+	txq->room = 0;
+	txq->stalled = false;
+	spin_unlock_bh(&txq->ring->producer_lock);
+}
+
+/* Adds the stops and wakes to @sum. Context: process. */
+static inline void tun_txq_read_stats(struct tun_txq *txq,
+				      struct tun_txq_stats *sum)
+{
+	spin_lock_bh(&txq->ring->producer_lock);
+	sum->stops += txq->stats.stops;
+	sum->wakes += txq->stats.wakes;
+	spin_unlock_bh(&txq->ring->producer_lock);
+}
+
+/* The same, and begins anew: senders must be out of reach. */
+static inline void tun_txq_take_stats(struct tun_txq *txq,
+				      struct tun_txq_stats *sum)
+{
+	tun_txq_read_stats(txq, sum);
+	memset(&txq->stats, 0, sizeof(txq->stats));
+}
+
+/**
+ * tun_txq_destroy() - the file goes
+ * @txq:	released, and out of reach of senders since a grace period
+ *
+ * Context: process.
+ */
+static inline void tun_txq_destroy(struct tun_txq *txq)
+{
+	hrtimer_cancel(&txq->timer);
+}
+
+/**
+ * tun_txq_init() - the transmit queue of a new file
+ * @txq:	zeroed memory
+ * @ring:	the file's ring
+ */
+static inline void tun_txq_init(struct tun_txq *txq, struct ptr_ring *ring)
+{
+	txq->ring = ring;
+	txq->packet_ns = 100 * NSEC_PER_USEC;
+	txq->sum_ns = txq->packet_ns;
+	txq->sum_packets = TUN_TXQ_PACKET;
+	txq->depth_ns = TUN_TXQ_TARGET_NS;
+	__tun_txq_set_depth(txq);
+	hrtimer_setup(&txq->timer, tun_txq_expired, CLOCK_MONOTONIC,
+		      HRTIMER_MODE_REL_PINNED_SOFT);
+}
+
+#endif /* _TUN_TXQ_H */

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// file: drivers/net/tun.c
+// if: __tun_wake_queue in drivers/net/tun.c
+
+@include@
+@@
+ #include "tun_vnet.h"
++#include "tun_txq.h"
+
+@queue_detached@
+expression tfile, ntfile;
+@@
+ __tun_detach(...)
+ {
+ 	<...
+ 	tun_queue_purge(tfile);
++	tun_txq_release(&tfile->txq);
++	tun_txq_release(&ntfile->txq);
+-	spin_lock_bh(&ntfile->tx_ring.consumer_lock);
+-	spin_lock(&ntfile->tx_ring.producer_lock);
+-	ntfile->cons_cnt = 0;
+-	if (...) netif_wake_subqueue(...);
+-	spin_unlock(&ntfile->tx_ring.producer_lock);
+-	spin_unlock_bh(&ntfile->tx_ring.consumer_lock);
+ 	...>
+ }
+
+@device_closed@
+expression tun, tfile, i;
+@@
+ tun_net_close(...)
+ {
+ 	...
+-	for (i = 0; i < tun->numqueues; i++) {
+-		tfile = rtnl_dereference(tun->tfiles[i]);
+-		spin_lock_bh(&tfile->tx_ring.consumer_lock);
+-		spin_lock(&tfile->tx_ring.producer_lock);
+-		tfile->cons_cnt = 0;
+-		spin_unlock(&tfile->tx_ring.producer_lock);
+-		spin_unlock_bh(&tfile->tx_ring.consumer_lock);
+-	}
++	/* netif_running() is already false: no queue is woken any more */
++	for (i = 0; i < tun->numqueues; i++) {
++		tfile = rtnl_dereference(tun->tfiles[i]);
++		tun_txq_release(&tfile->txq);
++	}
+ 	...
+ }
+
+@no_forced_wake@
+@@
+-static void tun_force_wake_queue(...) { ... }
+
+@released_instead@
+expression tun, tfile;
+@@
+-tun_force_wake_queue(tun, tfile);
++tun_txq_release(&tfile->txq);
+
+@slot_reserved@
+expression tfile, queue, device, index, packet, reason, full;
+identifier tun, program;
+@@
+ tun_net_xmit(...)
+ {
+ 	...
+ 	if (!tfile) { ... }
++
++	/* Before the skb is changed: if the ring is full it stays queued. */
++	queue = netdev_get_tx_queue(device, index);
++	if (tun->flags & IFF_BACKPRESSURE)
++		reserved = tun_txq_reserve(&tfile->txq, queue);
++	if (reserved < 0) {
++		rcu_read_unlock();
++		return NETDEV_TX_BUSY;
++	}
+ 	if (!rcu_dereference(tun->program))
+ 		tun_automq_xmit(...);
+ 	...
+-	queue = netdev_get_tx_queue(device, index);
+-	spin_lock(&tfile->tx_ring.producer_lock);
+-	ret = __ptr_ring_produce(&tfile->tx_ring, packet);
+-	if (...) { ... }
+-	spin_unlock(&tfile->tx_ring.producer_lock);
+-	if (ret) {
+-		reason = full;
+-		goto drop;
+-	}
++	if (tun_txq_produce(&tfile->txq, queue, packet, reserved)) {
++		reason = full;
++		goto drop;
++	}
+ 	...
+ }
+
+@no_result@
+identifier ret;
+@@
+ tun_net_xmit(...)
+ {
+ 	...
+-	int ret;
+ 	...
+ }
