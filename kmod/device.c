@@ -149,6 +149,8 @@ void sluice_device_configure(struct sluice_device *device)
 	device->rule = sluice_rules_find(device->dev);
 	if (device->rule)
 		settings_merge(&s, &device->rule->settings);
+	if (device->rule && *device->rule->qdisc)
+		sluice_events_watch();
 	settings_merge(&s, &device->by_hand);
 	device->on = s.on;
 	WRITE_ONCE(device->stall_ms, s.stall_ms);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * When the operator is told that a queue stopped or stalled.
+ * When the operator is told that a queue stopped or stalled, or that a device
+ * lacks the qdisc its rule names.
  *
  * Whoever stops a queue or finds its reader dead holds q->lock and may be in
  * hard irq, where no message can be sent. They only say that something is
@@ -24,7 +25,15 @@
 #define MESSAGES_PER_DEVICE	4u
 #define STALLS_EVERY_NS		NSEC_PER_SEC
 
+/* No notifier reports a change of the qdisc: devices whose rule names one are
+ * looked at once a second.
+ */
+#define WATCH_EVERY		HZ
+#define NOQUEUE_EVERY_NS	(10 * NSEC_PER_SEC)
+
 static bool ready;
+static void watch(struct work_struct *unused);
+static DECLARE_DELAYED_WORK(watcher, watch);
 static void run(struct work_struct *unused);
 static DECLARE_DELAYED_WORK(runner, run);
 
@@ -105,6 +114,56 @@ static void run(struct work_struct *unused)
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
 
+/* Repeated while it lasts: whoever attaches the qdisc may have failed. */
+static void tell_noqueue(struct sluice_device *device)
+{
+	struct sluice_queue *q = &device->queue[0];
+	unsigned int left = 1;
+	struct sluice_queue_view v;
+	u64 now = ktime_get_ns();
+
+	sluice_queue_read(q, &v);
+	if (v.state != SLUICE_QUEUE_NOQUEUE) {
+		device->told_noqueue_at = 0;
+		return;
+	}
+	if (device->told_noqueue_at &&
+	    now - device->told_noqueue_at < NOQUEUE_EVERY_NS)
+		return;
+	device->told_noqueue_at = now;
+	sluice_netlink_tell(q, &v, SLUICE_EVENT_NOQUEUE, 1, &left);
+}
+
+static void watch(struct work_struct *unused)
+{
+	struct sluice_device *device;
+	bool wanted = false;
+	int bucket;
+
+	rtnl_lock();
+	hash_for_each(sluice_devices, bucket, device, node) {
+		if (!device->rule || !*device->rule->qdisc)
+			continue;
+		wanted = true;
+		tell_noqueue(device);
+	}
+	rtnl_unlock();
+	if (wanted && READ_ONCE(ready))
+		schedule_delayed_work(&watcher, WATCH_EVERY);
+}
+
+/**
+ * sluice_events_watch() - a device has a rule that names a qdisc
+ *
+ * Context: process, RTNL.
+ */
+void sluice_events_watch(void)
+{
+	ASSERT_RTNL();
+	if (READ_ONCE(ready))	/* pairs with sluice_events_stop() */
+		schedule_delayed_work(&watcher, WATCH_EVERY / 10);
+}
+
 /**
  * sluice_events_start() - from now on events are told, those so far as well
  *
@@ -124,6 +183,9 @@ void sluice_events_start(void)
 void sluice_events_stop(void)
 {
 	WRITE_ONCE(ready, false);
+	rtnl_lock();	/* sluice_events_watch() is done */
+	rtnl_unlock();
 	synchronize_rcu(); /* interrupts are off in sluice_events_due() */
 	cancel_delayed_work_sync(&runner);
+	cancel_delayed_work_sync(&watcher);
 }

@@ -182,6 +182,7 @@ struct sluice_rule {
  *	       0 for the whole ring
  * @rule: the rule that matches its name, or NULL
  * @by_hand: what was set for this device alone
+ * @told_noqueue_at: when it was last told that its rule's qdisc is missing
  * @queue: one per TX queue
  *
  * Everything but @due and @queue is written under RTNL.
@@ -204,6 +205,7 @@ struct sluice_device {
 	u32 target_us;
 	const struct sluice_rule *rule;
 	struct sluice_settings by_hand;
+	u64 told_noqueue_at;
 	struct sluice_queue queue[];
 };
 
@@ -289,6 +291,7 @@ void sluice_backstop_stop(void);
 
 /* events.c */
 void sluice_events_due(struct sluice_device *device);
+void sluice_events_watch(void);
 void sluice_events_start(void);
 void sluice_events_stop(void);
 

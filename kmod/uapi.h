@@ -42,6 +42,7 @@ enum sluice_queue_state {
 enum sluice_event_kind {
 	SLUICE_EVENT_STOP = 0,		/* the first of a queue */
 	SLUICE_EVENT_STALL,		/* its reader is too slow */
+	SLUICE_EVENT_NOQUEUE,		/* though its rule names a qdisc */
 };
 
 /* Where a rule applies. */

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from sluice import config, namespaces, system
-from sluice.errors import Gone, SluiceError
+from sluice.errors import Denied, Gone, SluiceError
 from sluice.namespaces import Namespace
 from sluice.netlink import SETTINGS, Device, Queue
 from sluice.system import Link, ModuleAnswer, Owner, QdiscStats
@@ -216,6 +216,7 @@ class Seen:
     views: list[View]
     failed: list[SluiceError]  # why some namespaces could not be entered
     namespaces: int  # how many were entered
+    hidden: int = 0  # how many only root may enter
 
 
 def read_machine(netns: str | None = None, with_owners: bool = True) -> Seen:
@@ -224,6 +225,7 @@ def read_machine(netns: str | None = None, with_owners: bool = True) -> Seen:
     owners = system.read_owners() if with_owners else {}
     views: list[View] = []
     failed: list[SluiceError] = []
+    hidden = 0
     for one in chosen:
         try:
             with namespaces.entered(one) as where:
@@ -231,11 +233,15 @@ def read_machine(netns: str | None = None, with_owners: bool = True) -> Seen:
         except Gone as error:
             if netns is not None:
                 raise error
+        except Denied as error:
+            if netns is not None:
+                raise error
+            hidden += 1
         except SluiceError as error:
             if netns is not None:
                 raise error
             failed.append(error)
-    return Seen(views, failed, len(chosen) - len(failed))
+    return Seen(views, failed, len(chosen) - len(failed) - hidden, hidden)
 
 
 def matching(views: list[View], patterns: Sequence[str]) -> list[View]:

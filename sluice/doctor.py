@@ -84,6 +84,7 @@ class Facts:
     views: tuple[View, ...] = ()
     seconds: float = SAMPLE_SECONDS
     unread: tuple[str, ...] = ()  # why namespaces could not be entered
+    hidden: int = 0  # namespaces that only root may enter
     failed: tuple[str, ...] = ()  # facts that could not be read, and why
     parameters: dict[str, str] = field(default_factory=dict)
 
@@ -314,6 +315,9 @@ def check_rules(facts: Facts) -> Iterator[Finding]:
     for text in facts.drift if not facts.wrongs else ():
         yield Finding(BAD, "rules", f"the module differs from the files: {text}",
                       "sluice apply")
+    if facts.hidden:
+        yield Finding(NOTE, "netns", f"{output.count(facts.hidden, 'namespace')} cannot "
+                      "be entered", "run it as root")
     for text in facts.unread:
         reason, _, next_step = text.partition("; ")
         yield Finding(NOTE, "netns", reason.removeprefix("netns "), next_step)
@@ -584,6 +588,7 @@ def read_facts() -> Facts:
         views=tuple(after.views),
         seconds=seconds,
         unread=tuple(str(error) for error in after.failed),
+        hidden=after.hidden,
         failed=tuple(dict.fromkeys(failed)),
         **known,
     )

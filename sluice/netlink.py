@@ -48,7 +48,7 @@ QUEUE_STATES = (
     "idle",
     "lockless",
 )
-EVENT_KINDS = ("stop", "stall")
+EVENT_KINDS = ("stop", "stall", "noqueue")
 RULE_NETNS = ("all", "host")
 SETTINGS = ("on", "stall-ms", "low-percent", "limit", "target-us")
 

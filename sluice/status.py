@@ -226,10 +226,11 @@ def view_json(view: View) -> dict[str, object]:
     return {**dataclasses.asdict(view), **totals, "wakes": view.wakes}
 
 
-def status_json(views: list[View]) -> dict[str, object]:
+def status_json(views: list[View], hidden: int) -> dict[str, object]:
     version = system.read_module_version()
     module = {"loaded": bool(version), "version": version}
-    return {"module": module, "devices": [view_json(view) for view in views]}
+    found = [view_json(view) for view in views]
+    return {"module": module, "devices": found, "hidden_namespaces": hidden}
 
 
 def say_heading(seen: Seen, netns: str | None) -> None:
@@ -258,13 +259,16 @@ def status(names: tuple[str, ...], netns: str | None, as_json: bool) -> int:
     devices.check_found(seen.views, names)
     views = devices.matching(seen.views, names)
     if as_json:
-        output.say_json(status_json(views))
+        output.say_json(status_json(views, seen.hidden))
     else:
         say_heading(seen, netns)
         if names and not any(config.is_pattern(name) for name in names):
             say_details(views)
         elif views:
             say_devices(views)
+        if seen.hidden:
+            several = output.count(seen.hidden, "network namespace")
+            output.say([f"{several} not shown; run it as root"])
     for error in seen.failed:
         output.complain(str(error))
     return NO if seen.failed else FINE

@@ -39,6 +39,7 @@ class Suite:
     extra: tuple[str, ...] = ()  # packages its roots have besides the lab's
     seconds: float = 90.0  # for each scenario, on average
     disk: bool = False  # the root is a disk image
+    cmdline: str = ""  # more of the kernel's command line
     stage: Callable[[Root, Path], dict[str, str]] = build.stage
 
     @property
@@ -74,6 +75,18 @@ PACKAGING = Suite(
     seconds=600.0,
     disk=True,
     stage=packages.stage,
+)
+
+
+# A kernel whose first process is systemd, with udevd.
+SYSTEMD = replace(
+    KERNEL,
+    name="systemd",
+    kernels=("6.12",),
+    often=(),
+    extra=("dbus", "python3-prometheus-client", "systemd-sysv"),
+    seconds=240.0,
+    cmdline="lab.systemd",
 )
 
 
@@ -223,7 +236,13 @@ def play(
         if not left:
             break
         with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-            machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb, disk=disk)
+            machine = vm.Machine(
+                root,
+                Path(name),
+                memory_mb=kernel.memory_mb,
+                disk=disk,
+                cmdline=suite.cmdline,
+            )
             job = _job(machine, kernel, suite, left)
             deadline = (BOOT_SECONDS + suite.seconds * len(left)) * kernel.patience
             settled, trouble = boot(machine, job, deadline, progress)
@@ -238,8 +257,10 @@ FOLDERS = {
     "kernel": ["kernel"],
     "command": ["command"],
     "packaging": ["packaging"],
+    "systemd": ["systemd"],
     "debug": ["debug"],  # the kernel's, on kernels that watch themselves
-    "long": ["unit", "kernel", "command", "packaging", "debug"],  # all, on every kernel
+    # all, on every kernel
+    "long": ["unit", "kernel", "command", "packaging", "systemd", "debug"],
 }
 # The kernels whose roots these need.
 BOOTED = {
@@ -272,6 +293,6 @@ def test(what: str, arguments: list[str]) -> int:
             ensure_disk(root)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
-    command += ["--every"] if what in ("debug", "long") else []
+    command += ["--every"] if what in ("debug", "long", "systemd") else []
     done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)
     return done.returncode

@@ -16,7 +16,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import config, namespaces, system
 from sluice.devices import DEFAULTS
-from sluice.errors import Gone, SluiceError
+from sluice.errors import Denied, Gone, SluiceError
 from sluice.namespaces import Namespace
 from sluice.netlink import SETTINGS, Device, Queue, Rule
 from sluice.system import Link, ModuleAnswer, Owner, QdiscStats
@@ -62,6 +62,7 @@ class Machine:
     refuses: dict[int, int] = field(default_factory=dict)  # ifindex: errno
     namespaces: dict[str, int] = field(default_factory=lambda: {"": 1})
     stale: set[str] = field(default_factory=set)  # names that lead nowhere
+    denied: set[str] = field(default_factory=set)  # names that only root may enter
     set_calls: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     rules_refused: int = 0  # errno
@@ -79,6 +80,8 @@ class Machine:
 
     @contextlib.contextmanager
     def entered(self, one: Namespace) -> Iterator[Namespace]:
+        if one.name in self.denied:
+            raise Denied(f"netns {one.name}: cannot be entered; run it as root")
         if one.name in self.stale:
             raise SluiceError(f"netns {one.name}: cannot be entered; see: ip netns")
         yield one

@@ -74,3 +74,42 @@ def test_defaults_are_the_modules() -> None:
         text = option.partition(".It Fl")[0]
         assert devices.DEFAULTS[word] == int(value or 0), name
         assert f"\n{value or 0} unless the module was given another default" in text, name
+
+
+REPOSITORY = MAN.parent
+DOCUMENTS = [
+    REPOSITORY / "README.md",
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "packaging").rglob("*.service")),
+    *sorted((REPOSITORY / "packaging").rglob("*.yml")),
+]
+
+
+def proposed(text: str) -> list[list[str]]:
+    """The commands of ours in code: in `...`, or in lines that are set apart."""
+    lines = [*re.findall(r"`([^`\n]+)`", text), *re.findall(r"^ {4}(.*)$", text, re.M)]
+    found = []
+    for line in lines:
+        for part in re.split(r"&&|\|\||[|;#]", line):
+            words = part.split()
+            words = words[1:] if words[:1] in (["$"], ["sudo"]) else words
+            if words and words[0] in ("sluice", "bin/sluice"):
+                found.append(words[1:])
+    return found
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_propose_commands_that_exist(path: Path) -> None:
+    for words in proposed(path.read_text()):
+        if not words or words[0] not in cli.MODULES:
+            assert not words or not re.fullmatch(r"[a-z]{3,}", words[0]), (path, words)
+            continue
+        known = {option for p in command(words[0]).params for option in p.opts}
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        more = {"--help", "--OPTION"}  # the latter stands for any
+        assert given - {"--"} <= known | more, (path, words)
+
+
+def test_commands_of_documents_are_found() -> None:
+    text = "x `sluice on 'vnet*'` y\n\n    sudo sluice doctor --report | less\n"
+    assert proposed(text) == [["on", "'vnet*'"], ["doctor", "--report"]]

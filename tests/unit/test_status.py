@@ -282,6 +282,18 @@ def test_namespace_that_cannot_be_entered_is_an_error_of_its_own(
     assert "netns gone: not in /run/netns" in capsys.readouterr().err
 
 
+def test_whoever_is_not_root_is_told_that_some_are_not_shown(machine, capsys) -> None:
+    machine.namespaces = {"": 1, "red": 2, "blue": 3}
+    machine.denied = {"red", "blue"}
+    assert main([]) == 0
+    said = capsys.readouterr()
+    assert said.out.endswith("\n2 network namespaces not shown; run it as root\n")
+    assert not said.err
+    assert main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hidden_namespaces"] == 2
+    assert main(["--netns", "red"]) == 4
+
+
 def test_mounted_namespaces_are_found() -> None:
     text = (
         "21 1 0:4 net:[4026532201] /run/docker/netns/x rw shared:9 - nsfs nsfs rw\n"

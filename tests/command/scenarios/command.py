@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -163,6 +164,30 @@ def noqueue_is_said_and_mended_if_asked(env: Env) -> None:
     send(300)
     assert read_queue().state == "stopped"
     assert counters().lost_at_ring == 0
+
+
+@scenario(deadline=2 * SECONDS)
+def noqueue_that_comes_late_is_put_right(env: Env) -> None:
+    """As libvirt, Open vSwitch or Kata set it, some time after udev ran."""
+    needs_click(env)
+    env.load()
+    sluice("on", "here*", "--qdisc", "fq_codel")
+    following = subprocess.Popen(
+        [*SLUICE, "apply", "--follow"], stdout=subprocess.PIPE, text=True
+    )
+    env.defer(following.kill)
+    assert following.stdout.readline() == "1 rule loaded\n"
+
+    def has_qdisc() -> bool:
+        return "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
+
+    for delay in (0, 0.1, 0.3, 1, 3):
+        with tap(qdisc="pfifo"):
+            time.sleep(delay)
+            set_qdisc(env, "noqueue")
+            assert not has_qdisc()
+            env.wait_for(has_qdisc, f"fq_codel after {delay} s", seconds=60)
+    assert following.poll() is None, "it ended"
 
 
 @scenario(deadline=SECONDS)

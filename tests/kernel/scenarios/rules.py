@@ -11,7 +11,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from lab.guest.scenarios import Env, scenario
 from lab.guest.devices import HERE
-from sluice.netlink import RULES_MAX, Client, Device, Rule
+from sluice.netlink import RULES_MAX, Client, Device, Listener, Rule
 from tests.kernel.scenarios._tap import tap
 
 VPN_OFF = Rule("vpn*", "all", False, "", "/etc/sluice.conf:1")
@@ -106,6 +106,20 @@ def device_that_moves_gets_the_rule_of_where_it_is(env: Env) -> None:
     env.run("ip", "-n", "there", "link", "set", HERE.name, "netns", "1")
     assert not read_only_device().on
     assert device.queues
+
+
+@scenario
+def noqueue_against_a_rule_is_told(env: Env) -> None:
+    env.load()
+    set_rules(HERE_SLOW)
+    with Listener() as listener:
+        env.enter(tap())
+        assert not listener.read(2 * env.patience), "it has fq_codel"
+        env.run("tc", "qdisc", "replace", "dev", HERE.name, "root", "noqueue")
+        (event,) = listener.read(5 * env.patience)
+        assert (event.kind, event.ifname) == ("noqueue", HERE.name), event
+        assert not listener.read(2 * env.patience), "told again at once"
+        env.run("tc", "qdisc", "replace", "dev", HERE.name, "root", "fq_codel")
 
 
 @scenario

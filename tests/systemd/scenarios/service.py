@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The units and the udev rule, where systemd is the first process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator
+
+from lab.guest.devices import HERE
+from lab.guest.scenarios import Env, scenario
+from sluice.netlink import Client, Device
+from tests.kernel.scenarios._tap import tap
+from tests.kernel.scenarios._traffic import read_device, set_qdisc
+
+CONFIG = Path("/etc/sluice.conf")
+MODULES = Path("/lib/modules", os.uname().release)
+SECONDS = 480
+
+# A device in a network namespace of its own; says whether it is on when asked.
+CONTAINER = """
+import sys
+from lab.guest.tun import IFF_TUN
+from sluice.netlink import Client
+from tests.kernel.scenarios._tap import Tap
+Tap(IFF_TUN, "tun0").open_queue()
+print("open", flush=True)
+for _ in sys.stdin:
+    with Client() as client:
+        (device,) = client.devices()
+    print(device.on, flush=True)
+"""
+
+
+class Container:
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            ["unshare", "--net", sys.executable, "-c", CONTAINER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._read() == "open"
+
+    def _read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def is_on(self) -> bool:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self._read() == "True"
+
+
+@contextlib.contextmanager
+def container() -> Iterator[Container]:
+    one = Container()
+    try:
+        yield one
+    finally:
+        one.process.communicate()
+
+
+def read_state() -> str:
+    """running, degraded, ...: is-system-running has a status for each."""
+    command = ["systemctl", "is-system-running", "--wait"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def install(env: Env, rules: str) -> None:
+    """What the packages install, without DKMS; gone at the end."""
+    folder = MODULES / "updates"
+    folder.mkdir(exist_ok=True)
+    shutil.copy("/out/sluice.ko", folder)
+    env.run("depmod")
+    paths = {"DESTDIR": "/", "PREFIX": "/usr", "CONF": "/usr/lib"}
+    words = [f"{name}={value}" for name, value in paths.items()]
+    env.run("env", *words, "/sluice/packaging/install", "module", "command")
+    CONFIG.write_text(rules)
+    env.run("systemctl", "daemon-reload")
+    env.run("udevadm", "control", "--reload")
+
+    def remove() -> None:
+        for unit in ("sluice-follow", "sluice"):
+            subprocess.run(["systemctl", "disable", "--now", unit])
+        if Path("/sys/module/sluice").exists():
+            env.run("rmmod", "sluice")
+        subprocess.run(["systemctl", "reset-failed"])
+        CONFIG.unlink()
+
+    env.defer(remove)
+
+
+def has_rules(count: int) -> bool:
+    try:
+        with Client() as client:
+            return len(client.rules()) == count
+    except LookupError:
+        return False
+
+
+def read_devices() -> list[Device]:
+    with Client() as client:
+        return client.devices()
+
+
+@scenario(deadline=SECONDS)
+def service_serves_host_and_containers_before_and_after(env: Env) -> None:
+    install(env, "tun* off\nhere* on stall-ms=900\n")
+    before = env.enter(container())
+    env.run("systemctl", "enable", "--now", "sluice")
+    assert env.run("systemctl", "is-active", "sluice") == "active\n"
+    assert not before.is_on(), "a container that was there before"
+    after = env.enter(container())
+    assert not after.is_on(), "a container that came after"
+    env.enter(tap())
+    found = read_device()
+    assert (found.on, found.stall_ms) == (True, 900), found
+    assert found.rule == f"{CONFIG}:2", found
+    assert read_state() == "running", env.run("systemctl", "--failed")
+
+
+@scenario(deadline=SECONDS)
+def reload_of_the_module_is_one_event(env: Env) -> None:
+    install(env, "here* off\n")
+    env.run("systemctl", "enable", "--now", "sluice")
+    env.enter(tap())
+    assert not read_device().on
+    env.run("rmmod", "sluice")
+    env.run("modprobe", "sluice")
+    env.wait_for(lambda: has_rules(1), "udevd had the rules loaded", seconds=60)
+    assert not read_device().on
+
+
+@scenario(deadline=SECONDS)
+def wrong_line_fails_the_service_and_changes_nothing(env: Env) -> None:
+    install(env, "here* off\n")
+    env.run("systemctl", "start", "sluice")
+    CONFIG.write_text("here* of\n")
+    done = subprocess.run(["systemctl", "reload", "sluice"])
+    assert done.returncode, "a wrong line was accepted"
+    said = env.run("journalctl", "-u", "sluice", "--no-pager")
+    assert f"{CONFIG}:1: on or off is missing" in said, said
+    assert has_rules(1)
+    CONFIG.write_text("here* off\nvpn* off\n")
+    env.run("systemctl", "reload-or-restart", "sluice")
+    assert has_rules(2)
+
+
+@scenario(deadline=SECONDS)
+def boot_without_the_module_is_not_degraded(env: Env) -> None:
+    install(env, "here* off\n")
+    (MODULES / "updates/sluice.ko").unlink()
+    env.run("depmod")
+    env.run("systemctl", "enable", "--now", "sluice")
+    said = env.run("journalctl", "-u", "sluice", "--no-pager")
+    assert "stock TUN goes on" in said, said
+    assert read_state() == "running", env.run("systemctl", "--failed")
+
+
+@scenario(deadline=2 * SECONDS)
+def noqueue_that_comes_late_is_put_right(env: Env) -> None:
+    install(env, "here* on qdisc=fq_codel\n")
+    env.run("systemctl", "enable", "--now", "sluice")
+    env.run("systemctl", "start", "sluice-follow")
+    time.sleep(5 * env.patience)  # it listens; nothing tells so
+
+    def has_qdisc() -> bool:
+        return "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
+
+    for delay in (0, 0.1, 0.3, 1, 3):
+        with tap(qdisc="pfifo"):
+            time.sleep(delay)
+            set_qdisc(env, "noqueue")
+            env.wait_for(has_qdisc, f"fq_codel after {delay} s", seconds=60)
+    assert env.run("systemctl", "is-active", "sluice-follow") == "active\n"
