@@ -66,7 +66,7 @@ def command_build(options: argparse.Namespace) -> int:
             print("\n".join(check.warnings))
             raise LabError(
                 f"kernel {kernel.name}: {len(check.warnings)} complaints of "
-                "the compiler and sparse (see above); mend them"
+                "the compiler and sparse (see above); correct them"
             )
     if options.check:
         complaints = build.check_style(root, build.source_files(source))
@@ -74,7 +74,7 @@ def command_build(options: argparse.Namespace) -> int:
             print("\n".join(complaints))
             raise LabError(
                 f"{source.name}/: {len(complaints)} complaints of checkpatch "
-                "(see above); mend them"
+                "(see above); correct them"
             )
     return 0
 

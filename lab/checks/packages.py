@@ -59,7 +59,7 @@ def _run(root: Root, work: Path, command: str) -> str:
     status, log = build.run_in_root(root, work, f"cd tree; {command}")
     if status != 0:
         print(log)
-        raise LabError(f"{command.split()[0]}: status {status} (see above); mend it")
+        raise LabError(f"{command.split()[0]}: status {status} (see above); correct it")
     return log
 
 
@@ -104,7 +104,7 @@ def ensure_compiled(root: Root) -> Path:
                 if status != 0:
                     print(log)
                     raise LabError(f"kernel {root.kernel}: the module does not build "
-                                   "with ccache (see above); mend it")
+                                   "with ccache (see above); correct it")
     return final / "ccache"
 
 

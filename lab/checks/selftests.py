@@ -58,7 +58,7 @@ def _ensure_selftests(root: Root) -> Path:
                     print(log)
                     raise LabError(
                         f"kernel {root.kernel}: its selftests do not build "
-                        "(see above); mend lab/checks/selftests.py"
+                        "(see above); correct lab/checks/selftests.py"
                     )
                 shutil.rmtree(work / "linux")
     return final / "built"

@@ -63,7 +63,7 @@ def format_memory(memory: list[dict]) -> str:
 
 
 def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
-    """Play it in one boot; 0 if nothing was lost and nothing is amiss."""
+    """Play it in one boot; 0 if nothing was lost and nothing is wrong."""
     asked = {"SLUICE_SOAK_SECONDS": 60 * minutes}
     with single(kernel, SCENARIO, asked) as (machine, job):
         say(f"kernel {machine.root.release}: mixed traffic for {minutes:g} minutes")

@@ -199,7 +199,7 @@ def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
 
 
 def _job(machine: vm.Machine, kernel: Kernel, suite: Suite, names: list[str]) -> dict:
-    """What the machine is told to play; its output folder gets what that needs."""
+    """The job for the machine; what it needs goes to the output folder."""
     job: dict[str, object] = {"kind": "tests", "suite": suite.name, "names": names}
     job["patience"] = kernel.patience
     return job | suite.stage(machine.root, machine.output)

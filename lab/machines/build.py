@@ -147,7 +147,7 @@ def build_module(root: Root, source: Path = KMOD) -> Path:
                     print(log)
                     raise LabError(
                         f"{source.name}/: does not build for {root.release} "
-                        f"({_first_error(log)}); mend it and run again"
+                        f"({_first_error(log)}); correct it and run again"
                     )
     modules = sorted(final.glob("*.ko"))
     if not modules:
@@ -267,7 +267,7 @@ def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
         print(log)
         raise LabError(
             f"C helpers: do not build for kernel {root.kernel} "
-            f"({_first_error(log)}); mend them and run again"
+            f"({_first_error(log)}); correct them and run again"
         )
 
 

@@ -112,6 +112,6 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     if refused:
         raise LabError(
             f"kernel {kernel.name}: its configuration cannot have "
-            f"{', '.join(refused)}; mend lab/machines/configs"
+            f"{', '.join(refused)}; correct lab/machines/configs"
         )
     _run(kernel, builder, work, build.format(jobs=os.cpu_count() or 1))

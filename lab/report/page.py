@@ -337,7 +337,7 @@ def _reader_cells(run: Run) -> list[list[str]]:
 
 
 def _counted_table(run: Run) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Head and cells: what else is told of each row and variant, if anything."""
+    """Head and cells: further facts of each row and variant, if there are any."""
     found = {
         (row.title, str(parse_variant(name))): summarise(run, row.name, name)
         for row in run.rows

@@ -198,7 +198,7 @@ def _start(kind: str, name: str, preload: Optional[str] = None) -> Guest:
 
 @contextlib.contextmanager
 def _told(guest: Guest) -> Iterator[None]:
-    """What goes wrong is told with the guest's last words, and ends it."""
+    """A failure is reported with the last lines of the guest, which is ended."""
     try:
         yield
     except BaseException as error:
