@@ -279,9 +279,15 @@ def parse_busy_ticks(stat: str) -> int:
 
 
 class HostLoad:
-    """Who used the host's CPUs since this was made: the VM, or somebody else."""
+    """Who used the host's CPUs since this was made: the VM, or somebody else.
+
+    It also keeps which commit the module was built from: the tree may change while a
+    machine measures.
+    """
 
     def __init__(self) -> None:
+        self.commit = read_git("rev-parse", "HEAD")
+        self.dirty = bool(read_git("status", "--porcelain", "--", "kmod"))
         self._start = self._read()
 
     @staticmethod
@@ -320,8 +326,8 @@ def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         kernel=machine.root.kernel,
         kernel_package=machine.root.package,
-        module_commit=read_git("rev-parse", "HEAD"),
-        module_dirty=bool(read_git("status", "--porcelain", "--", "kmod")),
+        module_commit=load.commit,
+        module_dirty=load.dirty,
         host_cpu=model,
         host_cpus=cpus,
         accelerator=accelerator(machine.root, machine.counted),
