@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Everything that differs between kernels, in one place. Each entry names
- * the change that caused it; Kbuild finds out which side this kernel is on.
+ * the change that caused it; features.sh finds out which side this kernel is
+ * on. Assembly asks for SLUICE_CALLS_DIRECTLY alone.
  */
 #ifndef SLUICE_COMPAT_H
 #define SLUICE_COMPAT_H
-
-#include <linux/ftrace.h>
-#include <linux/hrtimer.h>
-#include <linux/ptrace.h>
 
 /*
  * d19ad0775dcd ("ftrace: Have the callbacks receive a struct ftrace_regs
@@ -32,22 +29,6 @@
 #define SLUICE_FTRACE_REGS_FLAG		FTRACE_OPS_FL_SAVE_REGS
 #endif
 
-#ifdef CONFIG_FUNCTION_TRACER	/* hook.c's; the lab can do without */
-static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
-					       unsigned int n)
-{
-#if defined(SLUICE_FTRACE_SAVES_ARGS) && defined(SLUICE_HAS_FTRACE_ARGS)
-	return (void *)ftrace_regs_get_argument(regs, n);
-#elif defined(SLUICE_FTRACE_SAVES_ARGS)
-	return (void *)regs_get_kernel_argument(&regs->regs, n);
-#elif defined(SLUICE_HAS_FTRACE_REGS)
-	return (void *)regs_get_kernel_argument(ftrace_get_regs(regs), n);
-#else
-	return (void *)regs_get_kernel_argument(regs, n);
-#endif
-}
-#endif
-
 /*
  * a25d045ad75e ("ftrace: Reverse what the RECURSION flag means in the
  * ftrace_ops", 5.11). Our callbacks never reach the function they hook.
@@ -64,9 +45,9 @@ static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
 
 /*
  * A traced function can call us itself, which spares what ftrace does around a
- * callback (763e34e74bb7 ("ftrace: Add register_ftrace_direct()", 5.5)); the
- * compiler saves the registers we use. The function was named by its address,
- * then by the filter of an ops (f64dd4627ec6 ("ftrace: Add multi direct
+ * callback (763e34e74bb7 ("ftrace: Add register_ftrace_direct()", 5.5); on
+ * arm64 2aa6ac03516d, 6.4). The function was named by its address, then by the
+ * filter of an ops (f64dd4627ec6 ("ftrace: Add multi direct
  * register/unregister interface", 5.16), renamed by da8bdfbd4223, 6.4).
  *
  * An ops can let live patches into that function since 53cd885bc5c3 ("ftrace:
@@ -74,35 +55,62 @@ static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
  * more since 7.0. Before, a direct call keeps them out: there we have it only
  * where a callback costs all registers.
  */
-/* Gone by 7.3. (checkpatch would have it for what defines it, too.) */
-#ifndef __no_caller_saved_registers
-#define __no_caller_saved_registers \
-	__attribute((__no_caller_saved_registers__))
-#endif
-
 #ifdef SLUICE_HAS_OPS_FUNC_IP
 #define SLUICE_OPS_FUNC_IP	unsigned long ip,
 #else
 #define SLUICE_OPS_FUNC_IP
 #endif
 
-#if defined(SLUICE_HAS_OPS_FUNC) && \
+#if (defined(SLUICE_HAS_OPS_FUNC) || defined(SLUICE_HAS_OPS_FUNC_IP)) && \
 	(defined(SLUICE_HAS_DIRECT_OPS) || defined(SLUICE_HAS_DIRECT_MULTI))
 #define SLUICE_DIRECT_SHARES
 #endif
 
-/*
- * gcc only: clang leaves the argument registers out of what a function marked
- * no_caller_saved_registers preserves, and the driver would run with a wrong
- * packet and a wrong device.
- */
-#if defined(CONFIG_X86_64) && \
-	defined(CONFIG_CC_IS_GCC) && !defined(__clang__) && \
+/* Where there is an entry_....S to be called. */
+#if (defined(CONFIG_X86_64) || defined(CONFIG_ARM64)) && \
 	defined(CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS) && \
-	__has_attribute(__no_caller_saved_registers__) && \
-	(defined(SLUICE_DIRECT_SHARES) || !defined(SLUICE_FTRACE_SAVES_ARGS))
-#define SLUICE_FTRACE_CALLS_DIRECTLY
+	(defined(SLUICE_DIRECT_SHARES) || \
+	 (defined(SLUICE_HAS_DIRECT_IP) && !defined(SLUICE_FTRACE_SAVES_ARGS)))
+#define SLUICE_CALLS_DIRECTLY
+#endif
 
+#ifndef __ASSEMBLER__
+#include <linux/ftrace.h>
+#include <linux/hrtimer.h>
+#include <linux/ptrace.h>
+
+/*
+ * Not every architecture can name a function's arguments: the 32-bit ARM never
+ * could, PowerPC since 6.3 and s390 since 5.11. There they are in the registers
+ * that the calling convention says, and only the first two are asked for.
+ */
+#if defined(SLUICE_HAS_KERNEL_ARGUMENT)
+#define sluice_argument(regs, n)	regs_get_kernel_argument(regs, n)
+#elif defined(CONFIG_ARM)
+#define sluice_argument(regs, n)	((regs)->uregs[n])
+#elif defined(CONFIG_PPC)
+#define sluice_argument(regs, n)	((regs)->gpr[3 + (n)])
+#elif defined(CONFIG_S390)
+#define sluice_argument(regs, n)	((regs)->gprs[2 + (n)])
+#endif
+
+#ifdef CONFIG_FUNCTION_TRACER	/* hook.c's; the lab can do without */
+static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
+					       unsigned int n)
+{
+#if defined(SLUICE_FTRACE_SAVES_ARGS) && defined(SLUICE_HAS_FTRACE_ARGS)
+	return (void *)ftrace_regs_get_argument(regs, n);
+#elif defined(SLUICE_FTRACE_SAVES_ARGS)
+	return (void *)sluice_argument(&regs->regs, n);
+#elif defined(SLUICE_HAS_FTRACE_REGS)
+	return (void *)sluice_argument(ftrace_get_regs(regs), n);
+#else
+	return (void *)sluice_argument(regs, n);
+#endif
+}
+#endif
+
+#ifdef SLUICE_CALLS_DIRECTLY
 static inline int sluice_direct_register(struct ftrace_ops *ops,
 					 unsigned long ip, unsigned long addr)
 {
@@ -144,19 +152,14 @@ static inline void hrtimer_setup(struct hrtimer *timer,
  * lockless qdiscs", 7.0, and in stable releases of 2026). Without it the qdisc
  * of a queue that is closed is reset while another CPU may dequeue from it, if
  * it is lockless (pfifo_fast): packets are freed twice. Stock's is all but
- * empty then; that of a stopped queue is not.
+ * empty then; that of a stopped queue is not. No name tells: selftest_reset.c tries.
  */
 #ifdef SLUICE_HAS_LOCKED_RESET
 #define SLUICE_LOCKED_RESET	true
 #else
-#define SLUICE_LOCKED_RESET	false
+extern bool sluice_locked_reset;
+#define SLUICE_LOCKED_RESET	sluice_locked_reset
 #endif
 
-/* ea23fbd2a8f7 ("netlink: make range pointers in policies const", 6.7). */
-#ifdef SLUICE_HAS_CONST_RANGE
-#define SLUICE_CONST_RANGE	const
-#else
-#define SLUICE_CONST_RANGE
-#endif
-
+#endif /* __ASSEMBLER__ */
 #endif

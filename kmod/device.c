@@ -258,7 +258,7 @@ void sluice_devices_stop(void)
 	rtnl_lock();	/* from here on nobody places the hook again */
 	leaving = true;
 	rtnl_unlock();
-	sluice_hook_remove();
 	unregister_netdevice_notifier(&notifier);
 	sluice_rules_free();
+	sluice_hook_remove();
 }

@@ -11,9 +11,9 @@
 #include "sluice.h"
 
 /*
- * Did the producer leave the span that somebody saw room for, or did the ring
- * change? All it reads the driver is about to read or write. A device that was
- * never served has no file, so its slot is not read.
+ * True if the producer passed the last index known to be safe, or the ring
+ * changed. Of the driver's memory it reads what the driver reads or writes next.
+ * A device that was never served has no file, so its slot is not read.
  */
 static __always_inline bool check_is_due(const struct sluice_queue *q)
 {

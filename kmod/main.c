@@ -34,14 +34,20 @@ static int __init sluice_start(void)
 	int err;
 
 	if (IS_ENABLED(CONFIG_PREEMPT_RT)) {
-		pr_err("PREEMPT_RT: the headroom cannot be bounded; stock behaviour remains\n");
-		return -EOPNOTSUPP;
+		pr_notice("PREEMPT_RT: the headroom cannot be bounded, so sluice serves no device of this kernel; stock behaviour remains\n");
+		return -ENODEV;
 	}
 	if (hrtimer_resolution > SLUICE_TIMER_RESOLUTION_MAX_NS) {
 		pr_err("timers have a resolution of %u ns (highres=off?); at most %u ns are needed; stock behaviour remains\n",
 		       hrtimer_resolution, SLUICE_TIMER_RESOLUTION_MAX_NS);
 		return -ENODEV;
 	}
+	err = sluice_selftest_ring();
+	if (err)
+		return err;
+	err = sluice_selftest_reset();
+	if (err)
+		return err;
 	err = sluice_layout_learn();
 	if (err)
 		return err;
@@ -75,3 +81,4 @@ MODULE_DESCRIPTION("lossless TUN/TAP and vhost-net on the stock drivers");
 MODULE_AUTHOR("The sluice developers");
 MODULE_VERSION("0.1.0");
 MODULE_LICENSE("GPL");
+MODULE_INFO(features, SLUICE_FEATURES);	/* of the kernel, see features.sh */

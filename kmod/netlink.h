@@ -14,8 +14,8 @@
 extern struct genl_family sluice_family;
 
 /* rules.c */
-extern SLUICE_CONST_RANGE struct netlink_range_validation sluice_stall_ms_range;
-extern SLUICE_CONST_RANGE struct netlink_range_validation sluice_target_us_range;
+extern struct netlink_range_validation sluice_stall_ms_range;
+extern struct netlink_range_validation sluice_target_us_range;
 extern const struct nla_policy sluice_rules_policy[__SLUICE_A_RULES_END];
 
 int sluice_rules_set(struct sk_buff *skb, struct genl_info *info);

@@ -61,12 +61,12 @@ void sluice_rules_free(void)
 }
 
 /* Beyond the 15 bits that a policy holds itself; const only since 6.6. */
-SLUICE_CONST_RANGE struct netlink_range_validation sluice_stall_ms_range = {
+struct netlink_range_validation sluice_stall_ms_range = {
 	.min = 1,
 	.max = SLUICE_STALL_MS_MAX,
 };
 
-SLUICE_CONST_RANGE struct netlink_range_validation sluice_target_us_range = {
+struct netlink_range_validation sluice_target_us_range = {
 	.max = SLUICE_TARGET_US_MAX,
 };
 

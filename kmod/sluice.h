@@ -4,6 +4,8 @@
  *
  *   layout.c   where the stock driver keeps a queue's ring, verified
  *   hook.c     how we get to see a packet before the driver does
+ *   direct.c   the same by a direct call, through entry_....S
+ *   selftest_ring.c, selftest_reset.c   what no compiler can check, at load
  *   entry.h    whether a packet leads to a check of the ring
  *   queue.c    the policy: when a queue stops, wakes, stalls
  *   device.c   which devices are served, through their whole life
@@ -208,6 +210,10 @@ struct sluice_device {
 	u64 told_noqueue_at;
 	struct sluice_queue queue[];
 };
+
+/* selftest_ring.c, selftest_reset.c */
+int sluice_selftest_ring(void);
+int sluice_selftest_reset(void);
 
 /* layout.c */
 int sluice_layout_learn(void);

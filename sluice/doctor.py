@@ -27,7 +27,7 @@ from sluice.output import short
 SAMPLE_SECONDS = 1.0
 TRANSMIT = "tun_net_xmit"
 # How enabled_functions says that it calls our module, and what then stands by.
-DIRECT, OURS = "direct-->transmit_called", "keeps_ftrace_on"
+DIRECT, OURS = "direct-->sluice_entry", "ftrace_pin_target"
 # Slots: below, one burst fills it; above, it holds seconds of a slow reader.
 RING_SHORT, RING_LONG = 64, 5000
 # The contract: a reader that takes fewer packets per stall_ms is stalled.

@@ -37,7 +37,7 @@ class Variant:
     linked: str = ""
 
 
-WORLD = ("backstop.c", "device.c", "hook.c", "layout.c", "queue.c")
+WORLD = ("backstop.c", "device.c", "direct.c", "hook.c", "layout.c", "queue.c")
 STEPS = Variant(
     "steps", ("world.c",), WORLD, ("driver.c",), "-DSTEPS", "-fsanitize=thread"
 )

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.checks import ring
 from lab.checks.policy import (
     FINE,
     FOUND,
@@ -28,7 +29,7 @@ from lab.checks.policy import (
     Variant,
     seeded_text,
 )
-from lab.checks.provers import ensure_kernel_model, ensure_provers
+from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
 from lab.errors import LabError
 from lab.machines.build import run_in_root
 from lab.machines.roots import Root
@@ -316,6 +317,18 @@ def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
     ]
 
 
+def ring_proofs(place: Workplace) -> list[Proof]:
+    text = (place.kernel / RING).read_text()
+
+    def asked(name: str, meaning: ring.Meaning | None = None) -> tuple[str, str]:
+        return ring.ask(place.folder(f"ring-{name}"), place.run, text, meaning)
+
+    return [Proof("ring/as_it_is", FINE, lambda: asked("as_it_is"))] + [
+        Proof(f"ring/{one.name}", FOUND, lambda one=one: asked(one.name, one))
+        for one in ring.MEANINGS
+    ]
+
+
 def ask(proof: Proof) -> Verdict:
     started = time.monotonic()
     said, detail = proof.ask()
@@ -346,6 +359,7 @@ def verify(short: bool) -> int:
     with Workplace() as place:
         proofs = litmus_proofs(place)
         proofs += model_proofs(place) + policy_proofs(place, short)
+        proofs += ring_proofs(place)
         proofs = [proof for proof in proofs if proof.short or not short]
         say(f"verify: {len(proofs)} proofs")
         verdicts = []

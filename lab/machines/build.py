@@ -59,7 +59,7 @@ YNL_FILES = (
 )
 # Alignment inside the kernel's own tracing macros, which checkpatch misreads.
 CHECKPATCH_SPARED = ("trace.h",)
-_WARNING = re.compile(r"^(?P<file>[^\s:]+):\d+.*\b(warning|error):")
+_WARNING = re.compile(r"^(?P<file>[^\s:]+):(\d+.*\b(warning|error)| warning: objtool):")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Check:
 
 def source_files(source: Path) -> list[Path]:
     """The files a module is built from: not what a build leaves."""
-    wanted = (".c", ".h", ".S", ".mk")
+    wanted = (".c", ".h", ".S", ".sh", ".mk")
     return sorted(
         path
         for path in source.rglob("*")

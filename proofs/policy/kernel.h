@@ -30,6 +30,10 @@ typedef s64 ktime_t;
 typedef unsigned int uint;
 typedef unsigned int gfp_t;
 
+#define ARRAY_SIZE(array)	(sizeof(array) / sizeof((array)[0]))
+#define WARN_ON_ONCE(wrong)	((wrong) ? fail("%s", #wrong) : (void)0)
+#define local_bh_disable()	rcu_read_lock_bh()
+#define local_bh_enable()	rcu_read_unlock_bh()
 #undef __always_inline
 #define __always_inline		inline __attribute__((always_inline))
 #define notrace
@@ -177,6 +181,7 @@ void *zeroed(size_t size);
 #define kmalloc_array_noprof(n, size, flags)	zeroed((n) * (size))
 #define kvmalloc_array(n, size, flags)	zeroed((n) * (size))
 #define kvzalloc(size, flags)		allocate_for_module(size)
+#define kzalloc(size, flags)		allocate_for_module(size)
 void *allocate_for_module(size_t size);
 #define kvfree(p)			poison_free(p)
 #define kfree(p)			poison_free(p)
@@ -273,6 +278,10 @@ struct sk_buff { u16 queue_mapping; };
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define netdev_warn(device, ...)	complain(__VA_ARGS__)
 #define pr_err(...)			complain(__VA_ARGS__)
+#define pr_info(...)			do { } while (0)
+#define pr_notice(...)			do { } while (0)
+#define pr_crit(...)			complain(__VA_ARGS__)
+#define schedule_timeout_idle(ticks)	fail("unload waits for ever")
 #define pr_warn(...)			complain(__VA_ARGS__)
 #define pr_warn_once(...)		complain(__VA_ARGS__)
 #define cond_resched()			step()
@@ -308,6 +317,13 @@ struct socket { struct file *file; };
 #define PTR_ERR(p)			((long)(p))
 #define ERR_PTR(error)			((void *)(long)(error))
 #define O_RDWR				2
+struct cred { char unused; };
+#define init_task			(*(char *)0)
+#define prepare_kernel_cred(task)	((struct cred *)zeroed_cred)
+#define override_creds(new)		(new)
+#define revert_creds(old)		((void)(old))
+#define put_cred(cred)			((void)(cred))
+static char zeroed_cred[1] __attribute__((unused));
 struct file *filp_open(const char *path, int flags, int mode);
 int filp_close(struct file *file, void *unused);
 struct socket *tun_get_socket(struct file *file);
@@ -371,14 +387,12 @@ int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
 int register_ftrace_function(struct ftrace_ops *ops);
 int unregister_ftrace_function(struct ftrace_ops *ops);
 
-/* Here the direct call is a call like any: registers are the compiler's. */
+/* world.c's sluice_entry() is a call like any: registers are the compiler's. */
 #define CONFIG_X86_64
-#define CONFIG_CC_IS_GCC
 #define CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
 #define SLUICE_HAS_DIRECT_OPS
 #define SLUICE_HAS_OPS_FUNC
 #define SLUICE_HAS_OPS_FUNC_IP
-#define __no_caller_saved_registers
 int register_ftrace_direct(struct ftrace_ops *ops, unsigned long function);
 int unregister_ftrace_direct(struct ftrace_ops *ops, unsigned long function,
 			     bool free_filters);

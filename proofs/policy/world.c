@@ -276,6 +276,19 @@ int unregister_ftrace_direct(struct ftrace_ops *ops, unsigned long function,
 	return 0;
 }
 
+/* entry_....S: nothing has to be preserved */
+void sluice_entered(const struct sk_buff *skb, const struct net_device *dev);
+
+void sluice_entry(const struct sk_buff *skb, const struct net_device *dev)
+{
+	sluice_entered(skb, dev);
+}
+
+void sluice_entry_try(unsigned long *registers)
+{
+	sluice_entry((void *)registers[0], (void *)registers[1]);
+}
+
 /* RTNL and its notifiers */
 void rtnl_lock(void)
 {

@@ -348,8 +348,8 @@ def test_other_users_of_the_hook() -> None:
 DIRECT = (
     "tun_net_xmit [tun] (1) R   D   M \ttramp: ftrace_regs_caller+0x0/0x61 "
     "(call_direct_funcs+0x0/0x20)\n"
-    "\tdirect-->transmit_called+0x0/0xb0 [sluice]\n"
-    "keeps_ftrace_on [sluice] (1)           \ttramp: 0xffffffffc0457000 "
+    "\tdirect-->sluice_entry+0x0/0xb0 [sluice]\n"
+    "ftrace_pin_target [sluice] (1)           \ttramp: 0xffffffffc0457000 "
     "(transmit_entered+0x0/0xb0 [sluice]) ->transmit_entered+0x0/0xb0 [sluice]\n"
 )
 

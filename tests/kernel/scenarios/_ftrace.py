@@ -9,7 +9,7 @@ from lab.guest.scenarios import Env
 from lab.workloads.fill import TRACING
 
 TRANSMIT = "tun_net_xmit"
-DIRECT = "direct-->transmit_called"  # that function calls sluice itself
+DIRECT = "direct-->sluice_entry"  # that function calls sluice itself
 
 
 def read_hook() -> str:

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The self-test of the module's load, in user space, on the kernel's own
+ * ptr_ring.h or on one in which a field means something else.
+ */
+#include <linux/ptr_ring.h>
+
+int sluice_selftest_ring(void);
+
+int main(void)
+{
+	return sluice_selftest_ring() ? 1 : puts("ring: as the policy reads it") < 0;
+}
