@@ -21,6 +21,7 @@
 # make debug    the scenarios on kernels that watch memory, locks and races
 # make unit, make kernel, make command, make modules    parts of make test
 # make packaging    the packages in a VM: installed, failing, purged
+# make systemd  the units of the packages, where systemd is the first process
 # make clean    empty the lab's cache
 #
 # Options of the lab go into ARGS: make bench ARGS='--kernel 6.12 --rounds 5'
@@ -62,6 +63,9 @@ debug: python
 command: python
 	@$(AS_ROOT) $(LAB) test command $(ARGS)
 
+systemd: python
+	@$(AS_ROOT) $(LAB) test systemd $(ARGS)
+
 packaging: python
 	@$(AS_ROOT) $(LAB) test packaging $(ARGS)
 
@@ -85,6 +89,6 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: module release demo bench native apps depth cost abuse series soak shell deb
+.PHONY: module release systemd demo bench native apps depth cost abuse series soak shell deb
 .PHONY: install uninstall verify
 .PHONY: test test-all kernel command debug packaging unit check modules clean python

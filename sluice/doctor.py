@@ -46,7 +46,7 @@ class Finding:
     level: str  # good; note: nothing to do; bad: a problem; hopeless: not suitable
     subject: str
     text: str
-    mend: str = ""  # a command, or what to do where there is none
+    fix: str = ""  # a command, or what to do where there is none
 
 
 @dataclass(frozen=True)
@@ -359,13 +359,13 @@ def check_setup(view: View) -> Iterator[Finding]:
                       _sluice("on", view, "--qdisc", view.rule_qdisc or "fq_codel"))
     length = 1000 if view.kind == "tap" else 500
     resize = ("link", "set", "dev", view.name, "txqueuelen", str(length))
-    mend = _tool("ip", view, *resize)
+    fix = _tool("ip", view, *resize)
     if view.ring < RING_SHORT:
         yield Finding(BAD, view.name, f"a ring of {view.ring} is too short for a burst "
-                      "and the headroom", mend)
+                      "and the headroom", fix)
     elif view.ring > RING_LONG:
         yield Finding(NOTE, view.name, f"a ring of {view.ring} adds delay and is not "
-                      "needed against loss", mend)
+                      "needed against loss", fix)
 
 
 def check_lockless(view: View) -> Iterator[Finding]:
@@ -506,8 +506,8 @@ def format_finding(finding: Finding) -> list[str | Text]:
     first = f"{mark:<5} {finding.subject}: "
     head, *more = output.wrap(finding.text, first, " " * 6)
     # A command stays whole on a line of its own, to be copied.
-    mend = [f"      {finding.mend}"] if finding.mend else []
-    return [output.marked(head, mark, STYLES[finding.level]), *more, *mend]
+    fix = [f"      {finding.fix}"] if finding.fix else []
+    return [output.marked(head, mark, STYLES[finding.level]), *more, *fix]
 
 
 def format_findings(findings: list[Finding]) -> list[str | Text]:

@@ -43,7 +43,7 @@ def _check_signing() -> None:
     )
     for finding in doctor.check_signing(facts):
         if finding.level == doctor.BAD:
-            raise Unsuitable(f"signing: {finding.text}; run: {finding.mend}")
+            raise Unsuitable(f"signing: {finding.text}; run: {finding.fix}")
 
 
 def _check_machine(release: str, distribution: tuple[str, ...]) -> None:

@@ -94,7 +94,7 @@ def test_unsuitable_kernels(change: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "subject", "mend"),
+    ("change", "subject", "fix"),
     [
         ({"ftrace_enabled": "0\n"}, "kernel", "sysctl kernel.ftrace_enabled=1"),
         ({"tun": False}, "tun", "modprobe tun"),
@@ -111,15 +111,15 @@ def test_unsuitable_kernels(change: dict) -> None:
          "rules", "sluice config check"),
     ],
 )
-def test_things_to_mend(change: dict, subject: str, mend: str) -> None:
+def test_things_to_mend(change: dict, subject: str, fix: str) -> None:
     facts = replace(FINE, **change)
     finding = only(facts, BAD)
-    assert finding.subject == subject and finding.mend.startswith(mend)
+    assert finding.subject == subject and finding.fix.startswith(fix)
     assert verdict(examine(facts)) == (1, "1 problem found")
 
 
 @pytest.mark.parametrize(
-    ("changes", "mend"),
+    ("changes", "fix"),
     [
         ({"qdisc": "noqueue"}, "sluice on tap0 --qdisc fq_codel"),
         ({"qdisc": "noqueue", "netns": "red"},
@@ -139,21 +139,21 @@ def test_things_to_mend(change: dict, subject: str, mend: str) -> None:
         ({"tx_dropped": 18}, "sluice watch tap0"),
     ],
 )
-def test_devices_to_mend(changes: dict, mend: str) -> None:
-    assert only(tap(**changes), BAD).mend == mend
+def test_devices_to_mend(changes: dict, fix: str) -> None:
+    assert only(tap(**changes), BAD).fix == fix
 
 
 @pytest.mark.parametrize(
-    ("name", "netns", "mend"),
+    ("name", "netns", "fix"),
     [
         ("$(reboot)", "", "sluice on '$(reboot)' --qdisc fq_codel"),
         ("*", "", "sluice on '[*]' --qdisc fq_codel"),
         ("-h", "", "sluice on '[-]h' --qdisc fq_codel"),
     ],
 )
-def test_names_do_not_command_the_shell(name: str, netns: str, mend: str) -> None:
+def test_names_do_not_command_the_shell(name: str, netns: str, fix: str) -> None:
     facts = tap(qdisc="noqueue", name=name, netns=netns)
-    assert only(facts, BAD).mend == mend
+    assert only(facts, BAD).fix == fix
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_queue_whose_qdisc_must_not_fill_is_named_with_what_avoids_it() -> None:
     views = (replace(TAP0, netns="blue", queues=queues),)
     risk = only(replace(FINE, before=views, views=views), BAD)
     assert "pfifo_fast" in risk.text
-    assert risk.mend == (
+    assert risk.fix == (
         "sysctl net.core.default_qdisc=fq_codel; "
         "tc -n blue qdisc replace dev tap0 root handle 1: mq"
     )
@@ -190,7 +190,7 @@ def test_old_stalls_and_drops_are_a_note() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "mend"),
+    ("changes", "fix"),
     [
         ({"on": None, "state": "stock"}, "modprobe sluice"),
         ({"on": False, "state": "off"}, "sluice on tap0"),
@@ -198,14 +198,14 @@ def test_old_stalls_and_drops_are_a_note() -> None:
         ({"upstream": True, "state": "upstream"}, "sluice watch tap0"),
     ],
 )
-def test_drops_of_now_name_what_ends_them(changes: dict, mend: str) -> None:
+def test_drops_of_now_name_what_ends_them(changes: dict, fix: str) -> None:
     view = replace(TAP0, tx_dropped=18, **changes)
     (finding,) = [
         one
         for one in doctor.check_counts(view, TAP0, 1.0)
         if one.text.startswith("the ring drops: 1 packet in the last 1 s")
     ]
-    assert finding.level == BAD and finding.mend == mend
+    assert finding.level == BAD and finding.fix == fix
 
 
 ILL = replace(
@@ -245,7 +245,7 @@ ILL = replace(
 def test_each_finding_has_the_command_that_mends_it(facts: Facts) -> None:
     findings = [one for one in found(facts, NOTE, BAD) if "assumed" not in one.text]
     assert len(findings) > 12, "hardly anything is amiss: proves nothing"
-    assert [one for one in findings if not one.mend] == []
+    assert [one for one in findings if not one.fix] == []
 
 
 def test_upstream_flag_excuses_noqueue_and_off() -> None:
@@ -257,7 +257,7 @@ LOCKED = {"signed_only": "lockdown"}
 
 
 @pytest.mark.parametrize(
-    ("change", "level", "mend"),
+    ("change", "level", "fix"),
     [
         # Secure Boot without enforcement asks for nothing.
         ({}, GOOD, ""),
@@ -274,17 +274,17 @@ LOCKED = {"signed_only": "lockdown"}
         ({**LOCKED, "secure_boot": None, "signing_key": "/k"}, BAD, "remove lockdown="),
     ],
 )
-def test_signing(change: dict, level: str, mend: str) -> None:
+def test_signing(change: dict, level: str, fix: str) -> None:
     facts = replace(FINE, **{"secure_boot": True, "loaded": "", **change})
     (finding,) = doctor.check_signing(facts)
-    assert finding.level == level and finding.mend.startswith(mend)
+    assert finding.level == level and finding.fix.startswith(fix)
 
 
 def test_nothing_is_signed_where_no_module_comes_in() -> None:
     """kernel.modules_disabled=1, a container, a kernel without modules."""
     unloaded = replace(FINE, loaded="", traced="", signed_only="lockdown", dkms=None,
                        headers=False, module_file=False)
-    for change, code, mend in (
+    for change, code, fix in (
         ({"modules_disabled": True, "headers": True, "module_file": True,
           "load_at_boot": "systemctl enable sluice"}, 1,
          "systemctl enable sluice; reboot"),
@@ -294,9 +294,9 @@ def test_nothing_is_signed_where_no_module_comes_in() -> None:
     ):
         facts = replace(unloaded, views=(), before=(), **change)
         (problem,) = [one for one in found(facts, BAD, HOPELESS)]
-        assert problem.mend == mend, problem
+        assert problem.fix == fix, problem
         assert verdict(examine(facts))[0] == code
-        assert not any("mokutil" in one.mend for one in examine(facts))
+        assert not any("mokutil" in one.fix for one in examine(facts))
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_dkms(dkms: str | None, text: str) -> None:
 
 def test_missing_headers_matter_only_without_a_module() -> None:
     facts = replace(FINE, headers=False)
-    assert only(facts, NOTE).mend == "apt install linux-headers-6.12.1-amd64"
+    assert only(facts, NOTE).fix == "apt install linux-headers-6.12.1-amd64"
     facts = replace(facts, loaded="", module_file=False)
     assert {one.subject for one in found(facts, BAD)} == {"headers", "module"}
 

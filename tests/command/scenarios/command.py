@@ -61,7 +61,7 @@ def command_sees_and_switches_two_namespaces(env: Env) -> None:
     assert said.endswith("# EOF\n"), said
     said = json.loads(sluice("doctor", "--json"))
     off = [one for one in said["findings"] if one["subject"] == NEAR.name]
-    assert [one["mend"] for one in off] == ["sluice on near0"], off
+    assert [one["fix"] for one in off] == ["sluice on near0"], off
 
 
 @scenario(deadline=SECONDS)
@@ -145,7 +145,7 @@ def container_without_a_name_is_seen_and_obeys(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS)
-def noqueue_is_said_and_mended_if_asked(env: Env) -> None:
+def noqueue_is_said_and_replaced_if_asked(env: Env) -> None:
     """As libvirt leaves the tap of a guest."""
     needs_click(env)
     env.load("stall_ms=60000")

@@ -41,7 +41,7 @@ def _unknown_key_leaves_stock(env: Env, asked_by: str) -> None:
         found = {one["subject"]: one for one in json.loads(verdict.said)["findings"]}
         assert found["signing"]["level"] == "bad", verdict.said
         assert asked_by in found["signing"]["text"], verdict.said
-        assert found["signing"]["mend"], verdict.said
+        assert found["signing"]["fix"], verdict.said
 
 
 @scenario(deadline=900, often=False)
