@@ -32,6 +32,8 @@ TEST_MODULES = tuple(
     REPOSITORY / "tests" / "kernel" / name
     for name in ("fake_tun", "patch_tun", "call_tun", "lose_timer")
 )
+# The others change the driver's code, which takes ftrace, kprobes or live patches.
+NATIVE_MODULES = (KERNEL_READER, TEST_MODULES[0])
 HELPER_FOLDERS = (
     REPOSITORY / "lab" / "workloads",
     REPOSITORY / "tests" / "kernel",
@@ -274,7 +276,7 @@ def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
 def stage(root: Root, output: Path) -> dict[str, str]:
     """Build what the guest needs into its /out; where it finds that."""
     output.mkdir(parents=True, exist_ok=True)
-    for source in (KMOD, *((KERNEL_READER,) if root.native else TEST_MODULES)):
+    for source in (KMOD, *(NATIVE_MODULES if root.native else TEST_MODULES)):
         shutil.copy(build_module(root, source), output)
     helpers = build_helpers(root)
     shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)

@@ -297,7 +297,7 @@ def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
         package=facts["package"],
         key=key,
         arch=kernel.arch,
-        make="ARCH=um" if kernel.native else "",
+        make=native.MODULE_MAKE if kernel.native else "",
         native=kernel.native,
         workshop=None if kernel.arch is HOST else final / "workshop",
     )

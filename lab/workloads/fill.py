@@ -68,6 +68,8 @@ def parse_trace(text: str) -> Events:
 
 
 def mount_tracefs() -> None:
+    if not TRACING.is_dir():
+        raise Skipped("this kernel has no ftrace")
     if not TRACING.joinpath("events").exists():
         run_tool(["mount", "-t", "tracefs", "tracefs", str(TRACING)])
 

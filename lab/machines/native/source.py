@@ -16,6 +16,8 @@ from lab.errors import LabError
 NATIVE = Path(__file__).parent
 KERNEL = NATIVE / "kernel"
 PATCHES = KERNEL / "patches"
+# What makefiles of modules are told: kmod/features.sh asks for ftrace otherwise.
+MODULE_MAKE = "ARCH=um KCFLAGS=-DSLUICE_OTHER_HOOK"
 PACKAGES = ("coccinelle",)  # what applies the patches
 
 # The makefiles build what we add, and the clock ticks as often as Debian's.

@@ -52,8 +52,13 @@ def _stall(env: Env, listener_of: object) -> None:
     """One more stall: the dead reader takes one packet and dies again."""
     device, before = listener_of, read_queue().stalls
     device.read(0, 1)
-    send(3)
-    env.wait_for(lambda: read_queue().stalls > before, "one more stall")
+
+    def stalled_again() -> bool:
+        """A stalled queue lets some pass at first, for longer than a fast sender takes."""
+        send(3)
+        return read_queue().stalls > before
+
+    env.wait_for(stalled_again, "one more stall")
 
 
 @scenario(everywhere=False)
