@@ -14,10 +14,19 @@ import click
 from sluice import namespaces, options, output
 from sluice.errors import FINE, Gone, SluiceError
 from sluice.namespaces import Namespace
-from sluice.netlink import Event, Listener
+from sluice.netlink import Client, Event, Listener
 from sluice.rules import NOT_LOADED
 
 AGAIN_SECONDS = 5.0  # from one look for new namespaces to the next
+
+
+def read_family() -> int:
+    """The number of the module's family; 0: it is not loaded."""
+    try:
+        with Client() as client:
+            return client.family
+    except LookupError:
+        return 0
 
 
 class Ears:
@@ -25,13 +34,23 @@ class Ears:
 
     def __init__(self, netns: str | None) -> None:
         self._only = netns
+        self._family = 0
         self._listeners: dict[int, tuple[Namespace, Listener]] = {}
         self.look_around()
         if not self._listeners:
             raise SluiceError(NOT_LOADED)
 
     def look_around(self) -> None:
-        """Listen in namespaces that are new, and no longer in those that are gone."""
+        """Listen in namespaces that are new, and no longer in those that are gone; in
+        all anew once the module was loaded again."""
+        family = read_family()
+        if family != self._family:
+            for _, listener in self._listeners.values():
+                listener.close()
+            self._listeners.clear()
+            self._family = family
+        if not family:
+            return
         if self._only is None:
             found = namespaces.read_all()
         else:

@@ -331,6 +331,11 @@ class Client:
     def close(self) -> None:
         self._socket.close()
 
+    @property
+    def family(self) -> int:
+        """Its number, another one each time the module is loaded."""
+        return int(self._socket.prid)
+
     def fileno(self) -> int:
         return self._socket.fileno()
 

@@ -60,7 +60,8 @@ def load(rules: config.Rules, reset: Sequence[str] = ()) -> bool:
         except NetlinkError as error:
             reason = system.netlink_reason(error)
             if system.is_denial(error):
-                raise Denied(f"rules: {reason}; run it as root") from error
+                where = "on the host" if "namespace" in reason else "as root"
+                raise Denied(f"rules: {reason}; run it {where}") from error
             raise SluiceError(f"rules: {reason}; see: sluice doctor") from error
 
 
