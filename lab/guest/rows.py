@@ -161,6 +161,7 @@ class Bench:
         self._host = HostLoad() if job.get("native") else None
         if self._host:
             in_kernel.load_reader(self._env)  # its timers tell how late they come
+            self._call_us = lateness.system_call_us()
         self.lines: List[Dict[str, Any]] = []
         self._planned = 0
 
@@ -192,7 +193,9 @@ class Bench:
             told = self._host.percent_since(before)
             if line["sample"] is not None:
                 line["sample"]["extra"].update(
-                    others_percent=told, late_us=lateness.since(late)
+                    others_percent=told,
+                    late_us=lateness.since(late),
+                    system_call_us=self._call_us,
                 )
             if told <= QUIET_PERCENT:
                 break

@@ -28,7 +28,6 @@ class Root:
     package: str  # the kernel package and its version
     key: str
     arch: Arch = HOST
-    make: str = ""  # what makefiles are told besides
     workshop: Path | None = None  # where its modules are built, if not in path
     make: str = ""  # what makefiles are told besides
     native: bool = False  # its kernel is a process, see lab.machines.native

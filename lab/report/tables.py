@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from lab import sure
 from lab.machines import vm
 from lab.machines.matrix import VARIANTS
+from lab.machines.native.boot import ACCELERATOR
 from lab.report.published import PUBLISHED
 from lab.report.results import Provenance, Run, Summary, summarise, why_missing
 from lab.row import Row, disagree, parse_variant
@@ -373,6 +374,20 @@ def format_provenance(run: Run) -> list[str]:
         f"date     {facts.date}, boot {facts.boot_id}",
         f"others   used {facts.other_load_percent:.0f} % of the host meanwhile"
         + (": NOT QUIET" if is_disturbed(facts) else ""),
+        *format_native(run),
+    ]
+
+
+def format_native(run: Run) -> list[str]:
+    """What the rows of a native machine are worth."""
+    if run.provenance.accelerator != ACCELERATOR:
+        return []
+    extras = [m.sample["extra"] for m in run.measurements if m.sample]
+    calls = [extra["system_call_us"] for extra in extras if "system_call_us" in extra]
+    took = statistics.median(calls or [0.0])
+    return [
+        "hook     a call at the entry of tun_net_xmit() stands in for ftrace",
+        f"calls    a system call takes {took:.0f} us; a reader that is a process pays it",
         *format_lateness(run),
     ]
 

@@ -54,7 +54,7 @@ def _stall(env: Env, listener_of: object) -> None:
     device.read(0, 1)
 
     def stalled_again() -> bool:
-        """A stalled queue lets some pass at first, for longer than a fast sender takes."""
+        """A stalled queue lets some pass first, longer than a fast sender sends."""
         send(3)
         return read_queue().stalls > before
 
