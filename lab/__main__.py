@@ -212,7 +212,7 @@ def command_deb(options: argparse.Namespace) -> int:
 
 def command_series(options: argparse.Namespace) -> int:
     output = Path(options.out or vm.REPOSITORY / "out" / "series").absolute()
-    return series.series(options.kernel, output)
+    return series.series(options.kernel, output, options.boot)
 
 
 def command_clean(_: argparse.Namespace) -> int:
@@ -325,6 +325,8 @@ def _add_rest(commands) -> None:
     sources = [*series.KERNELS]
     patches.add_argument("--kernel", default=sources[0], choices=sources)
     patches.add_argument("--out", metavar="DIR", help="default: out/series/")
+    boot = "play its selftests in a VM, on the newest kernel"
+    patches.add_argument("--boot", action="store_true", help=boot)
     patches.set_defaults(run=command_series)
     deb = commands.add_parser("deb", help="build the Debian packages")
     where = vm.REPOSITORY / "out"

@@ -84,7 +84,7 @@ class View:
 def why_stock(link: Link, rule: config.Rule | None) -> str:
     """Without the module: what sluice would change."""
     if link.upstream:
-        return "served by its application; sluice would leave it alone"
+        return "served by the driver; sluice would leave it alone"
     if rule and not rule.on:
         return "off by its rule; sluice would leave it alone"
     if link.qdisc == NOQUEUE:
@@ -109,7 +109,7 @@ def why(device: Device, link: Link, queues: tuple[Queue, ...]) -> str:
     return {
         "off": "off",
         "down": "link down",
-        "upstream": "served by its application (IFF_BACKPRESSURE)",
+        "upstream": "served by the driver (IFF_BACKPRESSURE)",
         "unread": "no reader yet",
         "refused": f"refused: {device.reason or 'no reason given'}",
     }[device.state]

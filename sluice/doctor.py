@@ -349,7 +349,7 @@ def check_setup(view: View) -> Iterator[Finding]:
     if view.state == "refused":
         yield Finding(BAD, view.name, view.why, "sluice doctor --report")
     if view.upstream:
-        yield Finding(GOOD, view.name, "served by its application (IFF_BACKPRESSURE)")
+        yield Finding(GOOD, view.name, "served by the driver (IFF_BACKPRESSURE)")
     elif view.on is False:
         by = next((s.source for s in view.settings if s.name == "on"), "")
         yield Finding(NOTE, view.name, "off" + (f" ({by})" if by else ""),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from lab.checks import series_boot
 from lab.cache import cache_dir, digest, digest_files, fresh_directory, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
 from lab.errors import LabError
@@ -245,8 +246,11 @@ def check_patches(tree: Tree, files: list[Path]) -> list[str]:
     return wrong
 
 
-def series(source: str, output: Path) -> int:
-    """Make, write and check the patches for this source; 0 or an error."""
+def series(source: str, output: Path, booted: bool) -> int:
+    """Make, write and check the patches for this source; 0 or an error.
+
+    booted: play the selftests in a VM as well, on the newest kernel.
+    """
     newest = source == NEWEST
     kernel = find_kernel(kernel_named(KERNELS[source]))
     patches = read_series(newest)
@@ -255,6 +259,8 @@ def series(source: str, output: Path) -> int:
         tree = ensure_tree(kernel, newest, touched)
         files = make_patches(tree, patches, output)
         wrong = check_patches(tree, files)
+        if booted and not wrong:
+            series_boot.boot(tree.linux)
     if wrong:
         print("\n".join(wrong))
         raise LabError(f"series: {len(wrong)} complaints (see above); mend series/")
