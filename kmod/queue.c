@@ -73,8 +73,8 @@
 /*
  * The stall rule. Each packet that the reader reads pays for 1/STALL_PACKETS of
  * stall_ms of stopped time in which the reader had work; a queue whose unpaid
- * time reaches stall_ms is stalled. With the default of 250 ms that is a reader of fewer than 200
- * packets/s.
+ * time reaches stall_ms is stalled. With the default of 250 ms that is a reader
+ * of fewer than 200 packets/s.
  */
 #define STALL_PACKETS		50
 #define PASS_FACTOR		8
@@ -299,14 +299,17 @@ static void __queue_pay_review(struct sluice_queue *q, int packets, u64 now)
 				  now - REVIEW_BURST_NS) + REVIEW_NS - paid;
 }
 
-static void __queue_learn_lateness(struct sluice_queue *q)
+/* Returns how late the timer is, nanoseconds. */
+static u64 __queue_learn_lateness(struct sluice_queue *q)
 {
 	s64 late = ktime_to_ns(hrtimer_cb_get_time(&q->timer)) -
 		   ktime_to_ns(hrtimer_get_expires(&q->timer));
 
 	lockdep_assert_held(&q->lock);
+	late = max_t(s64, late, 0);
 	q->timer_late_ns = (7LL * q->timer_late_ns +
-			    clamp_t(s64, late, 0, REVIEW_MAX_NS)) / 8;
+			    min_t(s64, late, REVIEW_MAX_NS)) / 8;
+	return late;
 }
 
 /*
@@ -464,17 +467,19 @@ static void __queue_learn_headroom(struct sluice_queue *q,
 }
 
 /*
- * A stopped queue is reviewed: wake it, stall it, or come back.
+ * A stopped queue is reviewed: wake it, stall it, or come back. The timer is
+ * @late, nanoseconds; a machine that pauses pauses the reader as well, so that
+ * time is not charged.
  * proofs/litmus: stop_against_wake, reader_without_barrier
  * Context: q->lock, hard irq on the CPU of the sender.
  */
-static void __queue_review(struct sluice_queue *q)
+static void __queue_review(struct sluice_queue *q, u64 late)
 {
 	struct ptr_ring *ring = queue_ring(q);
 	int head, limit, excess, packets;
 	struct ring_count count;
 	u64 now = ktime_get_ns();
-	u64 idle = 0;
+	u64 idle = 0, free;
 	bool over;
 
 	lockdep_assert_held(&q->lock);
@@ -491,7 +496,9 @@ static void __queue_review(struct sluice_queue *q)
 	__queue_pay_review(q, packets, now);
 	if (packets)
 		idle = __queue_learn(q, packets, now - q->reviewed_at, !count.fill);
-	__queue_charge(q, now - q->reviewed_at - idle, packets);
+	free = max(idle, late);
+	__queue_charge(q, now - q->reviewed_at - min(free, now - q->reviewed_at),
+		       packets);
 	WRITE_ONCE(q->head, head);
 	q->reviewed_at = now;
 	limit = limit_for(q, ring, q->size);
@@ -520,8 +527,7 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 
 	raw_spin_lock_irqsave(&q->lock, flags);
 	if (q->stopped) {
-		__queue_learn_lateness(q);
-		__queue_review(q);
+		__queue_review(q, __queue_learn_lateness(q));
 	}
 	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return HRTIMER_NORESTART;
