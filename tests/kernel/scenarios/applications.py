@@ -88,7 +88,7 @@ class Traffic:
 def _is_served_and_let_go(env: Env, traffic: Traffic) -> None:
     """Load, off, on, unload: the streams never break."""
     traffic.wait_for_an_overflow()
-    env.load("stall_ms=60000")
+    env.load()
     traffic.assert_served(stops=0)
     traffic.switch(on=False)
     stops = traffic.stops()

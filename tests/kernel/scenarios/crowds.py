@@ -57,7 +57,7 @@ def _enter_and_weigh(env: Env, size: int, flags: int = 0) -> int:
     env.enter(crowd(size, flags))
     weigh = _scales(env)
     before = weigh()
-    env.load("stall_ms=60000")
+    env.load()
     return weigh() - before
 
 
@@ -127,7 +127,7 @@ def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
 
 @scenario(deadline=180, everywhere=False)
 def all_of_256_queues_stop_and_wake(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
     sent = _stop_every_queue(env)
     _assert_none_lost()
@@ -161,7 +161,7 @@ def _drain(env: Env, device: Tap) -> None:
 
 @scenario(deadline=180, everywhere=False)
 def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
     _stop_every_queue(env)
     env.run("rmmod", "sluice")

@@ -236,7 +236,7 @@ with flood(senders=2, flows=4):
 @scenario(deadline=240)
 def namespace_and_all_in_it_are_killed(env: Env) -> None:
     """Its device, the device's reader and blocked senders, in one blow."""
-    env.load("stall_ms=60000")
+    env.load()
     for _ in range(3):
         command = ["unshare", "--net", sys.executable, "-c", DYING]
         with subprocess.Popen(
@@ -271,7 +271,7 @@ def _route_into(env: Env, here: Device) -> Reader:
 def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
     """Its last file is closed, and its queue is stopped; the senders, who live
     elsewhere, go on all the time."""
-    env.load("stall_ms=60000")
+    env.load()
     here = replace(HERE, netns="dying")
     for _ in range(2):
         reader = _route_into(env, here)

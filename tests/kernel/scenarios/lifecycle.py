@@ -26,7 +26,7 @@ from tests.kernel.scenarios._traffic import (
 
 def _stopped(env: Env, ring: int = 100):
     """A sink that does not read, behind a queue that is stopped."""
-    env.load("stall_ms=60000")
+    env.load()
     reader = sink(env, ring=ring, paused=True)
     send(2 * ring)
     assert read_queue().state == "stopped"
@@ -65,7 +65,7 @@ def unload_leaves_no_stopped_queue(env: Env) -> None:
 @scenario
 def devices_present_at_load_are_served(env: Env) -> None:
     reader = sink(env, ring=100, paused=True)
-    env.load("stall_ms=60000")
+    env.load()
     assert read_device().state == "served"
     send(200)
     assert read_queue().state == "stopped"
@@ -111,7 +111,7 @@ def qdisc_replacement_leaves_no_stopped_queue(env: Env) -> None:
 
 @scenario
 def qdiscs_change_under_traffic(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     sink(env, ring=100)
     with flood(senders=2) as senders:
         for kind in ("fq", "noqueue", "pfifo", "cake", "noqueue", "fq_codel"):
@@ -123,7 +123,7 @@ def qdiscs_change_under_traffic(env: Env) -> None:
 
 @scenario
 def sizes_change_under_traffic(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     sink(env, ring=100)
     with flood(senders=2) as senders:
         for length in (1, 2, 16, 500, 10000, 33, 100):
@@ -135,7 +135,7 @@ def sizes_change_under_traffic(env: Env) -> None:
 
 @scenario
 def switching_under_traffic_leaves_no_stopped_queue(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     sink(env, ring=100)
     with flood(senders=2) as senders:
         for turn in range(20):
@@ -177,7 +177,7 @@ def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
     reader = sink(env, ring=100)
     with flood(senders=2) as senders:
         for _ in range(3):
-            env.load("stall_ms=60000")
+            env.load()
             wait_for_stops(env, reader, more_than=20)
             env.run("rmmod", "sluice")
             senders.wait_for_more(env, 500, "traffic goes on")
@@ -220,7 +220,7 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
 def _load_called_directly(env: Env):
     """A sink behind a driver that calls sluice itself."""
     mount_tracefs()
-    env.load("stall_ms=60000")
+    env.load()
     reader = sink(env, ring=100)
     assert _ftrace.read_hook(), "no hook"
     if not _ftrace.settles_on_direct_call(env):
@@ -243,7 +243,7 @@ def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
     env.run("rmmod", "sluice")
     assert not _ftrace.read_hook()
     with _patch.patched(env):
-        env.load("stall_ms=60000")
+        env.load()
         assert not _ftrace.settles_on_direct_call(env)
     assert _ftrace.read_hook()
     assert_flows(env)
@@ -264,7 +264,7 @@ def direct_call_leads_to_a_live_patch(env: Env) -> None:
         assert counters().read == before.read, "the patch is not in place"
         env.run("rmmod", "sluice")
         assert _ftrace.DIRECT not in _ftrace.read_hook()
-        env.load("stall_ms=60000")
+        env.load()
         assert _ftrace.settles_on_direct_call(env)
         send(50)
         assert counters().read == before.read, "the patch is out of place"
@@ -290,7 +290,7 @@ def direct_call_gives_way_to_another(env: Env) -> None:
     env.run("rmmod", "sluice")
     env.run("insmod", other)
     env.defer(env.run, "rmmod", "call_tun")
-    env.load("stall_ms=60000")
+    env.load()
     assert not _ftrace.settles_on_direct_call(env)
     assert "call_tun" in _ftrace.read_hook()
     reader.pause()

@@ -61,7 +61,7 @@ def _as_ynl(answer: Any) -> dict[str, Any]:
 @scenario(deadline=120, often=False)
 def ynl_reads_what_our_client_reads(env: Env) -> None:
     _needs_ynl(env)
-    env.load("stall_ms=60000")
+    env.load()
     sink(env, ring=RING, paused=True)
     send(2 * RING)
     with Client() as client:
