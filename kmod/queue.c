@@ -479,7 +479,8 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	int head, limit, excess, packets;
 	struct ring_count count;
 	u64 now = ktime_get_ns();
-	u64 idle = 0, free;
+	u64 ns = now - q->reviewed_at;
+	u64 idle = 0;
 	bool over;
 
 	lockdep_assert_held(&q->lock);
@@ -495,10 +496,8 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	packets = slots_between(q->head, head, q->size);
 	__queue_pay_review(q, packets, now);
 	if (packets)
-		idle = __queue_learn(q, packets, now - q->reviewed_at, !count.fill);
-	free = max(idle, late);
-	__queue_charge(q, now - q->reviewed_at - min(free, now - q->reviewed_at),
-		       packets);
+		idle = __queue_learn(q, packets, ns, !count.fill);
+	__queue_charge(q, ns - min(ns, max(idle, late)), packets);
 	WRITE_ONCE(q->head, head);
 	q->reviewed_at = now;
 	limit = limit_for(q, ring, q->size);
