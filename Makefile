@@ -15,6 +15,7 @@
 # make cost     instructions per packet with and without the hook, and on one CPU
 # make verify   why no queue stays stopped: every proof and its verdict
 # make series   patches to the kernel's own driver: made, checked, built
+# make mutants  how many faults in the module the proofs find, and which not
 # make abuse    random sequences of all that is done to a tap in use, by a seed
 # make soak     mixed traffic for half an hour, through readers that pause and die
 # make shell    a shell in a VM with the newest kernel of the lab
@@ -42,7 +43,7 @@ module:
 release: python
 	@python3 -B packaging/release $(ARGS)
 
-demo bench apps depth cost abuse series soak shell deb verify check: python
+demo bench apps depth cost abuse series soak shell deb verify mutants check: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 native: python
@@ -90,5 +91,5 @@ python:
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
 .PHONY: module release systemd demo bench native apps depth cost abuse series soak shell deb
-.PHONY: install uninstall verify
+.PHONY: install uninstall verify mutants
 .PHONY: test test-all kernel command debug packaging unit check modules clean python

@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from lab.cache import cache_dir
-from lab.checks import abuse, measure, packages, quick, series, soak, testing, verify
+from lab.checks import (
+    abuse,
+    copies,
+    measure,
+    mutants,
+    packages,
+    quick,
+    series,
+    soak,
+    testing,
+    verify,
+)
 from lab.errors import LabError, NO, Unsuitable
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
@@ -188,7 +199,18 @@ def command_check(options: argparse.Namespace) -> int:
 
 
 def command_verify(options: argparse.Namespace) -> int:
+    if options.reviewed:
+        copies.write_reviewed()
+        return 0
     return verify.verify(options.short)
+
+
+def command_mutants(options: argparse.Namespace) -> int:
+    files = tuple(options.files.split(",")) if options.files else mutants.FILES
+    unknown = set(files) - set(mutants.FILES)
+    if unknown:
+        raise LabError(f"{unknown.pop()}: not among {', '.join(mutants.FILES)}")
+    return mutants.mutants(options.sample, options.seed, files, options.goal)
 
 
 def command_abuse(options: argparse.Namespace) -> int:
@@ -309,7 +331,19 @@ def _add_rest(commands) -> None:
     check.set_defaults(run=command_check)
     proofs = commands.add_parser("verify", help="every proof, and its verdict")
     proofs.add_argument("--short", action="store_true", help="what make test asks")
+    reviewed = "the copies were compared with the functions that changed"
+    proofs.add_argument("--reviewed", action="store_true", help=reviewed)
     proofs.set_defaults(run=command_verify)
+    faults = commands.add_parser("mutants", help="faults that the proofs must find")
+    faults.add_argument("--files", metavar="A,B", help="only of these sources")
+    sixteen = "so many mutants, drawn by chance, and a short look at each"
+    number = positive(int)
+    faults.add_argument("--sample", type=number, default=0, metavar="N", help=sixteen)
+    faults.add_argument("--seed", type=int, metavar="N", help="of the sample")
+    share = "the share that must be killed"
+    goal = positive(float)
+    faults.add_argument("--goal", type=goal, default=0.9, metavar="X", help=share)
+    faults.set_defaults(run=command_mutants)
     rough = commands.add_parser("abuse", help="random sequences on a tap in use")
     rough.add_argument("--kernel", default=NEWEST)
     rough.add_argument("--seed", type=positive(int), default=1, metavar="N")

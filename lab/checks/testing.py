@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.checks import packages, quick, verify
+from lab.checks import mutants, packages, quick, verify
 from lab.errors import LabError
 from lab.machines import build, vm
 from lab.machines.chroot import Root
@@ -281,6 +281,9 @@ def test(what: str, arguments: list[str]) -> int:
             return 1
         say("the proofs")
         if verify.verify(short=what == "all") != 0:
+            return 1
+        say("some faults that the proofs must find")
+        if mutants.sample() != 0:
             return 1
     # Here, because pytest would hide the progress.
     for kernel in BOOTED.get(what, ()):

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.checks import ring
+from lab.checks import copies, ring
 from lab.checks.policy import (
     FINE,
     FOUND,
@@ -89,6 +89,8 @@ SEARCHES = (
     Search("senders_go_on", TWO, claim="progress"),
     Search("senders_wait_for_ever", f"{ONE} -DBUG_REARM", FOUND, "progress"),
     Search("reader_dies", f"{ONE} -DDIES"),
+    Search("reader_slow", f"{ONE} -DSLOW"),
+    Search("reader_slow_senders_go_on", f"{ONE} -DSLOW", claim="progress"),
     Search("operated", f"{ONE} -DOPERATOR=1"),
     Search("operated_senders_go_on", f"{ONE} -DOPERATOR=1", claim="progress"),
     Search("stop_when_closed", f"{ONE} -DOPERATOR=1 -DBUG_OPEN", FOUND),
@@ -329,6 +331,16 @@ def ring_proofs(place: Workplace) -> list[Proof]:
     ]
 
 
+def copies_proof() -> Proof:
+    """That what litmus tests and the model repeat by hand is in the source."""
+
+    def asked() -> tuple[str, str]:
+        changed = copies.check_copies()
+        return (FOUND, "; ".join(changed)) if changed else (FINE, "")
+
+    return Proof("copies", FINE, asked)
+
+
 def ask(proof: Proof) -> Verdict:
     started = time.monotonic()
     said, detail = proof.ask()
@@ -357,7 +369,7 @@ def format_summary(verdicts: list[Verdict], planned: int) -> str:
 def verify(short: bool) -> int:
     """Ask every proof, print each verdict; 0 if all are as expected."""
     with Workplace() as place:
-        proofs = litmus_proofs(place)
+        proofs = [copies_proof(), *litmus_proofs(place)]
         proofs += model_proofs(place) + policy_proofs(place, short)
         proofs += ring_proofs(place)
         proofs = [proof for proof in proofs if proof.short or not short]

@@ -13,7 +13,31 @@
  *
  * SENDERS, SIZE, BATCH: how many, how long the ring is, how many slots the
  * reader frees at a time. OPERATOR: what may be done, see there. DIES: the
- * reader may die. DEPTH: the ring may be held to fewer packets. BUG_...: one guard less; each must be found.
+ * reader may die. SLOW: it may read too little, and a stop ends before the ring is
+ * low. DEPTH: the ring may be held to fewer packets. BUG_...: one guard less; each
+ * must be found.
+ *
+ * Copy of: kmod/queue.c slots_between() 231832074487fb59
+ * Copy of: kmod/queue.c count_ring() 022ce2bce9df1fc6
+ * Copy of: kmod/queue.c headroom_for() cd203d6c887d84d2
+ * Copy of: kmod/queue.c limit_for() d2e8cf05083696f7
+ * Copy of: kmod/queue.c low_for() 34b3200d734df3d3
+ * Copy of: kmod/queue.c __queue_stop() 9adeda0c4b2d0fbd
+ * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
+ * Copy of: kmod/queue.c __queue_stall() d8e236a84248487c
+ * Copy of: kmod/queue.c __queue_review() 1fcb5b2d5d7ad728
+ * Copy of: kmod/queue.c timer_expired() c679d168ac8d435c
+ * Copy of: kmod/queue.c queue_filled() d41e1a015cbfab74
+ * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
+ * Copy of: kmod/queue.c queue_adopted() e03523c580eeded0
+ * Copy of: kmod/queue.c set_next_check() e077488538096929
+ * Copy of: kmod/queue.c sluice_queue_check() 2398595ea5b405da
+ * Copy of: kmod/queue.c sluice_queue_opened() dc0e7c84579f7097
+ * Copy of: kmod/queue.c sluice_queue_closed() d8ef80185106b230
+ * Copy of: kmod/entry.h check_is_due() 22ae7c335eb147d8
+ * Copy of: kmod/entry.h queue_to_check() ad36eac6d97771b0
+ * Copy of: kmod/device.c device_vanished() 1398ef125d6b8751
+ * Copy of: kmod/device.c sluice_devices_stop() 516989a9231be142
  */
 #ifndef SENDERS
 #define SENDERS	2
@@ -283,6 +307,15 @@ due:		/* sluice_queue_check() */
 #ifdef BUG_LOOK
 		fresh[me] = true;	/* after what will replace it */
 #endif
+#ifdef SLOW
+		if
+		:: stalled && room <= 0 ->	/* stall_lasts(), while it does */
+			at[me] = 0;
+			set_next_check();
+			goto transmit
+		:: true
+		fi;
+#endif
 		if
 		:: room > 0 ->
 			stalled = false;
@@ -399,8 +432,14 @@ active proctype timer()
 		};
 		if
 		:: fill <= LOW(length) -> idle = false; wake()
-#ifdef DEPTH
+#if defined(DEPTH) || defined(SLOW)	/* the longest stop is over */
 		:: fill > LOW(length) && fill < LIMIT(length) -> idle = false; wake()
+#endif
+#ifdef SLOW	/* the reader lives, and reads too little */
+		:: fill > LOW(length) ->
+			idle = false;
+			atomic { stalled = true; excuse() };
+			wake()
 #endif
 		:: else ->
 			if

@@ -110,6 +110,7 @@ static struct process processes[FILES];
 static struct Qdisc fq = { .enqueue = &fq }, noqueue;
 static struct Qdisc lockless = { .enqueue = &fq, .flags = TCQ_F_NOLOCK };
 static struct ftrace_ops *callback;
+static struct ftrace_ops *placed_ops, *direct_ops;	/* the last that were */
 static unsigned long direct_function;
 static struct notifier_block *notifier;
 static u64 sent[SENDERS_MAX], found;	/* packets, and what became of them */
@@ -224,6 +225,8 @@ int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
 {
 	if (name || length || !reset)
 		fail("ftrace: the filter is not emptied");
+	if (ops == callback || (direct_function && ops == direct_ops))
+		fail("ftrace: without a filter it would trace every function");
 	store(ops->filter, 0UL);
 	return 0;
 }
@@ -238,6 +241,7 @@ int register_ftrace_function(struct ftrace_ops *ops)
 		fail("ftrace: the hook can be switched off");
 	if (plan.refuses)
 		return -EBUSY;
+	placed_ops = ops;
 	store(callback, ops);
 	return 0;
 }
@@ -262,6 +266,7 @@ int register_ftrace_direct(struct ftrace_ops *ops, unsigned long function)
 	if (plan.busy_direct)
 		return -EBUSY;
 	step();
+	direct_ops = ops;
 	store(direct_function, function);
 	return 0;
 }
@@ -804,10 +809,22 @@ static void check_rest(void)
 	rtnl_unlock();
 }
 
+static bool transmit_ops_filtered(void)
+{
+	return (placed_ops && placed_ops->filter) ||
+	       (direct_ops && direct_ops->filter);
+}
+
 static void unload(void)
 {
+	bool direct = sluice_direct_call;
+
+	if (!plan.leaves && callback && direct != !!direct_function)
+		fail("the parameter direct_call does not say how the hook is placed");
 	sluice_devices_stop();
 	sluice_backstop_stop();
+	if (transmit_ops_filtered())
+		fail("unload: a filter of ftrace keeps its memory");
 	if (load(inside_module))
 		fail("unload: a sender is still inside the module");
 	store(unloaded, true);

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How many faults in the source the proofs find: mutants of the module.
+
+universalmutator makes them, with its rules for C and those of proofs/mutation.
+A mutant is killed when one of proofs/policy's programs fails with it. What the
+compiler translates to the same code is no mutant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import random
+import re
+import subprocess
+import tempfile
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.checks.policy import FINE, PACE, STEPS, THREADS, Harness, Variant
+from lab.checks.verify import Workplace
+from lab.errors import LabError
+from lab.machines.build import KMOD
+from lab.machines.vm import REPOSITORY
+from lab.setup import ensure_venv, say
+
+MUTATION = REPOSITORY / "proofs" / "mutation"
+FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
+# Of a sample, so many are drawn of each file.
+SHARES = {
+    "queue.c": 8,
+    "hook.c": 2,
+    "direct.c": 1,
+    "entry.h": 2,
+    "device.c": 2,
+    "layout.c": 1,
+}
+# make test is content with fewer than make mutants: it has less time for each.
+SAMPLE, SAMPLE_KILLED = 16, 0.5
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What is done to kill one mutant."""
+
+    seeds: int
+    seconds: int
+    threads: int  # seeds of real threads
+
+
+FULL = Effort(20000, 60, 6)
+SHORT = Effort(4000, 12, 0)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    file: str
+    line: int
+    was: str
+    now: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        key = hashlib.sha256(self.text.encode()).hexdigest()[:12]
+        return f"m-{Path(self.file).stem}-{self.line}-{key}"
+
+    def __str__(self) -> str:
+        return f"kmod/{self.file}:{self.line}: {self.was} -> {self.now}"
+
+
+@dataclass(frozen=True)
+class Result:
+    mutant: Mutant
+    verdict: str  # killed, survives, equivalent, same, invalid
+    detail: str = ""
+
+
+def without_comments(text: str) -> str:
+    """The same lines, with blanks where comments were."""
+    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"'
+
+    def blank(found: re.Match[str]) -> str:
+        whole = found[0]
+        return whole if whole[0] == '"' else re.sub(r"[^\n]", " ", whole)
+
+    return re.sub(pattern, blank, text, flags=re.DOTALL)
+
+
+def first_difference(original: str, mutated: str) -> tuple[int, str, str]:
+    """The line, and what it was and is, of the first that differs."""
+    old, new = original.splitlines(), mutated.splitlines()
+    for number, (was, now) in enumerate(zip(old, new, strict=False), 1):
+        if was != now:
+            return number, was.strip(), now.strip()
+    return 0, "", ""
+
+
+def make_mutants(python: Path, file: str) -> list[Mutant]:
+    """All that the rules make of a file."""
+    original = without_comments((KMOD / file).read_text())
+    with tempfile.TemporaryDirectory(prefix="sluice-mutants-") as name:
+        folder = Path(name)
+        (folder / "source.c").write_text(original)
+        (folder / "made").mkdir()
+        rules = MUTATION / "kernel.rules"
+        command = [str(python.with_name("mutate")), "source.c", "c", str(rules)]
+        command += ["--noCheck", "--swap", "--mutantDir", "made"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        texts = [path.read_text() for path in sorted((folder / "made").iterdir())]
+        if done.returncode != 0 or not texts:
+            last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+            raise LabError(f"universalmutator: no mutant of {file} ({last})")
+    made = [Mutant(file, *first_difference(original, text), text) for text in texts]
+    # A preprocessor line is a question to the kernel, or names a header.
+    return [one for one in made if one.line and not one.was.startswith("#")]
+
+
+def read_equivalents(
+    path: Path = MUTATION / "equivalent.toml",
+) -> dict[tuple[str, str, str], str]:
+    """Why a mutant changes nothing, by file and what its line was and is."""
+    listed = tomllib.loads(path.read_text()).get("equivalent", [])
+    return {(one["file"], one["was"], one["now"]): one["why"] for one in listed}
+
+
+class Trial:
+    """Builds mutants and tries to kill them."""
+
+    def __init__(self, place: Workplace, effort: Effort) -> None:
+        def harness(variant: Variant) -> Harness:
+            folder = place.folder(f"mutants-{variant.name}")
+            return Harness(variant, folder, place.kernel, place.run)
+
+        self.effort = effort
+        self.steps, self.pace = harness(STEPS), harness(PACE)
+        self.threads = harness(THREADS) if effort.threads else None
+        self._equivalents = read_equivalents()
+        self._seen = {self._digest("base")}
+        self._lock = threading.Lock()
+
+    def _digest(self, name: str) -> str:
+        """Of the objects that the mutant changes; of all for the original."""
+        base = self.steps.folder / "base"
+        own = self.steps.folder / name
+        total = hashlib.sha256()
+        for file in STEPS.module:
+            path = (own / file).with_suffix(".o")
+            total.update((path if path.exists() else base / path.name).read_bytes())
+        return total.hexdigest()
+
+    def try_one(self, mutant: Mutant) -> Result:
+        key = (mutant.file, mutant.was, mutant.now)
+        if key in self._equivalents:
+            return Result(mutant, "equivalent", self._equivalents[key])
+        if not self.steps.mutant(mutant.name, {mutant.file: mutant.text}):
+            self.steps.forget(mutant.name)
+            return Result(mutant, "invalid")
+        digest = self._digest(mutant.name)
+        with self._lock:
+            same = digest in self._seen
+            self._seen.add(digest)
+        result = Result(mutant, "same") if same else self._kill(mutant)
+        self.steps.forget(mutant.name)
+        return result
+
+    def _verdicts(self, mutant: Mutant) -> Iterator[tuple[str, str]]:
+        name, effort = mutant.name, self.effort
+        yield self.steps.world(0, effort.seeds, min(10, effort.seconds), name)
+        changed = {mutant.file: mutant.text}
+        if mutant.file == "queue.c":
+            self.pace.mutant(name, changed)
+            yield self.pace.pace(name)
+            self.pace.forget(name)
+        yield self.steps.world(1000, effort.seeds, effort.seconds, name)
+        if self.threads:
+            self.threads.mutant(name, changed)
+            yield self.threads.world(0, effort.threads, 0, name)
+            self.threads.forget(name)
+
+    def _kill(self, mutant: Mutant) -> Result:
+        for verdict, detail in self._verdicts(mutant):
+            if verdict != FINE:
+                return Result(mutant, "killed", detail)
+        return Result(mutant, "survives")
+
+
+def draw(
+    made: dict[str, list[Mutant]], chosen: random.Random
+) -> dict[str, list[Mutant]]:
+    """Each file's mutants in the order in which they are tried."""
+    return {file: chosen.sample(all_, len(all_)) for file, all_ in made.items()}
+
+
+def try_sample(trial: Trial, mutants: list[Mutant], count: int) -> list[Result]:
+    """Tries until so many were killed or survived; all if count is 0."""
+    results: list[Result] = []
+    judged = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        queue = iter(mutants)
+        first = itertools.islice(queue, os.cpu_count())
+        running = {pool.submit(trial.try_one, one) for one in first}
+        while running:
+            done = next((one for one in running if one.done()), None)
+            if not done:
+                time.sleep(0.02)
+                continue
+            running.remove(done)
+            results.append(result := done.result())
+            judged += result.verdict in ("killed", "survives")
+            if result.verdict == "survives":
+                print(f"survives  {result.mutant}", flush=True)
+            following = next(queue, None)
+            if following and (not count or judged + len(running) < count):
+                running.add(pool.submit(trial.try_one, following))
+    return results
+
+
+def format_file(file: str, results: list[Result], seconds: float) -> str:
+    counts = {word: 0 for word in ("killed", "survives", "equivalent", "same")}
+    for result in results:
+        if result.verdict in counts:
+            counts[result.verdict] += 1
+    judged = counts["killed"] + counts["survives"]
+    share = f"{100 * counts['killed'] / judged:.0f} %" if judged else "none"
+    return (
+        f"mutants  kmod/{file}: {share} of {judged} killed "
+        f"({counts['equivalent']} listed as equivalent, {counts['same']} that the "
+        f"compiler translates as the source or another; {seconds:.0f} s)"
+    )
+
+
+def mutants(sample: int, seed: int | None, files: tuple[str, ...], goal: float) -> int:
+    """Kill mutants; 0 if the share that is killed reaches the goal.
+
+    sample: so many sixteenths of SHARES, 0 for every mutant.
+    """
+    seed = random.SystemRandom().randrange(1 << 16) if seed is None else seed
+    python = ensure_venv()
+    made = {file: make_mutants(python, file) for file in files}
+    if sample:
+        say(f"mutants: a sample; to repeat it: --seed {seed}")
+    ordered = draw(made, random.Random(seed)) if sample else made
+    results: list[Result] = []
+    with Workplace() as place:
+        trial = Trial(place, SHORT if sample else FULL)
+        for file in files:
+            started = time.monotonic()
+            count = max(1, sample * SHARES[file] // 16) if sample else 0
+            one = try_sample(trial, ordered[file], count)
+            results += one
+            print(format_file(file, one, time.monotonic() - started), flush=True)
+    return judge(results, goal)
+
+
+def sample() -> int:
+    """What make test asks: a few mutants, others each time."""
+    return mutants(SAMPLE, None, FILES, SAMPLE_KILLED)
+
+
+def judge(results: list[Result], goal: float) -> int:
+    verdicts = [result.verdict for result in results]
+    killed, left = verdicts.count("killed"), verdicts.count("survives")
+    share = killed / (killed + left) if killed + left else 0.0
+    print(f"mutants: {killed} killed, {left} survive: {share:.0%}, at least {goal:.0%}")
+    return 0 if share >= goal else 1

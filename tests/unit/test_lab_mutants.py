@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What counts as a mutant, and what as killed."""
+
+from __future__ import annotations
+
+from lab.checks.mutants import (
+    FILES,
+    SHARES,
+    Mutant,
+    Result,
+    first_difference,
+    format_file,
+    judge,
+    read_equivalents,
+    without_comments,
+)
+from lab.machines.build import KMOD
+
+ONE = Mutant("queue.c", 3, "a", "b", "text")
+
+
+def test_comments_go_and_lines_stay() -> None:
+    text = 'a; /* b\n * c */ d; // e\nf("/* g */");\n'
+    without = without_comments(text)
+    assert without.split() == ["a;", "d;", 'f("/*', 'g', '*/");']
+    assert without.count("\n") == text.count("\n")
+
+
+def test_difference_names_its_line() -> None:
+    assert first_difference("a\n b\nc\n", "a\n d\nc\n") == (2, "b", "d")
+    assert first_difference("a\n", "a\n") == (0, "", "")
+
+
+def test_share_is_of_those_that_ran() -> None:
+    killed, left = Result(ONE, "killed"), Result(ONE, "survives")
+    others = [Result(ONE, word) for word in ("equivalent", "same", "invalid")]
+    assert judge([killed, killed, left, *others], 0.66) == 0
+    assert judge([killed, killed, left, *others], 0.67) == 1
+    assert judge(others, 0.1) == 1
+    assert judge([], 0.1) == 1
+
+
+def test_no_mutant_is_no_share() -> None:
+    assert "none of 0 killed" in format_file("queue.c", [], 1.0)
+    assert "100 % of 1 killed" in format_file("queue.c", [Result(ONE, "killed")], 1.0)
+
+
+def test_each_file_has_its_share() -> None:
+    assert set(SHARES) == set(FILES) and sum(SHARES.values()) == 16
+
+
+def test_equivalents_are_of_lines_there_are() -> None:
+    for (file, was, now), why in read_equivalents().items():
+        text = without_comments((KMOD / file).read_text())
+        lines = {line.strip() for line in text.splitlines()}
+        assert was in lines and now != was and len(why) > 10, (file, was)
