@@ -42,9 +42,9 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        if self.reached:
-            return "reached"
-        return "SHORT" if self.decided else "not decided"
+        if not self.decided:
+            return "not decided"
+        return "reached" if self.reached else "SHORT"
 
 
 def format_number(value: float) -> str:
@@ -195,12 +195,13 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
     return [_decide(finding, is_undecided(run, row)) for finding in findings]
 
 
-# What no number of samples excuses.
+# What rates that disagree do not excuse, beside the pings.
 _ABSOLUTE = ("0 lost at the ring", "every packet accounted for", "a measurement")
 
 
 def _decide(finding: Finding, undecided: bool) -> Finding:
-    decided = not undecided or finding.demand in _ABSOLUTE
+    settled = finding.demand in _ABSOLUTE or finding.demand.startswith("ping")
+    decided = settled or not undecided
     return replace(finding, decided=decided)
 
 
