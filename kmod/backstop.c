@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Wakes a stopped queue whose timer was lost.
+ * Wakes a stopped queue whose timer was lost, runs a qdisc whose wake was lost.
  *
  * A stopped queue depends on one hrtimer, and tun has no ndo_tx_timeout. This
  * work item does not depend on it: it runs once per second while any queue is
  * stopped, and wakes those whose timer is a second overdue. It finds nothing
  * to do unless the kernel, or a hypervisor, lost a timer.
+ *
+ * A wake that comes while the core changes txqueuelen can be lost: on 7.2.12 the
+ * packets in the qdisc survive the change, and then waited for the next packet.
  */
 #include <linux/workqueue.h>
+#include <net/sch_generic.h>
 
 #include "sluice.h"
 
@@ -28,32 +32,43 @@ void sluice_backstop_watch(void)
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
 
+static bool run_waiting(struct netdev_queue *txq)
+{
+	if (!qdisc_qlen_sum(rcu_dereference(txq->qdisc)))
+		return false;
+	netif_schedule_queue(txq); /* unless somebody has it stopped */
+	return true;
+}
+
+/* Return: whether to come again. */
 static bool rescue_device(struct sluice_device *device)
 {
-	bool stopped = false;
+	bool again = false;
 	unsigned int id;
 
-	for (id = 0; id < device->queues; id++)
-		if (sluice_queue_rescue(&device->queue[id], &stopped))
+	for (id = 0; id < device->queues; id++) {
+		if (sluice_queue_rescue(&device->queue[id], &again))
 			pr_warn_once("%s: queue %u: its timer was lost; woken by the backstop; please report this\n",
 				     device->dev->name, id);
-	return stopped;
+		again |= run_waiting(device->queue[id].txq);
+	}
+	return again;
 }
 
 static void run(struct work_struct *unused)
 {
 	struct sluice_device *device;
-	bool stopped = false;
 	unsigned int bucket;
+	bool again = false;
 
 	for (bucket = 0; bucket < HASH_SIZE(sluice_devices); bucket++) {
 		rcu_read_lock();
 		hlist_for_each_entry_rcu(device, &sluice_devices[bucket], node)
-			stopped |= rescue_device(device);
+			again |= rescue_device(device);
 		rcu_read_unlock();
 		cond_resched();
 	}
-	if (stopped)
+	if (again)
 		sluice_backstop_watch();
 }
 
