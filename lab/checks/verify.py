@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.checks import copies, ring
+from lab.checks import copies, ring, series_pace
 from lab.checks.policy import (
     FINE,
     FOUND,
@@ -366,12 +366,29 @@ def format_summary(verdicts: list[Verdict], planned: int) -> str:
     return f"verify: {planned} proofs, each as expected"
 
 
+def series_proofs(place: Workplace) -> list[Proof]:
+    """Of the patch series: does its policy keep its contract, and who says so?"""
+
+    def ask_of(name: str) -> tuple[str, str]:
+        work = place.folder(f"series-{name or 'pace'}")
+        return series_pace.ask_pace(place.run, work, name)
+
+    return [
+        Proof(
+            f"series/{name or 'pace'}",
+            FOUND if name else FINE,
+            lambda name=name: ask_of(name),
+        )
+        for name in series_pace.SEEDED
+    ]
+
+
 def verify(short: bool) -> int:
     """Ask every proof, print each verdict; 0 if all are as expected."""
     with Workplace() as place:
         proofs = [copies_proof(), *litmus_proofs(place)]
         proofs += model_proofs(place) + policy_proofs(place, short)
-        proofs += ring_proofs(place)
+        proofs += ring_proofs(place) + series_proofs(place)
         proofs = [proof for proof in proofs if proof.short or not short]
         say(f"verify: {len(proofs)} proofs")
         verdicts = []

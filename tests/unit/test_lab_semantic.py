@@ -5,6 +5,7 @@ import pytest
 
 from lab.checks.semantic import insert, parse_rules, parse_semantic_patch, tidy
 from lab.checks.series import read_series
+from lab.checks.series_pace import HEADER, SEEDED, added_lines, seeded_header
 from lab.errors import LabError
 
 RULES = """// file: a.c
@@ -81,3 +82,12 @@ def test_every_patch_says_what_it_does():
         assert all(len(line) <= 75 for line in body)
 
 
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_guard_is_in_the_header(name):
+    assert (seeded_header(name) != HEADER.read_text()) == bool(name)
+
+
+def test_added_lines_are_code():
+    assert added_lines("@r@\n@@\n+int a;\n+\n f();\n-g();\n") == "int a;\n\n"
