@@ -83,7 +83,7 @@ def restarts_of_vpn_and_module_keep_what_is_remembered(env: Env) -> None:
 @scenario(deadline=SECONDS)
 def running_vpn_is_seen_and_switched(env: Env) -> None:
     _needs_openvpn(env)
-    env.load()
+    env.load("stall_ms=60000")
     _start_server(env)
     env.enter(_vpn(env))
     env.enter(server())
@@ -121,7 +121,7 @@ def _watch() -> list[Dict[str, Any]]:
 def vpn_that_ends_under_load_is_no_trouble(env: Env) -> None:
     """Its device vanishes while it is watched, and is switched."""
     _needs_openvpn(env)
-    env.load()
+    env.load("stall_ms=60000")
     _start_server(env)
     command = NEAR.command(
         *SLUICE, "watch", "--netns", "", "--json", "--interval", "0.1"

@@ -67,7 +67,7 @@ def _loses_nothing(env: Env, reader: Reader, kind: str) -> None:
 
 
 def _attached(env: Env, kind: str) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=100)
     set_qdisc(env, kind)
     _loses_nothing(env, reader, kind)
@@ -100,7 +100,7 @@ def pfifo_loses_nothing(env: Env) -> None:
 
 @scenario
 def htb_with_fq_codel_loses_nothing(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=100)
     tc = ("tc", "qdisc", "replace", "dev", HERE.name)
     env.run(*tc, "root", "handle", "1:", "htb", "default", "10")
@@ -114,7 +114,7 @@ def htb_with_fq_codel_loses_nothing(env: Env) -> None:
 
 @scenario
 def mq_with_fq_codel_loses_nothing(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=100, queues=2)
     tc = ("tc", "qdisc", "replace", "dev", HERE.name)
     env.run(*tc, "root", "handle", "1:", "mq")
@@ -126,7 +126,7 @@ def mq_with_fq_codel_loses_nothing(env: Env) -> None:
 @scenario
 def noqueue_between_two_others_is_stock(env: Env) -> None:
     """Only what is sent while noqueue is attached can be lost."""
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=100)
     set_qdisc(env, "fq_codel")
     _loses_nothing(env, reader, "fq_codel")

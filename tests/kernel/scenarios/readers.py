@@ -41,7 +41,7 @@ SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C  # linux/sockios.h, linux/ethtool.h
 
 
 def _assert_lossless(env: Env, *options: str) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     assert_flood_is_read(env, sink(env, ring=100, options=options))
 
 
@@ -71,7 +71,7 @@ def io_uring_loses_nothing(env: Env) -> None:
 
 @scenario
 def tun_reader_loses_nothing(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=100, here=replace(HERE, mac=""))
     assert_flood_is_read(env, reader)
 
@@ -86,7 +86,7 @@ def reader_of_a_persistent_device_loses_nothing(env: Env) -> None:
 @scenario
 def several_readers_of_one_device_lose_nothing(env: Env) -> None:
     """Each queue has a reader of its own; so many flows that all get some."""
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=100, queues=3)
     with flood(senders=6, flows=10) as senders:
         wait_for_stops(env, reader, more_than=20)
@@ -100,7 +100,7 @@ def several_readers_of_one_device_lose_nothing(env: Env) -> None:
 
 @scenario
 def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
     with reading(device) as readers, flood(senders=2) as senders:
         for queue in (0, 2, 1, 2, 0):
@@ -141,7 +141,7 @@ def _forgo_gro(device: Device) -> None:
 
 def _assert_tcp_is_lossless(env: Env, *options: str) -> Reader:
     """Several streams through the tunnel; the reader, with what it counted."""
-    env.load()
+    env.load("stall_ms=60000")
     reader = env.enter(_tunnel(env, *options))
     if "--napi" in options and os.uname().release.startswith("5.10."):
         for device in (HERE, FAR):
@@ -202,7 +202,7 @@ def _send_large(packets: int, segment: int = 1400) -> int:
 
 @scenario
 def udp_in_large_packets_loses_nothing(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=20, paused=True, options=("--vnet",))
     with ThreadPoolExecutor() as pool:
         sending = pool.submit(_send_large, 500)

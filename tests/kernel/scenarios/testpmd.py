@@ -91,7 +91,7 @@ def _testpmd(env: Env, mode: str, queues: int = 1) -> Iterator[Testpmd]:
 
 
 def _sockets_lose_nothing(env: Env, mode: str, queues: int = 1) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     testpmd = env.enter(_testpmd(env, mode, queues))
     now = assert_flood_loses_nothing(env, senders=4, stops=5)
     totals = testpmd.end()
@@ -115,7 +115,7 @@ def testpmd_that_sends_back_loses_nothing(env: Env) -> None:
 
 @scenario(deadline=120, often=False)
 def testpmd_with_two_direct_senders_loses_nothing(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     env.enter(_testpmd(env, "rxonly"))
     sent = sum(pktgen(env, 2, packets=30_000))
     now = wait_until_read(env, sent)

@@ -18,7 +18,7 @@ from tests.kernel.scenarios._traffic import (
 
 @scenario
 def vhost_sockets_lose_nothing(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=100, vhost=True)
     now = assert_flood_loses_nothing(env, reader, senders=4)
 
@@ -58,7 +58,7 @@ def vhost_unload_under_traffic_loses_no_queue(env: Env) -> None:
     reader = sink(env, ring=100, vhost=True)
     with flood(senders=2) as senders:
         for _ in range(3):
-            env.load()
+            env.load("stall_ms=60000")
             wait_for_stops(env, reader, more_than=20)
             env.run("rmmod", "sluice")
         senders.end()
