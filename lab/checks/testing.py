@@ -80,11 +80,10 @@ PACKAGING = Suite(
 
 # A kernel whose first process is systemd, with udevd.
 SYSTEMD = replace(
-    KERNEL,
+    COMMAND,
     name="systemd",
-    kernels=("6.12",),
+    kernels=(NEWEST,),
     often=(),
-    extra=("dbus", "python3-prometheus-client", "systemd-sysv"),
     seconds=240.0,
     cmdline="lab.systemd",
 )
