@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# features.sh OUTPUT COMPILER...: what the kernel's headers offer.
+# features.sh OUTPUT gcc|clang COMPILER...: what the kernel's headers offer; gcc or
+# clang built the kernel.
 #
 # The source below each "has NAME" is compiled. Where that works OUTPUT gets
 # "#define SLUICE_HAS_NAME"; compat.h says what for. A "need" that does not
 # compile refuses the kernel, and its argument says why. The tests always and
 # never guard the answers: those of a compiler that takes nothing, or
-# everything, would mean nothing. SLUICE_OTHER_HOOK: hook.c is the lab's own.
+# everything, would mean nothing.
 
 output=$1
-shift
+built_with=$2
+shift 2
 work=$output.d
 rm -rf "$work"
 mkdir "$work" || exit 1
@@ -20,6 +22,13 @@ refuse() {
 	echo "sluice: $*; no module is built" >&2
 	exit 1
 }
+
+case $("$1" --version 2>&1) in
+*clang*) builds_with=clang advice="without LLVM=1" ;;
+*) builds_with=gcc advice="with LLVM=1" ;;
+esac
+[ "$builds_with" = "$built_with" ] ||
+	refuse "this kernel is built with $built_with, and $1 is $builds_with: run make $advice"
 
 tests=
 has() {
@@ -36,7 +45,7 @@ need() { # NAME REASON
 
 need dynamic_ftrace \
 	"CONFIG_DYNAMIC_FTRACE is off: the transmit function cannot be hooked" <<'END'
-#if !defined(CONFIG_DYNAMIC_FTRACE) && !defined(SLUICE_OTHER_HOOK)
+#ifndef CONFIG_DYNAMIC_FTRACE
 #error
 #endif
 END
@@ -44,8 +53,7 @@ END
 need ftrace_arguments \
 	"CONFIG_DYNAMIC_FTRACE_WITH_ARGS and _WITH_REGS are off: a hook does not see the packet" <<'END'
 #if !defined(CONFIG_DYNAMIC_FTRACE_WITH_REGS) && \
-	!defined(CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS) && \
-	!defined(SLUICE_OTHER_HOOK)
+	!defined(CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS)
 #error
 #endif
 END
