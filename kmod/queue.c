@@ -189,11 +189,11 @@ static struct ring_count count_ring(struct ptr_ring *ring, int size,
 
 	smp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */
 	count.used = slots_between(tail, READ_ONCE(ring->producer), size);
-	if (!count.used && in_irq && !spin_trylock(&ring->producer_lock))
-		return (struct ring_count){ size, size };
 	if (!count.used) {
 		if (!in_irq)
 			spin_lock(&ring->producer_lock);
+		else if (!spin_trylock(&ring->producer_lock))
+			return (struct ring_count){ size, size };
 		tail = READ_ONCE(ring->consumer_tail);
 		smp_rmb(); /* as above */
 		count.used = slots_between(tail, ring->producer, size);
@@ -468,7 +468,7 @@ static void __queue_learn_headroom(struct sluice_queue *q,
 
 /*
  * A stopped queue is reviewed: wake it, stall it, or come back. The timer is
- * @late, nanoseconds; a machine that pauses pauses the reader as well, so that
+ * @late, nanoseconds; a pause of the machine is one of its reader, too, so that
  * time is not charged.
  * proofs/litmus: stop_against_wake, reader_without_barrier
  * Context: q->lock, hard irq on the CPU of the sender.
@@ -525,9 +525,8 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
-	if (q->stopped) {
+	if (q->stopped)
 		__queue_review(q, __queue_learn_lateness(q));
-	}
 	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return HRTIMER_NORESTART;
 }
