@@ -713,8 +713,9 @@ bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped)
 	return lost;
 }
 
-static enum sluice_queue_state __queue_state(const struct sluice_queue *q,
-					     const struct ptr_ring *ring)
+static enum sluice_queue_state
+__queue_state(const struct sluice_queue *q, const struct ptr_ring *ring,
+	      const struct sluice_queue_view *view)
 {
 	enum sluice_queue_state qdisc;
 
@@ -729,7 +730,8 @@ static enum sluice_queue_state __queue_state(const struct sluice_queue *q,
 	qdisc = qdisc_state(q->txq);
 	if (qdisc != SLUICE_QUEUE_OPEN)
 		return qdisc;
-	return READ_ONCE(q->stalled) ? SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
+	return stall_lasts(q, ring, view->fill, view->low) ?
+		       SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
 }
 
 /**
@@ -753,7 +755,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 		view->low = low_for(q, view->limit);
 	}
 	raw_spin_lock_irq(&q->lock);
-	view->state = __queue_state(q, ring);
+	view->state = __queue_state(q, ring, view);
 	view->reader_ns = q->reader_ns;
 	view->stops = q->stops;
 	memcpy(view->wakes, q->wakes, sizeof(view->wakes));

@@ -58,7 +58,7 @@ def _assert_all_flow(env: Env, device: Tap) -> None:
 
 @scenario
 def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
     sent = _stop_all(env, device)
     device.read(1)
@@ -74,7 +74,7 @@ def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
 @scenario
 def detached_queue_leaves_no_stopped_queue(env: Env) -> None:
     """Detaching the first moves the last queue into its place."""
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
     _stop_all(env, device)
     device.set_attached(0, False)
@@ -87,7 +87,7 @@ def detached_queue_leaves_no_stopped_queue(env: Env) -> None:
 
 @scenario
 def closed_queue_leaves_no_stopped_queue(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
     _stop_all(env, device)
     device.close_queue(0)
@@ -105,7 +105,7 @@ def closed_queue_leaves_no_stopped_queue(env: Env) -> None:
 @scenario
 def queues_close_while_packets_wait_for_them(env: Env) -> str:
     """mq was set before they were opened: each of them has pfifo_fast."""
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(ring=300, qdisc="mq", flags=IFF_TAP | IFF_MULTI_QUEUE))
     lockless = set()
     with reading(device), flood(senders=3, flows=16) as senders:
@@ -124,7 +124,7 @@ def queues_close_while_packets_wait_for_them(env: Env) -> str:
 
 @scenario
 def lockless_qdisc_of_several_queues_holds_packets_where_that_is_safe(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(queues=2, ring=100, qdisc="pfifo_fast"))
     send_over_flows(600)
     states = {queue.state for queue in read_queues()}
@@ -138,7 +138,7 @@ def lockless_qdisc_of_several_queues_holds_packets_where_that_is_safe(env: Env) 
 
 @scenario
 def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(ring=100))
     device.set_persistent(True)
     for _ in range(5):
@@ -156,7 +156,7 @@ def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
 
 @scenario
 def device_vanishes_while_its_queue_is_stopped(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     for _ in range(3):
         with tap(ring=100) as device:
             _stop_all(env, device)
@@ -167,7 +167,7 @@ def device_vanishes_while_its_queue_is_stopped(env: Env) -> None:
 
 @scenario
 def deleted_device_leaves_its_reader_alive(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "del", HERE.name)
@@ -178,7 +178,7 @@ def deleted_device_leaves_its_reader_alive(env: Env) -> None:
 
 @scenario
 def renamed_device_stays_served(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "set", HERE.name, "down")
@@ -191,7 +191,7 @@ def renamed_device_stays_served(env: Env) -> None:
 
 @scenario
 def tun_device_is_served(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(ring=100, flags=IFF_TUN))
     assert read_device().state == "served"
     sent = _stop_all(env, device)
@@ -206,7 +206,7 @@ def device_without_a_reader_is_served_once_it_has_one(env: Env) -> None:
     env.run("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
     env.defer(env.run, "sh", "-c", f"ip link del {HERE.name} 2>&- || true")
     env.run("ip", "link", "set", HERE.name, "up")
-    env.load()
+    env.load("stall_ms=60000")
     assert read_device().state == "unread"
     device = env.enter(tap(ring=100))
     env.wait_for(lambda: read_device().state == "served", "served")
