@@ -116,6 +116,66 @@ SEEDED = (
         "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
         "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
     ),
+    Seeded(
+        "headroom_without_senders",
+        "queue.c",
+        "int all = 2 * num_online_cpus() + batch;",
+        "int all = batch;",
+    ),
+    Seeded(
+        "open_not_asked",
+        "queue.c",
+        "if (q->open)\n\t\t__queue_stop",
+        "if (1)\n\t\t__queue_stop",
+    ),
+    Seeded(
+        "own_stop_forgotten",
+        "queue.c",
+        "&q->txq->state) ||\n\t    q->stopped)",
+        "&q->txq->state))",
+    ),
+    Seeded(
+        "stalled_kept",
+        "queue.c",
+        "q->unpaid_ns = 0;\n\tWRITE_ONCE(q->stalled, false);",
+        "q->unpaid_ns = 0;",
+    ),
+    Seeded("hook_left", "device.c", "sluice_hook_remove();", ";"),
+    Seeded(
+        "device_freed_at_once", "device.c", "kvfree_rcu(device, rcu);", "kvfree(device);"
+    ),
+    Seeded(
+        "size_before_file",
+        "entry.h",
+        "if (unlikely(!file || file != READ_ONCE(*q->slot) ||\n"
+        "\t\t     size != READ_ONCE(ring->size)))",
+        "u32 was = ring ? READ_ONCE(ring->size) : 0;\n"
+        "\tif (!file || file != READ_ONCE(*q->slot) || size != was)",
+    ),
+    Seeded(
+        "ring_not_compared",
+        "queue.c",
+        "ring != q->ring || READ_ONCE(ring->size) != q->size ||\n",
+        "READ_ONCE(ring->size) != q->size ||\n",
+    ),
+    Seeded(
+        "open_queue_reviewed",
+        "queue.c",
+        "if (q->stopped) {\n\t\t__queue_review",
+        "if (1) {\n\t\t__queue_review",
+    ),
+    Seeded(
+        "full_is_empty",
+        "queue.c",
+        "return ring->size == size && READ_ONCE(ring->queue[newest]);",
+        "return false;",
+    ),
+    Seeded(
+        "backstop_asleep",
+        "backstop.c",
+        "schedule_delayed_work(&runner, RUN_EVERY);",
+        ";",
+    ),
     # What was read of a batch and is not handed back is no packet of the operator's
     # limit: a reader that lives would be taken for dead.
     Seeded(

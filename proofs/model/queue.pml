@@ -25,8 +25,8 @@
  * Copy of: kmod/queue.c __queue_stop() 9adeda0c4b2d0fbd
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() d8e236a84248487c
- * Copy of: kmod/queue.c __queue_review() 1fcb5b2d5d7ad728
- * Copy of: kmod/queue.c timer_expired() c679d168ac8d435c
+ * Copy of: kmod/queue.c __queue_review() 530fb328971e2a3c
+ * Copy of: kmod/queue.c timer_expired() 338df88f870aa3fd
  * Copy of: kmod/queue.c queue_filled() d41e1a015cbfab74
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
  * Copy of: kmod/queue.c queue_adopted() e03523c580eeded0

@@ -291,6 +291,8 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define kstrtoul(text, base, to)	(*(to) = strtoul(text, NULL, base), 0)
 #define strim(text)			(text)
 void netif_tx_wake_queue(struct netdev_queue *txq);
+void netif_schedule_queue(struct netdev_queue *txq);
+unsigned int qdisc_qlen_sum(const struct Qdisc *qdisc);
 static inline struct netdev_queue *
 netdev_get_tx_queue(const struct net_device *dev, unsigned int id)
 {

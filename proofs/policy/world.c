@@ -355,6 +355,18 @@ void netif_tx_wake_queue(struct netdev_queue *txq)
 	clear_bit(__QUEUE_STATE_DRV_XOFF, &txq->state);
 }
 
+/* Packets that wait in a qdisc are not in this world: now and then there are some. */
+unsigned int qdisc_qlen_sum(const struct Qdisc *qdisc)
+{
+	return qdisc->enqueue && chance(4) == 0;
+}
+
+void netif_schedule_queue(struct netdev_queue *txq)
+{
+	memory_check(txq, sizeof(*txq));
+	step();
+}
+
 /* Something happened that may cost packets. */
 static void excuse(void)
 {
