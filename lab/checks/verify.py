@@ -161,8 +161,8 @@ SEEDED = (
     Seeded(
         "open_queue_reviewed",
         "queue.c",
-        "if (q->stopped) {\n\t\t__queue_review",
-        "if (1) {\n\t\t__queue_review",
+        "if (q->stopped)\n\t\t__queue_review",
+        "if (1)\n\t\t__queue_review",
     ),
     Seeded(
         "full_is_empty",

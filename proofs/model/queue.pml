@@ -18,7 +18,7 @@
  * must be found.
  *
  * Copy of: kmod/queue.c slots_between() 231832074487fb59
- * Copy of: kmod/queue.c count_ring() 022ce2bce9df1fc6
+ * Copy of: kmod/queue.c count_ring() 6b81a172f3228594
  * Copy of: kmod/queue.c headroom_for() cd203d6c887d84d2
  * Copy of: kmod/queue.c limit_for() d2e8cf05083696f7
  * Copy of: kmod/queue.c low_for() 34b3200d734df3d3
@@ -26,7 +26,7 @@
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() d8e236a84248487c
  * Copy of: kmod/queue.c __queue_review() 530fb328971e2a3c
- * Copy of: kmod/queue.c timer_expired() 338df88f870aa3fd
+ * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() d41e1a015cbfab74
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
  * Copy of: kmod/queue.c queue_adopted() e03523c580eeded0
