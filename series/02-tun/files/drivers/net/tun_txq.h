@@ -55,6 +55,13 @@
 #define TUN_TXQ_STALL_JIFFIES	(2 * HZ)
 #define TUN_TXQ_READ_MIN	50
 
+/* In hard interrupt context, so that a sender finds the queue awake even where
+ * the CPU's softirqs wait for ksoftirqd.
+ */
+#define TUN_TXQ_TIMER_MODE	(IS_ENABLED(CONFIG_PREEMPT_RT) ? \
+				 HRTIMER_MODE_REL_PINNED_SOFT : \
+				 HRTIMER_MODE_REL_PINNED_HARD)
+
 /* Packets are counted in 1/64, so that a few of them can be averaged. */
 #define TUN_TXQ_PACKET		64
 
@@ -136,7 +143,7 @@ static inline void __tun_txq_arm(struct tun_txq *txq, int excess)
 
 	hrtimer_start(&txq->timer,
 		      ns_to_ktime(clamp(ns, least, TUN_TXQ_REVIEW_MAX_NS)),
-		      HRTIMER_MODE_REL_PINNED_SOFT);
+		      TUN_TXQ_TIMER_MODE);
 }
 
 static inline void __tun_txq_wake(struct tun_txq *txq)
@@ -265,7 +272,12 @@ static inline enum hrtimer_restart tun_txq_expired(struct hrtimer *timer)
 {
 	struct tun_txq *txq = container_of(timer, struct tun_txq, timer);
 
-	spin_lock(&txq->ring->producer_lock);
+	/* the holder may be a sender that this interrupt has interrupted */
+	if (!spin_trylock(&txq->ring->producer_lock)) {
+		hrtimer_start(timer, ns_to_ktime(TUN_TXQ_REVIEW_MIN_NS),
+			      TUN_TXQ_TIMER_MODE);
+		return HRTIMER_NORESTART;
+	}
 	if (txq->stopped)
 		__tun_txq_review(txq);
 	spin_unlock(&txq->ring->producer_lock);
@@ -431,7 +443,7 @@ static inline void tun_txq_init(struct tun_txq *txq, struct ptr_ring *ring)
 	txq->depth_ns = TUN_TXQ_TARGET_NS;
 	__tun_txq_set_depth(txq);
 	hrtimer_setup(&txq->timer, tun_txq_expired, CLOCK_MONOTONIC,
-		      HRTIMER_MODE_REL_PINNED_SOFT);
+		      TUN_TXQ_TIMER_MODE);
 }
 
 #endif /* _TUN_TXQ_H */
