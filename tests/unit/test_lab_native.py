@@ -11,6 +11,7 @@ from lab import sure
 from lab.errors import LabError, Unsuitable
 from lab.guest import lateness, rows
 from lab.machines.native import boot, source
+from lab.machines.vm import REPOSITORY
 from lab.row import Row, parse_variant
 
 ROW = Row(name="one", title="one", unit="packets/s")
@@ -50,6 +51,16 @@ def test_variant_names_parameters_and_another_build() -> None:
     assert variant.parameters == ("low_percent=75",)
     assert str(variant) == "sluice, low_percent=75"
     assert parse_variant("sluice").module == ""
+
+
+def test_every_demand_for_ftrace_knows_of_another_hook() -> None:
+    """Or the native machine gets no module."""
+    told = source.MODULE_MAKE.rpartition("-D")[2]
+    text = (REPOSITORY / "kmod" / "features.sh").read_text()
+    demands = [part.partition("END\n")[0] for part in text.split("\nneed ")[1:]]
+    ftrace = [demand for demand in demands if "FTRACE" in demand]
+    assert ftrace
+    assert all(f"defined({told})" in demand for demand in ftrace), ftrace
 
 
 PATCHES = sorted(source.PATCHES.glob("*.cocci"))
