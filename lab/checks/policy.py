@@ -18,7 +18,7 @@ from lab.machines.build import KMOD
 from lab.machines.vm import REPOSITORY
 
 POLICY = REPOSITORY / "proofs" / "policy"
-FINE, FOUND = "fine", "found"  # nothing amiss; what is amiss was found
+FINE, FOUND = "fine", "found"  # no fault; a fault was found
 
 # Runs a script in a directory, where the compiler is: its status and output.
 Runner = Callable[[Path, str], tuple[int, str]]

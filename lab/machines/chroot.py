@@ -29,7 +29,7 @@ class Root:
     key: str
     arch: Arch = HOST
     workshop: Path | None = None  # where its modules are built, if not in path
-    make: str = ""  # what makefiles are told besides
+    make: str = ""  # further arguments of make
     native: bool = False  # its kernel is a process, see lab.machines.native
 
     @property

@@ -113,7 +113,7 @@ static struct ftrace_ops *callback;
 static struct ftrace_ops *placed_ops, *direct_ops;	/* the last that were */
 static unsigned long direct_function;
 static struct notifier_block *notifier;
-static u64 sent[SENDERS_MAX], found;	/* packets, and what became of them */
+static u64 sent[SENDERS_MAX], found;	/* packets sent, and those found again */
 static unsigned int rounds[SENDERS_MAX];
 static struct sending sending[SENDERS_MAX];
 static int senders_left, stop_readers, lost_lately, inside_module;

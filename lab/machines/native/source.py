@@ -16,7 +16,7 @@ from lab.errors import LabError
 NATIVE = Path(__file__).parent
 KERNEL = NATIVE / "kernel"
 PATCHES = KERNEL / "patches"
-# What makefiles of modules are told: kmod/features.sh asks for ftrace otherwise.
+# Arguments of make for modules: without them kmod/features.sh asks for ftrace.
 MODULE_MAKE = "ARCH=um KCFLAGS=-DSLUICE_OTHER_HOOK"
 PACKAGES = ("coccinelle",)  # what applies the patches
 
