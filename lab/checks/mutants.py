@@ -41,9 +41,10 @@ SHARES = {
     "device.c": 2,
     "layout.c": 1,
 }
-# make test demands less than make mutants: it has less time for each, and a small
-# sample must not fail by chance. 12 of 16 killed is usual.
-SAMPLE, SAMPLE_KILLED = 16, 1 / 3
+# make test shows the survivors of a small sample, with little time for each; on a busy
+# host half of 16 are killed. It fails only where the proofs find almost nothing: a
+# sample must not fail by chance. The faults of SEEDED are the ones that must be found.
+SAMPLE, SAMPLE_KILLED = 16, 1 / 8
 
 
 @dataclass(frozen=True)
