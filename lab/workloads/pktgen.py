@@ -167,6 +167,16 @@ def read_sent_so_far(names: Sequence[str]) -> List[int]:
     return [parse_sent_so_far((PROC / name).read_text()) for name in names]
 
 
+def read_results(names: Sequence[str]) -> Optional[List[Sent]]:
+    """None while one of them has none, or a part of it: pktgen may be writing it."""
+    if not set(names).isdisjoint(read_running()):
+        return None
+    try:
+        return [parse_pktgen((PROC / name).read_text()) for name in names]
+    except WorkloadError:
+        return None
+
+
 def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> List[Sent]:
     """Waits for the results: the write of "start" may return before them.
 
@@ -174,9 +184,7 @@ def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> List[Sent]
     """
     sent: List[int] = []
     deadline = time.monotonic() + seconds
-    while not set(names).isdisjoint(read_running()) or not all(
-        "Result: OK" in (PROC / name).read_text() for name in names
-    ):
+    while (results := read_results(names)) is None:
         before, sent = sent, read_sent_so_far(names)
         if sent != before:
             deadline = time.monotonic() + seconds
@@ -186,7 +194,7 @@ def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> List[Sent]
                 f"{seconds:.0f} s; is the reader alive?"
             )
         time.sleep(0.005)
-    return [parse_pktgen((PROC / name).read_text()) for name in names]
+    return results
 
 
 def parse_running(text: str) -> List[str]:

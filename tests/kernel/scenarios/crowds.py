@@ -127,7 +127,7 @@ def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
 
 @scenario(deadline=180, everywhere=False)
 def all_of_256_queues_stop_and_wake(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
     sent = _stop_every_queue(env)
     _assert_none_lost()
