@@ -18,6 +18,7 @@ static int timer_expires(struct kprobe *probe, struct pt_regs *regs)
 	instruction_pointer_set(regs, (unsigned long)lost);
 	return 1;	/* the instruction pointer was changed */
 }
+
 NOKPROBE_SYMBOL(timer_expires);
 
 static struct kprobe probe = {
