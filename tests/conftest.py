@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.checks.testing import Played, Suite, choose_scenarios, play, read_scenarios
+from lab.checks.testing import Played, Suite, choose_scenarios, play
 from lab.errors import LabError, Unsuitable
+from lab.guest.scenarios import find_scenarios
 from lab.machines.matrix import Kernel
 
 
@@ -38,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for kernel in kernels
         for name in choose_scenarios(suite, kernel, every)
     ]
-    assert played or not kernels, f"{suite.scenarios}: holds no scenario"
+    assert played or not kernels, f"tests/{suite.name}/scenarios: holds no scenario"
     metafunc.parametrize(("name", "kernel"), played)
 
 
@@ -94,7 +95,8 @@ def assert_module_passes(pytestconfig: pytest.Config, show: Callable[[str], None
     def assert_passes(
         kernel: Kernel, module: str, suite: Suite, extra: tuple[str, ...]
     ) -> None:
-        names = [name for name in read_scenarios() if name.startswith(f"{module}.")]
+        found = [one.name for one in find_scenarios(suite.name)]
+        names = [name for name in found if name.startswith(f"{module}.")]
         assert names, f"{module}: holds no scenario"
         played = play(kernel, names, show, suite, extra)
         assert played.trouble == []

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from lab.checks import mutants, packages, quick, verify
 from lab.errors import LabError
+from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk
@@ -42,19 +42,8 @@ class Suite:
     cmdline: str = ""  # more of the kernel's command line
     stage: Callable[[Root, Path], dict[str, str]] = build.stage
 
-    @property
-    def scenarios(self) -> Path:
-        return vm.REPOSITORY / "tests" / self.name / "scenarios"
-
     def chosen(self, every: bool) -> list[Kernel]:
         return [kernel_named(name) for name in (self.kernels if every else self.often)]
-
-    def left_out(self, kernel: Kernel, every: bool) -> tuple[str, ...]:
-        """The marks of scenarios that are not played on it; see lab.guest.scenarios."""
-        if every:
-            return ()
-        newest = kernel.name == self.often[-1]
-        return ("often",) if newest else ("often", "everywhere")
 
 
 KERNEL = Suite(
@@ -105,52 +94,13 @@ class Played:
     trouble: list[str] = field(default_factory=list)
 
 
-def parse_scenarios(
-    module: str, source: str, left_out: tuple[str, ...] = ()
-) -> list[str]:
-    """The names of the functions with the scenario decorator.
-
-    But for those for which it says that one of these is False.
-    """
-    return [
-        f"{module}.{node.name}"
-        for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef)
-        and any(
-            _is_scenario(mark) and _denied(mark).isdisjoint(left_out)
-            for mark in node.decorator_list
-        )
-    ]
-
-
-def _is_scenario(mark: ast.expr) -> bool:
-    called = mark.func if isinstance(mark, ast.Call) else mark
-    return isinstance(called, ast.Name) and called.id == "scenario"
-
-
-def _denied(mark: ast.expr) -> set[str | None]:
-    """What it says is False."""
-    words = mark.keywords if isinstance(mark, ast.Call) else ()
-    return {
-        word.arg
-        for word in words
-        if isinstance(word.value, ast.Constant) and word.value.value is False
-    }
-
-
-def read_scenarios(
-    suite: Suite = KERNEL, left_out: tuple[str, ...] = ()
-) -> list[str]:
-    names: list[str] = []
-    for path in sorted(suite.scenarios.glob("*.py")):
-        if not path.name.startswith("_"):
-            names += parse_scenarios(path.stem, path.read_text(), left_out)
-    return names
-
-
 def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
-    """What is played on this kernel; every: by make test-all."""
-    return read_scenarios(suite, suite.left_out(kernel, every))
+    """The names of what is played on this kernel; every: by make test-all."""
+    return [
+        one.name
+        for one in find_scenarios(suite.name)
+        if every or one.often and (one.everywhere or kernel.name == suite.often[-1])
+    ]
 
 
 def parse_outcomes(result: dict, lost_because: str | None) -> list[Outcome]:

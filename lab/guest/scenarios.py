@@ -88,39 +88,34 @@ class Env(GuestEnv):
 class Scenario:
     name: str  # MODULE.FUNCTION
     function: Callable[[Env], Optional[str]]
-    deadline: float
+    deadline: float = DEADLINE_SECONDS
+    often: bool = True  # make test plays it; if not, only make test-all
+    everywhere: bool = True  # make test plays it on each kernel; if not, on the newest
 
 
-_found: List[Scenario] = []
+_found: Dict[str, List[Scenario]] = {}  # by module
 
 
-def scenario(
-    function: Any = None,
-    *,
-    deadline: float = DEADLINE_SECONDS,
-    often: bool = True,
-    everywhere: bool = True,
-) -> Any:
-    """Marks a scenario; @scenario(deadline=...) for one that needs longer.
-
-    make test leaves it out with often=False, and plays it on its newest kernel only
-    with everywhere=False; make test-all plays it on every kernel.
-    """
-    del often, everywhere  # lab/checks/testing.py reads them from the source, and chooses
+def scenario(function: Any = None, **marks: Any) -> Any:
+    """Marks a scenario; marks: fields of Scenario, as in @scenario(deadline=300)."""
 
     def mark(marked: Callable[[Env], Any]) -> Callable[[Env], Any]:
-        module = marked.__module__.rpartition(".")[2]
-        _found.append(Scenario(f"{module}.{marked.__name__}", marked, deadline))
+        module = marked.__module__
+        name = f"{module.rpartition('.')[2]}.{marked.__name__}"
+        _found.setdefault(module, []).append(Scenario(name, marked, **marks))
         return marked
 
     return mark(function) if function is not None else mark
 
 
 def find_scenarios(suite: str) -> List[Scenario]:
-    for path in sorted((REPOSITORY / "tests" / suite / "scenarios").glob("*.py")):
-        if not path.name.startswith("_"):
-            importlib.import_module(f"tests.{suite}.scenarios.{path.stem}")
-    return _found
+    """Those of tests/SUITE/scenarios, in the order of their files."""
+    found: List[Scenario] = []
+    for path in sorted((REPOSITORY / "tests" / suite / "scenarios").glob("[!_]*.py")):
+        name = f"tests.{suite}.scenarios.{path.stem}"
+        importlib.import_module(name)
+        found += _found.get(name, [])
+    return found
 
 
 def outcome_of(ending: Ending, trouble: Sequence[str]) -> Tuple[str, str]:

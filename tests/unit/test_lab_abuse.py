@@ -10,12 +10,12 @@ import pytest
 
 from lab.checks.abuse import SCENARIO, format_outcome, format_seconds, format_sum
 from lab.checks.abuse import read_boots
-from lab.checks.testing import read_scenarios
 from lab.errors import UsageError
+from lab.guest.scenarios import find_scenarios
 
 
 def test_scenario_exists() -> None:
-    assert SCENARIO in read_scenarios()
+    assert SCENARIO in [one.name for one in find_scenarios("kernel")]
 
 
 def test_operations_done_and_refused_are_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.checks import testing
 from lab.checks.testing import (
     COMMAND,
     KERNEL,
@@ -12,10 +13,9 @@ from lab.checks.testing import (
     Outcome,
     choose_scenarios,
     parse_outcomes,
-    parse_scenarios,
-    read_scenarios,
 )
 from lab.errors import LabError, Unsuitable
+from lab.guest.scenarios import Scenario, find_scenarios
 from lab.machines.build import parse_warnings
 from lab.machines.initramfs import format_archive, format_entry, parse_load_order
 from lab.machines.matrix import KERNELS, kernel_named
@@ -107,37 +107,25 @@ def test_cpu_model_and_number() -> None:
     assert parse_cpu("model name\t: X\nfoo: 1\nmodel name\t: X\n") == ("X", 2)
 
 
-def test_scenarios_are_the_decorated_functions() -> None:
-    source = (
-        "@scenario\ndef one(env): ...\n"
-        "@scenario(deadline=3)\ndef two(env): ...\n"
-        "def helper(env): ...\n"
-    )
-    assert parse_scenarios("ring", source) == ["ring.one", "ring.two"]
-
-
-def test_scenario_played_seldom_is_left_out_where_asked() -> None:
-    source = (
-        "@scenario(deadline=9, often=False)\ndef one(env): ...\n"
-        "@scenario(everywhere=False)\ndef two(env): ...\n"
-        "@scenario(deadline=9, often=True)\ndef three(env): ...\n"
-        "@scenario\ndef four(env): ...\n"
-    )
-    assert parse_scenarios("a", source) == ["a.one", "a.two", "a.three", "a.four"]
-    left_out = ("often",)
-    assert parse_scenarios("a", source, left_out) == ["a.two", "a.three", "a.four"]
-    left_out = ("often", "everywhere")
-    assert parse_scenarios("a", source, left_out) == ["a.three", "a.four"]
+def test_marks_choose_the_kernels_a_scenario_is_played_on(monkeypatch) -> None:
+    marks: list[dict] = [{}, {"often": False}, {"everywhere": False}]
+    found = [
+        Scenario(str(number), print, **each) for number, each in enumerate(marks)
+    ]
+    monkeypatch.setattr(testing, "find_scenarios", lambda suite: found)
+    oldest, newest = (KERNEL.chosen(every=False)[place] for place in (0, -1))
+    assert choose_scenarios(KERNEL, oldest, every=False) == ["0"]
+    assert choose_scenarios(KERNEL, newest, every=False) == ["0", "2"]
+    assert choose_scenarios(KERNEL, oldest, every=True) == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(
     "suite", [KERNEL, COMMAND, PACKAGING], ids=lambda suite: suite.name
 )
 def test_make_test_plays_a_part_of_each_suite(suite) -> None:
-    whole = set(read_scenarios(suite))
+    whole = {one.name for one in find_scenarios(suite.name)}
     newest = suite.chosen(every=False)[-1]
     for kernel in suite.chosen(every=False):
-        assert suite.left_out(kernel, every=True) == ()
         part = set(choose_scenarios(suite, kernel, every=False))
         of_newest = set(choose_scenarios(suite, newest, every=False))
         assert part and part <= of_newest <= whole

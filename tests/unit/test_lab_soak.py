@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from lab.checks.soak import SCENARIO, format_lanes, format_memory
-from lab.checks.testing import read_scenarios
+from lab.guest.scenarios import find_scenarios
 from tests.kernel.scenarios.soak import Tally
 
 
 def test_scenario_exists() -> None:
-    assert SCENARIO in read_scenarios()
+    assert SCENARIO in [one.name for one in find_scenarios("kernel")]
 
 
 def test_lanes_line_up() -> None:
