@@ -34,7 +34,7 @@ MODULES = {
     "watch": "watch",
     "monitor": "monitor",
     "doctor": "doctor",
-    "bench": "bench",
+    "bench": "bench.command",
     "install": "install",
     "uninstall": "install",
     "metrics": "metrics",

@@ -101,13 +101,7 @@ def format_event(one: Namespace, event: Event, at: float) -> str:
 
 
 @click.command()
-@click.option(
-    "--count",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="End after so many events.",
-)
+@options.count_option("events")
 @options.netns_option
 @options.json_option
 def monitor(count: int, netns: str | None, as_json: bool) -> int:

@@ -54,6 +54,17 @@ dry_run_option = click.option(
 )
 
 
+def count_option(what: str) -> Callable[[Command], Command]:
+    """For what goes on until it is interrupted."""
+    return click.option(
+        "--count",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help=f"End after N {what}; 0: never.",
+    )
+
+
 def names_argument(required: bool) -> Callable[[Command], Command]:
     return click.argument(
         "names",

@@ -331,13 +331,7 @@ def _watch_screen(
     metavar="SECONDS",
     help="Time from look to look.",
 )
-@click.option(
-    "--count",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="End after so many looks.",
-)
+@options.count_option("looks")
 @options.netns_option
 @options.json_option
 def watch(

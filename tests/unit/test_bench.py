@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sluice import bench, plot, system, testbed
-from sluice.bench import Machine, Measured, Summary, format_bench, summarise, verdict
+from sluice import system
+from sluice.bench import command as bench
+from sluice.bench import plot, testbed
+from sluice.bench.command import Machine, Measured, Summary, format_bench
+from sluice.bench.command import summarise, verdict
+from sluice.bench.plot import Bar, Chart
+from sluice.bench.testbed import Load, child
 from sluice.cli import main
 from sluice.errors import SluiceError
-from sluice.plot import Bar, Chart
-from sluice.testbed import Load, child
 
 UDP = Load(3000, 1000, 1_000_000, 1.0, 50, [40.0, 41.0, 70.0])
 TCP = Load(0, 800, 2_000_000, 1.0, 50, [10.0] * 50)
