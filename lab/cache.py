@@ -48,6 +48,20 @@ def locked(name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def cached(final: Path, lock: str) -> Iterator[Path | None]:
+    """The directory to fill, which then becomes final; None if final is complete.
+
+    lock: of all that must not be made at the same time.
+    """
+    with locked(lock):
+        if final.exists():
+            yield None
+        else:
+            with fresh_directory(final) as unfinished:
+                yield unfinished
+
+
+@contextlib.contextmanager
 def fresh_directory(final: Path) -> Iterator[Path]:
     """A directory that appears under its final name only when complete."""
     final.parent.mkdir(parents=True, exist_ok=True)

@@ -6,10 +6,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, digest_files, fresh_directory, locked
-from lab.errors import LabError
+from lab.cache import cache_dir, cached, digest, digest_files
 from lab.machines import build
-from lab.machines.chroot import Root
+from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.matrix import kernel_named
 from lab.machines.roots import ensure_root
 from lab.machines.vm import REPOSITORY
@@ -56,11 +55,8 @@ def _stage(sources: list[Path], tree: Path) -> None:
 
 def _run(root: Root, work: Path, command: str) -> str:
     say(f"+ {command}")
-    status, log = build.run_in_root(root, work, f"cd tree; {command}")
-    if status != 0:
-        print(log)
-        raise LabError(f"{command.split()[0]}: status {status} (see above); correct it")
-    return log
+    failure = f"{command.split()[0]}: fails"
+    return must_run_in_root(root, work, f"cd tree; {command}", failure, "correct it")
 
 
 def ensure_packages() -> list[Path]:
@@ -68,13 +64,12 @@ def ensure_packages() -> list[Path]:
     root = ensure_root(kernel_named(BUILDER), extra=TOOLS)
     sources = package_sources()
     final = cache_dir() / "packages" / _key(sources, root.key)
-    with locked("packages"):
-        if not final.exists():
-            with fresh_directory(final) as work:
-                _stage(sources, work / "tree")
-                _run(root, work, BUILD)
-                (work / "lintian.log").write_text(_run(root, work, LINTIAN))
-                shutil.rmtree(work / "tree")
+    with cached(final, "packages") as work:
+        if work:
+            _stage(sources, work / "tree")
+            _run(root, work, BUILD)
+            (work / "lintian.log").write_text(_run(root, work, LINTIAN))
+            shutil.rmtree(work / "tree")
     return sorted(final.glob("*.deb"))
 
 
@@ -95,16 +90,12 @@ def ensure_compiled(root: Root) -> Path:
     sources = build.source_files(build.KMOD)
     key = digest(root.key, VERSION, _COMPILE, digest_files(sources))
     final = cache_dir() / "compiled" / f"{root.release}-{key}"
-    with locked(f"compiled-{root.kernel}"):
-        if not final.exists():
-            with fresh_directory(final) as work:
-                shutil.copytree(build.KMOD, work / "source")
-                script = _COMPILE.format(version=VERSION, release=root.release)
-                status, log = build.run_in_root(root, work, script)
-                if status != 0:
-                    print(log)
-                    raise LabError(f"kernel {root.kernel}: the module does not build "
-                                   "with ccache (see above); correct it")
+    script = _COMPILE.format(version=VERSION, release=root.release)
+    failure = f"kernel {root.kernel}: the module does not build with ccache"
+    with cached(final, f"compiled-{root.kernel}") as work:
+        if work:
+            shutil.copytree(build.KMOD, work / "source")
+            must_run_in_root(root, work, script, failure, "correct it")
     return final / "ccache"
 
 

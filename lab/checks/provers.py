@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.cache import cache_dir, cached, digest
 from lab.machines.build import ensure_kernel_files
 from lab.machines.chroot import Root
 from lab.machines.matrix import kernel_named
@@ -32,16 +31,13 @@ def ensure_provers() -> Root:
     ensure_tools()
     key = digest(SUITE, *PACKAGES, *MOUNTED)
     final = cache_dir() / "provers" / key
-    with locked("provers"):
-        if not final.exists():
-            started = time.monotonic()
+    with cached(final, "provers") as unfinished:
+        if unfinished:
             say(f"provers: unpacking those of {SUITE} (less than a minute)")
-            with fresh_directory(final) as unfinished:
-                tree = unfinished / "tree"
-                unpack("provers", SUITE, PACKAGES, tree)
-                for folder in MOUNTED:
-                    (tree / folder).mkdir(exist_ok=True)
-            say(f"provers: complete after {time.monotonic() - started:.0f} s")
+            tree = unfinished / "tree"
+            unpack("provers", SUITE, PACKAGES, tree)
+            for folder in MOUNTED:
+                (tree / folder).mkdir(exist_ok=True)
     return Root("provers", final / "tree", release="", package="", key=key)
 
 

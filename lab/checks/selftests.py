@@ -6,10 +6,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, fresh_directory, locked
-from lab.errors import LabError
+from lab.cache import cache_dir, cached, digest
 from lab.machines import build
-from lab.machines.chroot import Root, run_in_root
+from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.matrix import NEWEST, Kernel
 from lab.machines.suites import find_kernel
 from lab.setup import say
@@ -29,6 +28,7 @@ cd linux
 make -s headers
 make -s -C tools/testing/selftests/net OUTPUT=/mnt/built \\
     KHDR_INCLUDES='-isystem /mnt/linux/usr/include' {tests}
+ls {tests}
 """
 
 
@@ -48,19 +48,13 @@ def _ensure_selftests(root: Root) -> Path:
     """The directory of TESTS: from the cache, or built now."""
     script = _script(root.kernel)
     final = cache_dir() / "selftests" / f"{root.kernel}-{digest(root.key, script)}"
-    with locked(f"selftests-{root.kernel}"):
-        if not final.exists():
+    with cached(final, f"selftests-{root.kernel}") as work:
+        if work:
             say(f"kernel {root.kernel}: building its selftests (1-3 minutes)")
-            with fresh_directory(final) as work:
-                status, log = run_in_root(root, work, script)
-                missing = [t for t in TESTS if not (work / "built" / t).exists()]
-                if status != 0 or missing:
-                    print(log)
-                    raise LabError(
-                        f"kernel {root.kernel}: its selftests do not build "
-                        "(see above); correct lab/checks/selftests.py"
-                    )
-                shutil.rmtree(work / "linux")
+            failure = f"kernel {root.kernel}: its selftests do not build"
+            remedy = "correct lab/checks/selftests.py"
+            must_run_in_root(root, work, script, failure, remedy)
+            shutil.rmtree(work / "linux")
     return final / "built"
 
 

@@ -17,10 +17,10 @@ from functools import cached_property
 from pathlib import Path
 
 from lab.checks import series_boot
-from lab.cache import cache_dir, digest, digest_files, fresh_directory, locked
+from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
 from lab.errors import LabError
-from lab.machines.chroot import Root, run_in_root
+from lab.machines.chroot import Root, must_run_in_root, run_in_root
 from lab.machines.matrix import NEWEST, Kernel, kernel_named
 from lab.machines.roots import ensure_source_root
 from lab.machines.suites import find_kernel
@@ -62,6 +62,7 @@ _SPARSE = (
     "C=2 KBUILD_CHECKSRC=2 \"CF='-D__builtin_strlen(s)=(sizeof(s)-1)' "
     "-D__typeof_unqual__=__typeof__\""
 )
+_IN_TREE = "export HOME=/tmp; cd linux; "
 _COMPLAINT = re.compile(r"^(?:\./)?(\S+?):\d+:(?:\d+:)? (?:warning|error): (.*)$", re.M)
 
 
@@ -129,14 +130,12 @@ class Tree:
         return self.work / "linux"
 
     def run(self, script: str) -> tuple[int, str]:
-        return run_in_root(self.root, self.work, f"export HOME=/tmp; cd linux; {script}")
+        return run_in_root(self.root, self.work, _IN_TREE + script)
 
     def must(self, script: str) -> str:
-        status, log = self.run(script)
-        if status != 0:
-            print(log)
-            raise LabError(f"series: '{script}' failed (see above)")
-        return log
+        failure = f"series: '{script}' fails"
+        script = _IN_TREE + script
+        return must_run_in_root(self.root, self.work, script, failure, "mend series/")
 
 
 def ensure_tree(kernel: Kernel, newest: bool, touched: set[str]) -> Tree:
@@ -148,17 +147,13 @@ def ensure_tree(kernel: Kernel, newest: bool, touched: set[str]) -> Tree:
     )
     key = digest(root.key, script, digest_files([CONFIG]))
     final = cache_dir() / "series" / f"{kernel.release}-{key}"
-    if not final.exists():
-        say(f"series: unpacking linux-source-{kernel.release} (2 minutes)")
-        with fresh_directory(final) as work:
+    failure = f"linux-source-{kernel.release}: cannot be prepared"
+    remedy = "mend series/kernel.config or the names of files in series/"
+    with cached(final, "series-tree") as work:
+        if work:
+            say(f"series: unpacking linux-source-{kernel.release} (2 minutes)")
             shutil.copy(CONFIG, work / "kernel.config")
-            status, log = run_in_root(root, work, script)
-            if status != 0:
-                print(log)
-                raise LabError(
-                    f"linux-source-{kernel.release}: cannot be prepared (see above); "
-                    "mend series/kernel.config or the names of files in series/"
-                )
+            must_run_in_root(root, work, script, failure, remedy)
     return Tree(root, final, newest)
 
 

@@ -11,15 +11,9 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.cache import (
-    cache_dir,
-    digest,
-    digest_files,
-    fresh_directory,
-    locked,
-)
+from lab.cache import cache_dir, cached, digest, digest_files, fresh_directory
 from lab.errors import LabError
-from lab.machines.chroot import Root, run_in_root
+from lab.machines.chroot import Root, first_error, must_run_in_root, run_in_root
 from lab.machines.vm import REPOSITORY
 from lab.setup import say
 
@@ -125,32 +119,18 @@ def parse_unchecked(log: str, sources: list[Path]) -> list[str]:
     return [p.name for p in sources if p.suffix == ".c" and p.name not in names]
 
 
-def _first_error(log: str) -> str:
-    for line in log.splitlines():
-        if "error:" in line or "ERROR:" in line:
-            return line.strip()
-    return (log.strip().splitlines() or ["no output"])[-1]
-
-
 def build_module(root: Root, source: Path = KMOD) -> Path:
     """The module for this root's kernel: from the cache, or built now."""
     replacements = _replacements(root, source)
     key = digest(root.key, digest_files([*source_files(source), *replacements]))
     final = cache_dir() / "modules" / f"{root.release}-{key}"
-    with locked(f"module-{root.kernel}"):
-        if not final.exists():
-            with fresh_directory(final) as work:
-                _copy_source(source, work)
-                for path in replacements:
-                    shutil.copyfile(path, work / path.name)
-                status, log = run_in_root(root, work, _make(root))
-                (final.parent / f"{root.release}.log").write_text(log)
-                if status != 0:
-                    print(log)
-                    raise LabError(
-                        f"{source.name}/: does not build for {root.release} "
-                        f"({_first_error(log)}); correct it and run again"
-                    )
+    with cached(final, f"module-{root.kernel}") as work:
+        if work:
+            _copy_source(source, work)
+            for path in replacements:
+                shutil.copyfile(path, work / path.name)
+            failure = f"{source.name}/: does not build for {root.release}"
+            must_run_in_root(root, work, _make(root), failure, "correct it")
     modules = sorted(final.glob("*.ko"))
     if not modules:
         raise LabError(f"{final}: the build left no .ko; see its Kbuild file")
@@ -168,7 +148,7 @@ def check_module(root: Root, source: Path = KMOD) -> Check:
     warnings = parse_warnings(log)
     warnings += [f"{name}: sparse did not look at it" for name in unchecked]
     if status != 0 and not warnings:
-        warnings = [_first_error(log)]
+        warnings = [first_error(log)]
     return Check(root.kernel, warnings, log)
 
 
@@ -197,24 +177,18 @@ def _extract(deb: Path, names: tuple[str, ...], target: Path) -> None:
 def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
     """Where these files of the kernel's source are: cached, or fetched."""
     final = cache_dir() / what / KERNEL_SOURCE
-    with locked(what):
-        if not final.exists():
+    script = (
+        "apt-get -qq update; "
+        f"apt-get -qq -o APT::Sandbox::User=root download {KERNEL_SOURCE}; ls *.deb"
+    )
+    with cached(final, what) as work:
+        if work:
             say(f"fetching {what} from {KERNEL_SOURCE} (1 minute)")
-            with fresh_directory(final) as work:
-                status, log = run_in_root(
-                    root,
-                    work,
-                    "apt-get -qq update; apt-get -qq -o APT::Sandbox::User=root "
-                    f"download {KERNEL_SOURCE}",
-                )
-                debs = list(work.glob("*.deb"))
-                if status != 0 or not debs:
-                    raise LabError(
-                        f"{KERNEL_SOURCE}: cannot be fetched "
-                        f"({_first_error(log)}); check the network"
-                    )
-                _extract(debs[0], names, work)
-                debs[0].unlink()
+            failure = f"{KERNEL_SOURCE}: cannot be fetched"
+            must_run_in_root(root, work, script, failure, "check the network")
+            (deb,) = work.glob("*.deb")
+            _extract(deb, names, work)
+            deb.unlink()
     return final
 
 
@@ -250,10 +224,9 @@ def build_helpers(root: Root, sources: list[Path] | None = None) -> Path:
     files = helper_sources() if sources is None else sources
     key = digest(root.key, HELPER_FLAGS, digest_files(files))
     final = cache_dir() / "helpers" / f"{root.kernel}-{key}"
-    with locked(f"helpers-{root.kernel}"):
-        if not final.exists():
-            with fresh_directory(final) as work:
-                _compile_helpers(root, work, files)
+    with cached(final, f"helpers-{root.kernel}") as work:
+        if work:
+            _compile_helpers(root, work, files)
     return final
 
 
@@ -264,13 +237,8 @@ def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
         if path.suffix == ".c":
             kind = "-shared -fPIC" if path.stem.endswith(PRELOADED) else "-static"
             lines.append(f"{compiler} {HELPER_FLAGS} {kind} -o {path.stem} {path.name}")
-    status, log = run_in_root(root, work, "\n".join(lines) or "true")
-    if status != 0:
-        print(log)
-        raise LabError(
-            f"C helpers: do not build for kernel {root.kernel} "
-            f"({_first_error(log)}); correct them and run again"
-        )
+    failure = f"C helpers: do not build for kernel {root.kernel}"
+    must_run_in_root(root, work, "\n".join(lines) or "true", failure, "correct them")
 
 
 def stage(root: Root, output: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.errors import LabError
 from lab.machines.arch import HOST, Arch
 
 # Runs $3 in the root $1 with the directory $2 as its /mnt. The mounts live in
@@ -59,3 +60,21 @@ def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
         errors="replace",
     )
     return done.returncode, done.stdout
+
+
+def first_error(log: str) -> str:
+    for line in log.splitlines():
+        if "error:" in line or "ERROR:" in line:
+            return line.strip()
+    return (log.strip().splitlines() or ["no output"])[-1]
+
+
+def must_run_in_root(
+    root: Root, work: Path, script: str, failure: str, remedy: str
+) -> str:
+    """The output of a script; if it fails that is shown, and LabError says why."""
+    status, log = run_in_root(root, work, script)
+    if status != 0:
+        print(log)
+        raise LabError(f"{failure} ({first_error(log)}; see above); {remedy}")
+    return log

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.cache import cache_dir, cached, digest
 from lab.errors import LabError
 from lab.machines.roots import Root
 from lab.setup import say
@@ -21,11 +21,10 @@ COMMAND = ("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0")
 def ensure_disk(root: Root) -> Path:
     """The image of this root: from the cache, or made now."""
     final = cache_dir() / "disks" / f"{root.kernel}-{digest(root.key, *COMMAND, SIZE)}"
-    with locked(f"disk-{root.kernel}"):
-        if not final.exists():
+    with cached(final, f"disk-{root.kernel}") as work:
+        if work:
             say(f"kernel {root.kernel}: copying its root to a disk image (seconds)")
-            with fresh_directory(final) as work:
-                _make(root, work / "root.ext4")
+            _make(root, work / "root.ext4")
     return final / "root.ext4"
 
 

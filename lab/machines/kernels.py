@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab.cache import digest, digest_files
 from lab.errors import LabError
-from lab.machines.chroot import Root, run_in_root
+from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.matrix import Kernel
 from lab.machines.native import source as native
 
@@ -82,14 +82,9 @@ def format_config(kernel: Kernel) -> str:
 
 
 def _run(kernel: Kernel, builder: Root, work: Path, script: str) -> None:
-    status, log = run_in_root(builder, work, script)
-    if status != 0:
-        print(log)
-        raise LabError(
-            f"kernel {kernel.name}: linux-source-{kernel.release} does not build "
-            "(see above); correct lab/machines/configs, or the tools in "
-            "lab/machines/matrix.py"
-        )
+    failure = f"kernel {kernel.name}: linux-source-{kernel.release} does not build"
+    remedy = "correct lab/machines/configs, or the tools in lab/machines/matrix.py"
+    must_run_in_root(builder, work, script, failure, remedy)
 
 
 def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:

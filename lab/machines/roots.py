@@ -10,10 +10,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.cache import cache_dir, cached, digest
 from lab.errors import LabError
 from lab.machines.arch import HOST
-from lab.machines.chroot import Root, run_in_root
+from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.kernels import FILES, build_kernel, configs_key
 from lab.machines.matrix import Kernel
 from lab.machines.native import source as native
@@ -212,50 +212,47 @@ def _add_workshop(kernel: Kernel, work: Path) -> None:
     root = Root(
         kernel.name, work / "tree", release, "", "", kernel.arch, workshop=workshop
     )
-    status, log = run_in_root(root, work, _FINISH.format(release=release))
-    if status != 0:
-        print(log)
-        raise LabError(f"kernel {kernel.name}: no workshop for it (see above)")
+    script = _FINISH.format(release=release)
+    failure = f"kernel {kernel.name}: the root that builds for it is incomplete"
+    must_run_in_root(root, work, script, failure, "correct lab/machines/roots.py")
 
 
 def _ensure_built(kernel: Kernel) -> Path:
     """A kernel no package has: from the cache, or built now."""
     final = cache_dir() / "kernels" / f"{kernel.name}-{kernel_key(kernel)}"
-    with locked(f"kernel-{kernel.name}"):
-        if not final.exists():
+    with cached(final, f"kernel-{kernel.name}") as work:
+        if work:
             started = time.monotonic()
             say(f"kernel {kernel.name}: building it from source (10-30 minutes)")
-            with fresh_directory(final) as work:
-                tree = work / "tree"
-                _bootstrap(kernel, builder_recipe(kernel), tree)
-                package = read_package(tree, f"linux-source-{kernel.release}")
-                (work / "package").write_text(package)
-                build_kernel(kernel, Root(kernel.name, tree, "", package, ""), work)
-                for path in (tree, work / "linux"):
-                    shutil.rmtree(path)
+            tree = work / "tree"
+            _bootstrap(kernel, builder_recipe(kernel), tree)
+            package = read_package(tree, f"linux-source-{kernel.release}")
+            (work / "package").write_text(package)
+            build_kernel(kernel, Root(kernel.name, tree, "", package, ""), work)
+            for path in (tree, work / "linux"):
+                shutil.rmtree(path)
             seconds = time.monotonic() - started
             say(f"kernel {kernel.name}: built after {seconds:.0f} s")
     return final
 
 
-def _build_root(kernel: Kernel, extra: tuple[str, ...], final: Path) -> None:
+def _build_root(kernel: Kernel, extra: tuple[str, ...], unfinished: Path) -> None:
     built = _ensure_built(kernel) if kernel.configs else None
     started = time.monotonic()
     told = f" with {', '.join(extra)}" if extra else ""
     say(f"kernel {kernel.name}: building its root{told} from packages (1-2 minutes)")
-    with fresh_directory(final) as unfinished:
-        tree = unfinished / "tree"
-        _bootstrap(kernel, recipe(kernel, extra), tree)
-        if built:
-            shutil.copytree(built / FILES, tree, symlinks=True, dirs_exist_ok=True)
-        if kernel.arch is not HOST:
-            _add_workshop(kernel, unfinished)
-        release = read_release(tree)
-        package = read_package(tree, f"linux-image-{release}")
-        if built:
-            package = (built / "package").read_text()
-        facts = {"release": release, "package": package}
-        (unfinished / "root.json").write_text(json.dumps(facts))
+    tree = unfinished / "tree"
+    _bootstrap(kernel, recipe(kernel, extra), tree)
+    if built:
+        shutil.copytree(built / FILES, tree, symlinks=True, dirs_exist_ok=True)
+    if kernel.arch is not HOST:
+        _add_workshop(kernel, unfinished)
+    release = read_release(tree)
+    package = read_package(tree, f"linux-image-{release}")
+    if built:
+        package = (built / "package").read_text()
+    facts = {"release": release, "package": package}
+    (unfinished / "root.json").write_text(json.dumps(facts))
     seconds = time.monotonic() - started
     say(f"kernel {kernel.name}: root complete after {seconds:.0f} s")
 
@@ -272,11 +269,10 @@ def ensure_source_root(kernel: Kernel) -> Root:
     arguments = source_recipe(kernel)
     key = digest(json.dumps([arguments, kernel.extra_suites, kernel.version]))
     final = cache_dir() / "roots" / f"source-{kernel.release}-{key}"
-    with locked(f"source-{kernel.release}"):
-        if not final.exists():
+    with cached(final, f"source-{kernel.release}") as unfinished:
+        if unfinished:
             say(f"linux-source-{kernel.release}: building its root (2 minutes)")
-            with fresh_directory(final) as unfinished:
-                _bootstrap(kernel, arguments, unfinished / "tree")
+            _bootstrap(kernel, arguments, unfinished / "tree")
     return Root(kernel.name, final / "tree", "", "", key)
 
 
@@ -286,9 +282,9 @@ def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
     kernel = find_kernel(kernel)
     key = root_key(kernel, extra)
     final = cache_dir() / "roots" / f"{kernel.name}-{key}"
-    with locked(f"root-{kernel.name}"):
-        if not final.exists():
-            _build_root(kernel, extra, final)
+    with cached(final, f"root-{kernel.name}") as unfinished:
+        if unfinished:
+            _build_root(kernel, extra, unfinished)
     facts = json.loads((final / "root.json").read_text())
     return Root(
         kernel=kernel.name,

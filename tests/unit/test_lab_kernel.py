@@ -52,10 +52,10 @@ def test_an_option_that_did_not_survive_is_refused() -> None:
 def _builds(given: str, asked: list[str]):
     """Stands for the root the kernel is built in."""
 
-    def run(root, work, script: str) -> tuple[int, str]:
+    def run(root, work, script: str, failure: str, remedy: str) -> str:
         asked.append(script)
         (work / "given.config").write_text(given)
-        return 0, ""
+        return ""
 
     return run
 
@@ -65,7 +65,7 @@ def test_another_kernel_than_wanted_is_not_built(
     one, given, tmp_path, monkeypatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(kernels, "run_in_root", _builds(given, asked))
+    monkeypatch.setattr(kernels, "must_run_in_root", _builds(given, asked))
     builder = Root(one.name, tmp_path, "", "", "")
     with pytest.raises(LabError, match="CONFIG_TUN=y"):
         kernels.build_kernel(one, builder, tmp_path)
