@@ -38,7 +38,8 @@ COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6
 FILL_MS = 500  # of the trace, what can be read at a glance
 FEW_MARKS = 60
-# In the README's picture of latency.
+# The rows in the pictures of the documentation.
+LOST_ROWS = ("pktgen_2", "vhost_1", "tcp_8_fast", "tcp_8_slow", "udp_flood", "udp_link")
 LATENCY_ROWS = ("tcp_8_slow", "udp_link", "tcp_8_link")
 POINTS = 60  # of a curve
 LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
@@ -453,10 +454,12 @@ def main() -> None:
     page.write_text(format_page(run))
     page.with_suffix(".md").write_text(format_markdown(run))
     if len(sys.argv) == 4:
-        few = replace(run, rows=[row for row in run.rows if row.name in LATENCY_ROWS])
-        pictures = {"lost": plot_losses(run), "latency": plot_latency(few)}
-        for name, picture in pictures.items():
-            (Path(sys.argv[3]) / f"{name}.svg").write_text(picture)
+        for name, plot, names in (
+            ("lost", plot_losses, LOST_ROWS),
+            ("latency", plot_latency, LATENCY_ROWS),
+        ):
+            few = replace(run, rows=[row for row in run.rows if row.name in names])
+            (Path(sys.argv[3]) / f"{name}.svg").write_text(plot(few))
 
 
 if __name__ == "__main__":

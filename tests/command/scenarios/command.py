@@ -78,7 +78,7 @@ def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS)
-def renamed_device_is_as_its_new_name_is_remembered(env: Env) -> None:
+def renamed_device_gets_the_rule_of_its_new_name(env: Env) -> None:
     needs_click(env)
     env.load()
     sluice("off", "vpn*")
@@ -107,7 +107,7 @@ def reloaded_module_gets_its_rules_by_one_event(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS)
-def container_without_a_name_is_seen_and_obeys(env: Env) -> None:
+def container_without_a_name_is_shown_and_switched(env: Env) -> None:
     """A private network namespace that nobody can name, and its tun device."""
     needs_click(env)
     env.load()
@@ -145,7 +145,7 @@ def container_without_a_name_is_seen_and_obeys(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS)
-def noqueue_is_said_and_replaced_if_asked(env: Env) -> None:
+def noqueue_is_reported_and_replaced_if_asked(env: Env) -> None:
     """As libvirt leaves the tap of a guest."""
     needs_click(env)
     env.load("stall_ms=60000")
@@ -167,7 +167,7 @@ def noqueue_is_said_and_replaced_if_asked(env: Env) -> None:
 
 
 @scenario(deadline=2 * SECONDS)
-def noqueue_that_comes_late_is_put_right(env: Env) -> None:
+def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
     """As libvirt, Open vSwitch or Kata set it, some time after udev ran."""
     needs_click(env)
     env.load()

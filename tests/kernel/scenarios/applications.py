@@ -85,7 +85,7 @@ class Traffic:
         assert after.lost_at_ring == before.lost_at_ring, (before, after)
 
 
-def _is_served_and_let_go(env: Env, traffic: Traffic) -> None:
+def _is_served_and_released(env: Env, traffic: Traffic) -> None:
     """Load, off, on, unload: the streams never break."""
     traffic.wait_for_an_overflow()
     env.load()
@@ -101,18 +101,18 @@ def _is_served_and_let_go(env: Env, traffic: Traffic) -> None:
     traffic.assert_moves("unloaded")
 
 
-def _tunnel_is_served_and_let_go(env: Env, application: str) -> None:
+def _tunnel_is_served_and_released(env: Env, application: str) -> None:
     needs_program(env, applications.APPLICATIONS[application].PROGRAM)
     case = applications.Case(application, "tcp_8", rtt_ms=0, ring=RING)
     env.enter(applications.tunnel(case, "stock", env))
     env.enter(server())
-    _is_served_and_let_go(env, Traffic(env, NEAR, FAR))
+    _is_served_and_released(env, Traffic(env, NEAR, FAR))
 
 
-def _guest_is_served_and_let_go(env: Env, kind: str) -> None:
+def _guest_is_served_and_released(env: Env, kind: str) -> None:
     needs_program(env, qemu.PROGRAM)
     guest = env.enter(qemu.virtual_machine(kind, ring=RING))
-    _is_served_and_let_go(env, Traffic(env, guest.tap, qemu.INSIDE))
+    _is_served_and_released(env, Traffic(env, guest.tap, qemu.INSIDE))
 
 
 def needs_program(env: Env, program: str) -> None:
@@ -121,28 +121,28 @@ def needs_program(env: Env, program: str) -> None:
 
 
 @scenario(deadline=90)
-def running_openvpn_is_served_and_let_go(env: Env) -> None:
-    _tunnel_is_served_and_let_go(env, "openvpn")
+def running_openvpn_is_served_and_released(env: Env) -> None:
+    _tunnel_is_served_and_released(env, "openvpn")
 
 
 @scenario(deadline=90, often=False)
-def running_wireguard_go_is_served_and_let_go(env: Env) -> None:
-    _tunnel_is_served_and_let_go(env, "wireguard-go")
+def running_wireguard_go_is_served_and_released(env: Env) -> None:
+    _tunnel_is_served_and_released(env, "wireguard-go")
 
 
 @scenario(deadline=90, often=False)
-def running_tinc_is_served_and_let_go(env: Env) -> None:
-    _tunnel_is_served_and_let_go(env, "tinc")
+def running_tinc_is_served_and_released(env: Env) -> None:
+    _tunnel_is_served_and_released(env, "tinc")
 
 
 @scenario(deadline=qemu.BOOT_SECONDS + 200, often=False)
-def running_guest_of_vhost_net_is_served_and_let_go(env: Env) -> None:
-    _guest_is_served_and_let_go(env, "vhost")
+def running_guest_of_vhost_net_is_served_and_released(env: Env) -> None:
+    _guest_is_served_and_released(env, "vhost")
 
 
 @scenario(deadline=qemu.BOOT_SECONDS + 200, often=False)
-def running_guest_of_qemu_is_served_and_let_go(env: Env) -> None:
-    _guest_is_served_and_let_go(env, "tap")
+def running_guest_of_qemu_is_served_and_released(env: Env) -> None:
+    _guest_is_served_and_released(env, "tap")
 
 
 def _tun(flags: int) -> Tap:

@@ -76,10 +76,10 @@ def _stays_stock(env: Env, kind: str) -> None:
 
 
 @scenario
-def macvtap_stays_stock(env: Env) -> None:
+def macvtap_is_not_served(env: Env) -> None:
     _stays_stock(env, "macvtap")
 
 
 @scenario
-def ipvtap_stays_stock(env: Env) -> None:
+def ipvtap_is_not_served(env: Env) -> None:
     _stays_stock(env, "ipvtap")

@@ -30,7 +30,7 @@ def dead_reader_does_not_block_sender(env: Env) -> None:
 
 
 @scenario
-def resumed_reader_gets_lossless_again(env: Env) -> None:
+def resumed_reader_loses_nothing_again(env: Env) -> None:
     env.load("stall_ms=500")
     reader = sink(env, ring=50, paused=True)
     send(500)
@@ -75,7 +75,7 @@ def pause_shorter_than_the_stall_time_loses_nothing(env: Env) -> None:
 
 
 @scenario
-def killed_reader_takes_its_device_along(env: Env) -> None:
+def device_of_a_killed_reader_is_released(env: Env) -> None:
     env.load("stall_ms=60000")
     reader = sink(env, ring=50, paused=True)
     send(500)

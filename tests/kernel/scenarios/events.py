@@ -34,7 +34,7 @@ def _collect(listener: Listener, seconds: float) -> list[Event]:
 
 
 @scenario
-def first_stop_and_stall_are_told(env: Env) -> None:
+def first_stop_and_stall_are_reported(env: Env) -> None:
     env.load("stall_ms=300")
     sink(env, ring=RING, paused=True)
     listener = env.enter(Listener())
@@ -62,7 +62,7 @@ def _stall(env: Env, listener_of: object) -> None:
 
 
 @scenario(everywhere=False)
-def stalls_are_counted_when_they_are_not_told(env: Env) -> None:
+def stalls_are_counted_when_they_are_not_reported(env: Env) -> None:
     """Far more stalls than messages may tell: each is in one message."""
     env.load("stall_ms=1")
     device = env.enter(tap(ring=RING))
@@ -83,7 +83,7 @@ def stalls_are_counted_when_they_are_not_told(env: Env) -> None:
 
 
 @scenario
-def unload_with_an_untold_event(env: Env) -> None:
+def unload_with_an_event_not_yet_sent(env: Env) -> None:
     """A message that is due is dropped with its device and its module."""
     for vanish in (False, True):
         env.load("stall_ms=1")

@@ -68,7 +68,7 @@ def smallest_rings_lose_nothing(env: Env) -> None:
 
 
 @scenario
-def limit_of_few_packets_takes_no_reader_for_dead(env: Env) -> None:
+def small_limit_does_not_stall_a_living_reader(env: Env) -> None:
     """Fewer than a batch, that a reader has read and not yet handed back."""
     env.load("stall_ms=5000")  # a starved host takes none for dead, either
     sink(env, ring=1000, qdisc="pfifo limit 1000")

@@ -161,7 +161,7 @@ def netns_move_leaves_no_stopped_queue(env: Env) -> None:
 
 
 @scenario
-def vanished_netns_takes_its_device_along(env: Env) -> None:
+def device_of_a_deleted_netns_is_released(env: Env) -> None:
     """The device's namespace ends while its queue is stopped."""
     reader = _stopped(env)
     env.run("ip", "netns", "add", "elsewhere")

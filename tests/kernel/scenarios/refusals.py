@@ -78,7 +78,7 @@ def _set_ftrace(value: int) -> bool:
 
 
 @scenario
-def without_ftrace_stock_remains(env: Env) -> None:
+def without_ftrace_nothing_is_served(env: Env) -> None:
     if not _set_ftrace(0):
         env.skip("this kernel does not let ftrace be switched off")
     env.defer(_set_ftrace, 1)

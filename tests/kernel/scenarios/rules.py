@@ -95,7 +95,7 @@ def rule_applies_in_every_namespace_or_in_the_host_alone(env: Env) -> None:
 
 
 @scenario
-def device_that_moves_gets_the_rule_of_where_it_is(env: Env) -> None:
+def moved_device_gets_the_rule_of_its_new_namespace(env: Env) -> None:
     env.load()
     set_rules(Rule("here*", "host", False, "", "x:1"))
     env.run("ip", "netns", "add", "there")
@@ -109,7 +109,7 @@ def device_that_moves_gets_the_rule_of_where_it_is(env: Env) -> None:
 
 
 @scenario
-def noqueue_against_a_rule_is_told(env: Env) -> None:
+def noqueue_against_a_rule_is_reported(env: Env) -> None:
     env.load()
     set_rules(HERE_SLOW)
     with Listener() as listener:

@@ -57,10 +57,10 @@ def _comes_out_the_same(env: Env, name: str) -> str:
 
 
 @scenario(deadline=1200)
-def tun_tests_come_out_the_same(env: Env) -> str:
+def tun_tests_have_the_same_results(env: Env) -> str:
     return _comes_out_the_same(env, "tun")
 
 
 @scenario(deadline=600)
-def tap_tests_come_out_the_same(env: Env) -> str:
+def tap_tests_have_the_same_results(env: Env) -> str:
     return _comes_out_the_same(env, "tap")

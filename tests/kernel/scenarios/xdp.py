@@ -91,7 +91,7 @@ def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
 
 
 @scenario(deadline=120, everywhere=False)
-def xdp_flood_is_counted_and_freezes_no_sender(env: Env) -> None:
+def xdp_flood_is_counted_and_blocks_no_sender(env: Env) -> None:
     """Its frames take all the room there is, for as long as it lasts: the sockets get
     what stock gives them, what is lost shows in tx_dropped, whosoever it was; and
     they lose nothing once they are alone."""

@@ -74,7 +74,7 @@ def ynl_reads_what_our_client_reads(env: Env) -> None:
 
 
 @scenario(deadline=120, often=False)
-def ynl_switches_and_is_told_why_not(env: Env) -> None:
+def ynl_switches_and_gets_the_reason_of_a_refusal(env: Env) -> None:
     _needs_ynl(env)
     env.load()
     sink(env)

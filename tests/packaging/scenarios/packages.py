@@ -110,7 +110,7 @@ def check_command(env: Env) -> None:
 
 
 @scenario(deadline=900, often=False)
-def missing_headers_leave_stock_until_they_come(env: Env) -> None:
+def device_is_served_once_headers_are_installed(env: Env) -> None:
     reader = sink(env, ring=100)
     away = BUILD.with_name("build.away")
     BUILD.rename(away)
@@ -142,7 +142,7 @@ def failed_build_fails_neither_apt_nor_a_kernel(env: Env) -> None:
 
 
 @scenario(deadline=900, often=False)
-def new_kernel_gets_its_module_and_takes_it_along(env: Env) -> None:
+def new_kernel_gets_the_module_and_its_removal_removes_it(env: Env) -> None:
     """With the scripts of Debian's own packages; its headers come after it."""
     apt_install(env)
     image, headers = next_image(env), next_headers(env)
@@ -210,7 +210,7 @@ def newer_package(env: Env, version: str) -> str:
 
 # Compiled by the guest: ccache does not know this version.
 @scenario(deadline=900, often=False)
-def newer_package_takes_the_place_of_the_loaded_module(env: Env) -> None:
+def newer_package_replaces_the_loaded_module(env: Env) -> None:
     reader = sink(env, ring=100)
     apt_install(env)
     assert Path("/sys/module/sluice/version").read_text().strip() == VERSION
@@ -222,7 +222,7 @@ def newer_package_takes_the_place_of_the_loaded_module(env: Env) -> None:
 
 
 @scenario(often=False)
-def debian_without_the_libraries_refuses_the_command_alone(env: Env) -> None:
+def debian_without_the_libraries_refuses_only_the_command(env: Env) -> None:
     if has_command():
         env.skip("a Debian without click 8.1: this one has it")
     done = run("apt-get", "install", "-y", package("sluice"))

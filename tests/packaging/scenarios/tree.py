@@ -55,7 +55,7 @@ def assert_installs_nothing(before: Set[str], status: int, *words: str) -> None:
 
 
 @scenario(deadline=900, often=False)
-def tree_is_installed_twice_and_taken_away_whole(env: Env) -> None:
+def tree_is_installed_twice_and_removed(env: Env) -> None:
     reader = sink(env, ring=100)
     before = read_machine()
     env.defer(install, "--remove")
@@ -103,7 +103,7 @@ def tree_without_headers_installs_nothing(env: Env) -> None:
 
 
 @scenario(deadline=900, often=False)
-def tree_that_does_not_build_is_taken_back(env: Env) -> None:
+def tree_that_does_not_build_is_removed_again(env: Env) -> None:
     before = read_machine()
     env.enter(broken_headers())
     assert_installs_nothing(before, 1, "not built")

@@ -45,7 +45,7 @@ def _unknown_key_leaves_stock(env: Env, asked_by: str) -> None:
 
 
 @scenario(deadline=900, often=False)
-def lockdown_without_an_enrolled_key_leaves_stock(env: Env) -> None:
+def lockdown_without_an_enrolled_key_leaves_devices_unserved(env: Env) -> None:
     """What Debian's kernels do when they see Secure Boot."""
     if not LOCKDOWN.exists():
         env.run("busybox", "mount", "-t", "securityfs", "none", str(SECURITY))
@@ -56,7 +56,7 @@ def lockdown_without_an_enrolled_key_leaves_stock(env: Env) -> None:
 
 
 @scenario(deadline=900, often=False)
-def unknown_key_leaves_stock(env: Env) -> None:
+def unknown_key_leaves_devices_unserved(env: Env) -> None:
     if not ENFORCED.exists():
         env.skip("a kernel that checks signatures of modules")
     ENFORCED.write_text("1")

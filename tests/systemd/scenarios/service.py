@@ -165,7 +165,7 @@ def boot_without_the_module_is_not_degraded(env: Env) -> None:
 
 
 @scenario(deadline=2 * SECONDS)
-def noqueue_that_comes_late_is_put_right(env: Env) -> None:
+def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
     install(env, "here* on qdisc=fq_codel\n")
     env.run("systemctl", "enable", "--now", "sluice")
     env.run("systemctl", "start", "sluice-follow")
