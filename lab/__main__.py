@@ -219,6 +219,10 @@ def command_abuse(options: argparse.Namespace) -> int:
     return abuse.abuse(kernel, options.seed, options.sequences, path)
 
 
+def command_again(options: argparse.Namespace) -> int:
+    return testing.again(kernel_named(options.kernel), options.scenario, options.times)
+
+
 def command_soak(options: argparse.Namespace) -> int:
     path = _written(options.json)
     return soak.soak(kernel_named(options.kernel), options.minutes, path)
@@ -350,6 +354,11 @@ def _add_rest(commands) -> None:
     rough.add_argument("--sequences", type=positive(int), default=300, metavar="N")
     rough.add_argument("--json", metavar="FILE", help="add the boot to those in there")
     rough.set_defaults(run=command_abuse)
+    more = commands.add_parser("again", help="one scenario many times in one boot")
+    more.add_argument("scenario", metavar="MODULE.FUNCTION")
+    more.add_argument("--kernel", default=NEWEST)
+    more.add_argument("--times", type=positive(int), default=20, metavar="N")
+    more.set_defaults(run=command_again)
     long = commands.add_parser("soak", help="mixed traffic for a long time")
     long.add_argument("--kernel", default=NEWEST)
     long.add_argument("--minutes", type=positive(float), default=30, metavar="N")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.checks import mutants, packages, quick, verify
-from lab.errors import LabError
+from lab.errors import FINE, LabError, NO, UsageError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
 from lab.machines.chroot import Root
@@ -198,6 +198,21 @@ def play(
         played.outcomes |= {one.name: one for one in settled}
         played.trouble += trouble
     return played
+
+
+def again(kernel: Kernel, scenario: str, times: int) -> int:
+    """Play one scenario so many times in one boot; 0 if none failed."""
+    if scenario not in [one.name for one in find_scenarios(KERNEL.name)]:
+        raise UsageError(f"{scenario}: no kernel scenario; name it MODULE.FUNCTION")
+    with single(kernel, scenario, {}) as (machine, job):
+        say(f"kernel {machine.root.release}: {scenario}, {times} times")
+        deadline = (BOOT_SECONDS + KERNEL.seconds * times) * kernel.patience
+        settled, trouble = boot(machine, {**job, "times": times}, deadline, say)
+    good = sum(one.outcome in GOOD for one in settled)
+    print(f"{scenario}: {good} of {times} plays passed")
+    for line in trouble:
+        print(f"the kernel said: {line}")
+    return FINE if good == times and not trouble else NO
 
 
 FOLDERS = {

@@ -190,7 +190,7 @@ def run_scenarios(
     sys.path.insert(0, str(REPOSITORY))
     os.environ.update(job.get("environment", {}))
     found = find_scenarios(job["suite"])
-    chosen = [one for one in found if one.name in job["names"]]
+    chosen = [one for one in found if one.name in job["names"]] * job.get("times", 1)
     helpers = Path(job["helpers"] or "/nonexistent")
     module = Path(job["module"]) if job["module"] else None
     results: List[Dict[str, Any]] = []

@@ -2,10 +2,10 @@
 /*
  * packet_bypass: a sender that goes around the qdisc.
  *
- *   packet_bypass DEVICE PACKETS [THREADS]
+ *   packet_bypass DEVICE PACKETS [THREADS [PER_SECOND]]
  *
  * Each thread sends PACKETS frames of 60 bytes through an AF_PACKET socket
- * with PACKET_QDISC_BYPASS. The kernel answers ENOBUFS both when the driver
+ * with PACKET_QDISC_BYPASS, as fast as it can or PER_SECOND. The kernel answers ENOBUFS both when the driver
  * dropped the packet and when the queue was stopped (nothing was handed over
  * then): tx_dropped of the device tells the two apart. Prints one JSON line
  * {"sent", "enobufs", "errors", "seconds"}.
@@ -34,7 +34,7 @@
 struct sender {
 	pthread_t thread;
 	int fd;
-	long packets;
+	long packets, per_second;	/* 0: as fast as it can */
 	unsigned long long sent, enobufs, errors;
 };
 
@@ -63,6 +63,15 @@ static int open_socket(const char *device)
 	return fd;
 }
 
+/* The moment at which a sender of so many packets per second is due. */
+static struct timespec due(struct timespec start, long sent, long per_second)
+{
+	long long ns = start.tv_nsec + sent * 1000000000LL / per_second;
+
+	return (struct timespec){ .tv_sec = start.tv_sec + ns / 1000000000,
+				  .tv_nsec = ns % 1000000000 };
+}
+
 static void *send_packets(void *argument)
 {
 	/* Broadcast, from a local address, protocol "local experimental". */
@@ -70,9 +79,16 @@ static void *send_packets(void *argument)
 		0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 		0x02, 0, 0, 0, 0, 1, 0x88, 0xb5 };
 	struct sender *sender = argument;
+	struct timespec start, next;
 	long i;
 
+	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (i = 0; i < sender->packets; i++) {
+		if (sender->per_second) {
+			next = due(start, i, sender->per_second);
+			clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next,
+					NULL);
+		}
 		if (send(sender->fd, frame, sizeof(frame), 0) > 0)
 			sender->sent++;
 		else if (errno == ENOBUFS)
@@ -98,15 +114,17 @@ int main(int argc, char **argv)
 	int threads, i;
 	double start;
 
-	if (argc < 3 || argc > 4)
-		fail(2, "usage", "packet_bypass DEVICE PACKETS [THREADS]");
-	threads = argc == 4 ? atoi(argv[3]) : 1;
+	if (argc < 3 || argc > 5)
+		fail(2, "usage",
+		     "packet_bypass DEVICE PACKETS [THREADS [PER_SECOND]]");
+	threads = argc > 3 ? atoi(argv[3]) : 1;
 	if (threads < 1 || threads > MAX_THREADS)
 		fail(2, "THREADS", "use 1 to 64");
 	start = now();
 	for (i = 0; i < threads; i++) {
 		senders[i].fd = open_socket(argv[1]);
 		senders[i].packets = atol(argv[2]);
+		senders[i].per_second = argc > 4 ? atol(argv[4]) : 0;
 		if (pthread_create(&senders[i].thread, NULL, send_packets,
 				   &senders[i]))
 			fail(1, "pthread_create", "cannot start a thread");

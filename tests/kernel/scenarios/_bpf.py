@@ -13,8 +13,10 @@ from typing import Iterator, Sequence
 SYSCALL = {"x86_64": 321, "aarch64": 280}
 PROG_LOAD, LINK_CREATE = 5, 28
 SOCKET_FILTER, XDP = 1, 6
-ATTACH_XDP, XDP_IN_DRIVER = 37, 1 << 2
+ATTACH_XDP = 37
+XDP_IN_CORE, XDP_IN_DRIVER = 1 << 1, 1 << 2  # "skb mode", and the driver's own
 REDIRECT = 23  # the helper bpf_redirect()
+SEND_BACK = 3  # XDP_TX
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,9 +38,6 @@ def _instruction(code: int, register: int = 0, value: int = 0) -> bytes:
 
 def _set(register: int, value: int) -> bytes:
     return _instruction(0xB7, register, value)
-
-
-_EXIT = _instruction(0x95)
 
 
 def _call(helper: int) -> bytes:
@@ -69,14 +68,29 @@ def choosing(queue: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def redirected(source: int, target: int) -> Iterator[None]:
-    """What interface source receives enters interface target, by XDP in the
-    drivers; both given by index."""
-    code = (_set(1, target), _set(2, 0), _call(REDIRECT), _EXIT)
+def _attached(source: int, code: Sequence[bytes], where: int) -> Iterator[None]:
     with _loaded(XDP, code) as program:
-        attributes = struct.pack("=IIII", program, source, ATTACH_XDP, XDP_IN_DRIVER)
+        attributes = struct.pack("=IIII", program, source, ATTACH_XDP, where)
         link = _bpf(LINK_CREATE, attributes)
         try:
             yield
         finally:
             os.close(link)
+
+
+@contextlib.contextmanager
+def redirected(source: int, target: int, where: int = XDP_IN_DRIVER) -> Iterator[None]:
+    """What interface source receives enters interface target; both given by index.
+
+    where: XDP in the drivers, or in the core, which asks for the transmit function.
+    """
+    code = (_set(1, target), _set(2, 0), _call(REDIRECT), _EXIT)
+    with _attached(source, code, where):
+        yield
+
+
+@contextlib.contextmanager
+def sent_back(source: int) -> Iterator[None]:
+    """What the interface with this index receives it transmits, by XDP in the core."""
+    with _attached(source, (_set(0, SEND_BACK), _EXIT), XDP_IN_CORE):
+        yield

@@ -15,6 +15,7 @@ from lab.guest.devices import HERE, THERE, Counters, attach, silence_first_netns
 from lab.guest.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
 
 TUNSETPERSIST = 0x400454CB
+TUNSETSNDBUF = 0x400454D4
 TUNSETQUEUE = 0x400454D9
 TUNSETSTEERINGEBPF = 0x800454E0
 IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
@@ -105,6 +106,27 @@ class Readers:
         self._ended.set()
         for thread in self._threads:
             thread.join(timeout=10)
+
+
+class SlowReader:
+    """Reads a burst from the first queue, rests, and begins again, until it is left."""
+
+    def __init__(self, device: Tap, rest: float, burst: int = 1) -> None:
+        self._device, self._rest, self._burst = device, rest, burst
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._rest):
+            self._device.read(0, self._burst)
+
+    def __enter__(self) -> SlowReader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(timeout=10)
 
 
 @contextlib.contextmanager

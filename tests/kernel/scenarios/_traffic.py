@@ -95,7 +95,7 @@ class Slowing(Protocol):
 class Flood:
     """Blocking senders in threads of their own until end()."""
 
-    def __init__(self, senders: int, flows: int, rest: float) -> None:
+    def __init__(self, senders: int = 2, flows: int = 1, rest: float = 0.0) -> None:
         self._flows = flows
         self._rest = rest
         self._ended = threading.Event()
@@ -107,18 +107,26 @@ class Flood:
         for thread in self._threads:
             thread.start()
 
+    def open_flow(self) -> socket.socket:
+        return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def send_one(self, out: socket.socket) -> int:
+        """How many packets that made: 0 if the kernel refused it."""
+        try:
+            out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
+        except OSError:
+            return 0
+        return 1
+
     def _send(self, index: int) -> None:
         with contextlib.ExitStack() as stack:
             flows = [
-                stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                for _ in range(self._flows)
+                stack.enter_context(self.open_flow()) for _ in range(self._flows)
             ]
             for out in itertools.cycle(flows):
                 if self._ended.is_set():
                     return
-                with contextlib.suppress(OSError):
-                    out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
-                    self._sent[index] += 1
+                self._sent[index] += self.send_one(out)
                 if self._rest and self._sent[index] % BURST == 0:
                     time.sleep(self._rest)
 

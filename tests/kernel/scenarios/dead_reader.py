@@ -18,7 +18,7 @@ from tests.kernel.scenarios._traffic import (
 
 @scenario
 def dead_reader_does_not_block_sender(env: Env) -> None:
-    env.load("stall_ms=100")
+    env.load()
     sink(env, ring=50, paused=True)
     with flood(senders=2) as senders:
         env.wait_for(lambda: read_queue().state == "stalled", "the stall")
@@ -31,7 +31,7 @@ def dead_reader_does_not_block_sender(env: Env) -> None:
 
 @scenario
 def resumed_reader_loses_nothing_again(env: Env) -> None:
-    env.load("stall_ms=500")
+    env.load()
     reader = sink(env, ring=50, paused=True)
     send(500)
     env.wait_for(lambda: read_queue().state == "stalled", "the stall")
@@ -43,7 +43,7 @@ def resumed_reader_loses_nothing_again(env: Env) -> None:
 @scenario
 def reader_that_drained_the_ring_is_alive(env: Env) -> None:
     """Then its head is where it was when it was taken for dead."""
-    env.load("stall_ms=100")
+    env.load()
     ring = 50
     device = env.enter(tap(ring=ring))
     send(500)

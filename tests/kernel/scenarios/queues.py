@@ -163,7 +163,7 @@ def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
 
 @scenario
 def device_vanishes_while_its_queue_is_stopped(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     for _ in range(3):
         with tap(ring=100) as device:
             _stop_all(env, device)
@@ -174,7 +174,7 @@ def device_vanishes_while_its_queue_is_stopped(env: Env) -> None:
 
 @scenario
 def deleted_device_leaves_its_reader_alive(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     device = env.enter(tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "del", HERE.name)
@@ -185,7 +185,7 @@ def deleted_device_leaves_its_reader_alive(env: Env) -> None:
 
 @scenario
 def renamed_device_stays_served(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     device = env.enter(tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "set", HERE.name, "down")
@@ -213,7 +213,7 @@ def device_without_a_reader_is_served_once_it_has_one(env: Env) -> None:
     env.run("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
     env.defer(env.run, "sh", "-c", f"ip link del {HERE.name} 2>&- || true")
     env.run("ip", "link", "set", HERE.name, "up")
-    env.load("stall_ms=60000")
+    env.load()
     assert read_device().state == "unread"
     device = env.enter(tap(ring=100))
     env.wait_for(lambda: read_device().state == "served", "served")

@@ -7,16 +7,15 @@ host delays timers, so that the scenarios allow four times as much.
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 import time
-from typing import Dict, Iterator, List, Sequence
+from typing import Sequence
 
 from lab.guest.devices import THERE, run_tool
 from lab.guest.scenarios import Env, scenario
 from lab.workloads.dead_reader import LIVING, PORT, parse_dead_reader
-from tests.kernel.scenarios._tap import Tap, tap
+from tests.kernel.scenarios._bridge import bridge, teach
+from tests.kernel.scenarios._tap import SlowReader, tap
 from tests.kernel.scenarios._traffic import (
     DISCARD_PORT,
     counters,
@@ -29,27 +28,6 @@ from tests.kernel.scenarios._traffic import (
 STALL_MS = 250  # the default
 LONGEST_STOP_NS = 4 * STALL_MS * 1_000_000
 SECONDS = 4.0
-
-
-class SlowReader:
-    """Reads a burst of packets, rests, and begins again, until it is left."""
-
-    def __init__(self, device: Tap, rest: float, burst: int = 1) -> None:
-        self._device, self._rest, self._burst = device, rest, burst
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._rest):
-            self._device.read(0, self._burst)
-
-    def __enter__(self) -> SlowReader:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(timeout=10)
 
 
 def longest_stop_with(env: Env, rest: float, burst: int = 1) -> str:
@@ -132,39 +110,6 @@ def operator_makes_a_slow_reader_lossless(env: Env) -> str:
     return f"{read_queue().stops} stops, 0 lost"
 
 
-@contextlib.contextmanager
-def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
-    """Taps as ports of one bridge, each with fq_codel."""
-    taps: List[Tap] = []
-    run_tool(["ip", "link", "add", "bridge0", "type", "bridge"])
-    try:
-        for name in names:
-            device = Tap(0x0002, name)
-            device.open_queue()
-            taps.append(device)
-            run_tool(["ip", "link", "set", name, "master", "bridge0", "up"])
-            run_tool(["tc", "qdisc", "replace", "dev", name, "root", "fq_codel"])
-        run_tool(["ip", "addr", "add", "10.93.0.1/24", "dev", "bridge0"])
-        run_tool(["ip", "link", "set", "bridge0", "up"])
-        yield dict(zip(names, taps))
-    finally:
-        for device in taps:
-            device.close_queue(0)
-        run_tool(["ip", "link", "del", "bridge0"])
-
-
-def _teach(names: Sequence[str]) -> List[str]:
-    """A static address behind each port; the addresses."""
-    addresses = []
-    for number, name in enumerate(names, 2):
-        mac, address = f"02:00:00:00:93:{number:02x}", f"10.93.0.{number}"
-        run_tool(["bridge", "fdb", "replace", mac, "dev", name, "master", "static"])
-        neighbour = ["ip", "neigh", "replace", address, "lladdr", mac]
-        run_tool([*neighbour, "dev", "bridge0", "nud", "permanent"])
-        addresses.append(address)
-    return addresses
-
-
 def _send_in_turn(addresses: Sequence[str], seconds: float) -> int:
     """Rounds of one packet to each address from one blocking socket."""
     rounds, end = 0, time.monotonic() + seconds
@@ -182,7 +127,7 @@ def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
     env.load()
     names = ("paused0", "slow0", "fast0")
     taps = env.enter(bridge(names))
-    addresses = _teach(names)
+    addresses = teach(names)
     with SlowReader(taps["slow0"], 0.05), SlowReader(taps["fast0"], 0.001, 500):
         reached = _send_in_turn(addresses, SECONDS)
         fast = taps["fast0"].read_count

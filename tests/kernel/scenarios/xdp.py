@@ -13,6 +13,7 @@ from typing import Dict, Iterator
 
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import redirected
+from tests.kernel.scenarios._frames import FRAME, is_frame
 from tests.kernel.scenarios._tap import SLOWEST, Tap, reading, tap
 from tests.kernel.scenarios._traffic import (
     counters,
@@ -25,10 +26,6 @@ from tests.kernel.scenarios._traffic import (
 )
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
-EXPERIMENT = b"\x88\xb5"  # EtherType "local experimental"
-ETHERTYPE = slice(12, 14)
-FRAME = b"\xff" * 6 + b"\x02\0\0\0\0\1" + EXPERIMENT + b"x" * 46
-
 
 @dataclass
 class Seen:
@@ -37,7 +34,7 @@ class Seen:
     counts: Dict[str, int] = field(default_factory=lambda: {"qdisc": 0, "xdp": 0})
 
     def add(self, packet: bytes) -> None:
-        self.counts["xdp" if packet[ETHERTYPE] == EXPERIMENT else "qdisc"] += 1
+        self.counts["xdp" if is_frame(packet) else "qdisc"] += 1
 
 
 @contextlib.contextmanager

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Taps as ports of one bridge."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Dict, Iterator, List, Sequence
+
+from lab.guest.devices import run_tool
+from lab.guest.tun import IFF_TAP
+from tests.kernel.scenarios._tap import Tap
+
+
+@contextlib.contextmanager
+def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
+    """Taps as ports of one bridge, each with fq_codel."""
+    taps: List[Tap] = []
+    run_tool(["ip", "link", "add", "bridge0", "type", "bridge"])
+    try:
+        for name in names:
+            device = Tap(IFF_TAP, name)
+            device.open_queue()
+            taps.append(device)
+            run_tool(["ip", "link", "set", name, "master", "bridge0", "up"])
+            run_tool(["tc", "qdisc", "replace", "dev", name, "root", "fq_codel"])
+        run_tool(["ip", "addr", "add", "10.93.0.1/24", "dev", "bridge0"])
+        run_tool(["ip", "link", "set", "bridge0", "up"])
+        yield dict(zip(names, taps))
+    finally:
+        for device in taps:
+            device.close_queue(0)
+        run_tool(["ip", "link", "del", "bridge0"])
+
+
+def port_mac(number: int) -> str:
+    """Of the machine behind a port; the first port has number 2."""
+    return f"02:00:00:00:93:{number:02x}"
+
+
+def teach(names: Sequence[str]) -> List[str]:
+    """A static address behind each port; the addresses."""
+    addresses = []
+    for number, name in enumerate(names, 2):
+        mac, address = port_mac(number), f"10.93.0.{number}"
+        run_tool(["bridge", "fdb", "replace", mac, "dev", name, "master", "static"])
+        neighbour = ["ip", "neigh", "replace", address, "lladdr", mac]
+        run_tool([*neighbour, "dev", "bridge0", "nud", "permanent"])
+        addresses.append(address)
+    return addresses

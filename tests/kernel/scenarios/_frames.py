@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Frames of which each is accounted for: read, or freed by the kernel.
+
+tx_dropped and the counts of a qdisc do not tell all: a qdisc that is replaced
+takes its counts along, and a ring that shrinks frees what has no room. The
+trace event kfree_skb sees every frame; these have an EtherType of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from typing import Iterator
+
+from lab.guest.devices import HERE
+from lab.guest.scenarios import Env
+from lab.workloads.fill import TRACING, mount_tracefs
+from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, Flood, counters
+
+PROTOCOL = 0x88B5  # "local experimental"
+FRAME = b"\xff" * 6 + b"\x02\0\0\0\0\1" + PROTOCOL.to_bytes(2, "big") + b"x" * 46
+ETHERTYPE = slice(12, 14)
+
+
+def is_frame(packet: bytes) -> bool:
+    """Whether it is one of these, and no IP packet."""
+    return packet[ETHERTYPE] == FRAME[ETHERTYPE]
+
+
+class Freed:
+    """Frames that the kernel freed unread since this was made."""
+
+    def __init__(self, env: Env) -> None:
+        mount_tracefs()
+        self._own = TRACING / "instances" / "frames"
+        self._own.mkdir()
+        env.defer(self._own.rmdir)
+        event = self._own / "events" / "skb" / "kfree_skb"
+        (event / "filter").write_text(f"protocol == {PROTOCOL}")
+        (event / "enable").write_text("1")
+        env.defer((event / "enable").write_text, "0")
+
+    @property
+    def count(self) -> int:
+        """Events in the buffers of all CPUs, and those that were overwritten."""
+        said = "".join(path.read_text() for path in self._own.glob("per_cpu/*/stats"))
+        found = re.findall(r"^(?:entries|overrun): (\d+)$", said, re.MULTILINE)
+        return sum(map(int, found))
+
+    def assert_rest_read(self, frames: int) -> None:
+        """Of so many frames, all of which are read or freed by now."""
+        now = counters()
+        assert now.read + self.count == frames, (now, self.count, frames)
+
+
+def open_socket() -> socket.socket:
+    out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    out.bind((HERE.name, PROTOCOL))
+    return out
+
+
+def send_frames(frames: int) -> None:
+    """Through the qdisc; never waits for room."""
+    with open_socket() as out:
+        out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
+        for _ in range(frames):
+            out.send(FRAME)
+
+
+class FrameFlood(Flood):
+    """The same from packet sockets, which tell of each frame that is dropped."""
+
+    def open_flow(self) -> socket.socket:
+        return open_socket()
+
+    def send_one(self, out: socket.socket) -> int:
+        with contextlib.suppress(OSError):  # ENOBUFS: it was made, and dropped
+            out.send(FRAME)
+        return 1
+
+
+@contextlib.contextmanager
+def frame_flood(senders: int = 2) -> Iterator[FrameFlood]:
+    running = FrameFlood(senders)
+    try:
+        yield running
+    finally:
+        running.end()

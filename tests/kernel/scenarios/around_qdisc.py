@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Senders that bypass the qdisc, beside a flood of blocking sockets.
+
+The core refuses their frames while the queue is stopped (docs/limits.md). What is
+received is counted with sluice off and on, in one boot, with default parameters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from typing import Callable
+
+from lab.guest.devices import HERE
+from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected, sent_back
+from tests.kernel.scenarios._frames import FRAME, is_frame
+from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
+from tests.kernel.scenarios._traffic import (
+    counters,
+    flood,
+    ifindex,
+    read_stops,
+    set_device,
+)
+from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
+
+FRAMES, PER_SECOND = 3000, 1000
+WORK_SECONDS = 0.0001  # of the reader, for each packet
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class CountingReader:
+    """A process that reads a tap and counts what came around the qdisc."""
+
+    def __init__(self, env: Env, device: Tap) -> None:
+        self._counts = multiprocessing.RawArray("Q", 2)
+        fd = device.queues[0]
+        os.set_blocking(fd, True)
+        self._process = multiprocessing.Process(target=self._count, args=(fd,))
+        self._process.daemon = True
+        self._process.start()
+        env.defer(self._process.join)
+        env.defer(self._process.kill)
+
+    def _count(self, fd: int) -> None:
+        _die_with_parent()
+        while True:
+            self._counts[is_frame(os.read(fd, PACKET_MAX))] += 1
+            end = time.perf_counter() + WORK_SECONDS
+            while time.perf_counter() < end:
+                pass
+
+    @property
+    def frames(self) -> int:
+        return self._counts[1]
+
+    @property
+    def all(self) -> int:
+        return sum(self._counts)
+
+    def wait_for_rest(self, env: Env) -> None:
+        """Until the qdisc and the ring are empty."""
+
+        def drained() -> bool:
+            before = self.all
+            time.sleep(0.3)
+            return before == self.all and not counters().held
+
+        env.wait_for(drained, "qdisc and ring empty", 30)
+
+
+def _received(env: Env, reader: CountingReader, send: Callable[[], int]) -> int:
+    """How many of the sender's frames, beside a flood that has begun before."""
+    before = reader.frames
+    with flood(senders=2) as senders:
+        senders.wait_for_more(env, 3000, "the flood")
+        most = send()
+        senders.end()
+    reader.wait_for_rest(env)
+    received = reader.frames - before
+    assert received <= most, (received, most)
+    return received
+
+
+def _compare(env: Env, device: Tap, send: Callable[[], int]) -> str:
+    """Off and on by turns. send: tells how many frames the kernel accepted."""
+    env.load()
+    reader = CountingReader(env, device)
+    received = {0: 0, 1: 0}
+    for on in (0, 1, 0, 1):
+        set_device(on=on)
+        lost = counters().lost_at_ring
+        received[on] += _received(env, reader, send)
+        assert on or counters().lost_at_ring > lost, "the ring never filled"
+    assert read_stops() > 0, "the queue was never stopped"
+    assert all(received.values()), received
+    return f"received of {2 * FRAMES}: stock {received[0]}, sluice {received[1]}"
+
+
+def _sender(env: Env, name: str) -> Callable[[], int]:
+    """FRAMES frames into this device, around its qdisc."""
+    command = (env.helper("packet_bypass"), name, str(FRAMES), "1", str(PER_SECOND))
+
+    def send() -> int:
+        told = json.loads(env.run(*command))
+        assert told["sent"] + told["enobufs"] == FRAMES and not told["errors"], told
+        return int(told["sent"])
+
+    return send
+
+
+@scenario(deadline=120)
+def packet_socket_that_bypasses_the_qdisc(env: Env) -> str:
+    device = env.enter(tap(ring=500))
+    return _compare(env, device, _sender(env, HERE.name))
+
+
+@scenario(deadline=120)
+def xdp_redirect_in_the_core(env: Env) -> str:
+    device = env.enter(tap(ring=500))
+    veth_pair(env)
+    source = socket.if_nametoindex(ENTRY)
+    env.enter(redirected(source, ifindex(), XDP_IN_CORE))
+    return _compare(env, device, _sender(env, SOURCE))
+
+
+@scenario(deadline=120)
+def xdp_tx_in_the_core(env: Env) -> str:
+    """Frames that a reader writes into the tap come back to it."""
+    device = env.enter(tap(ring=500))
+    env.enter(sent_back(ifindex()))
+    fd = device.queues[0]
+
+    def send() -> int:
+        start = time.monotonic()
+        for number in range(FRAMES):
+            time.sleep(max(0.0, start + number / PER_SECOND - time.monotonic()))
+            os.write(fd, FRAME)
+        return FRAMES
+
+    return _compare(env, device, send)
