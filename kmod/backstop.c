@@ -36,11 +36,11 @@ static bool run_waiting(struct netdev_queue *txq)
 {
 	if (!qdisc_qlen_sum(rcu_dereference(txq->qdisc)))
 		return false;
-	netif_schedule_queue(txq); /* unless somebody has it stopped */
+	netif_schedule_queue(txq); /* no effect while it is stopped */
 	return true;
 }
 
-/* Return: whether to come again. */
+/* Return: true if a queue is stopped or has packets: run again. */
 static bool rescue_device(struct sluice_device *device)
 {
 	bool again = false;

@@ -13,7 +13,7 @@
  * an architecture can save the arguments of the traced function alone
  * (02a474ca266a), which is cheaper than all registers: a pktgen sender was 16
  * to 20 % slower with those. Until 94d095ffa0e1 (6.2) gave them a function, the
- * arguments are where pt_regs has them, and the rest of it says nothing.
+ * arguments are where pt_regs has them, and its other fields are not valid.
  */
 #ifdef SLUICE_HAS_FTRACE_REGS
 #define sluice_regs ftrace_regs
@@ -151,8 +151,9 @@ static inline void hrtimer_setup(struct hrtimer *timer,
  * 7f083faf59d1 ("net: sched: avoid qdisc_reset_all_tx_gt() vs dequeue race for
  * lockless qdiscs", 7.0, and in stable releases of 2026). Without it the qdisc
  * of a queue that is closed is reset while another CPU may dequeue from it, if
- * it is lockless (pfifo_fast): packets are freed twice. Stock's is all but
- * empty then; that of a stopped queue is not. No name tells: selftest_reset.c tries.
+ * it is lockless (pfifo_fast): packets are freed twice. Without sluice it is
+ * almost empty then; that of a stopped queue is not. No symbol shows which
+ * kernel has it, so selftest_reset.c tries.
  */
 #ifdef SLUICE_HAS_LOCKED_RESET
 #define SLUICE_LOCKED_RESET	true

@@ -5,7 +5,7 @@
  * The kernel's notifier chain replays the present for a module that
  * registers and the reverse for one that leaves, so devices that were there
  * before us, module unload and namespace exit need no code of their own.
- * Whatever happens to a device, settle() decides anew what we do for it.
+ * After each change of a device settle() decides again what we do for it.
  */
 #include <linux/if_tun.h>
 #include <linux/rtnetlink.h>
@@ -99,7 +99,7 @@ static void device_enter(struct sluice_device *device,
 }
 
 /**
- * sluice_device_settle() - decide anew what is done for a device
+ * sluice_device_settle() - decide again what is done for a device
  * @device: something about it changed
  *
  * Context: process, RTNL.
@@ -127,9 +127,9 @@ static void settings_merge(struct sluice_settings *to,
 
 /**
  * sluice_device_configure() - find out the settings of a device and apply them
- * @device: it is new, has another name, or something of the following changed
+ * @device: it is new or renamed, or one of the following has changed
  *
- * What was set by hand comes before the rule, the rule before the parameters of
+ * What was set by hand overrides the rule, the rule overrides the parameters of
  * the module.
  *
  * Context: process, RTNL.
@@ -166,10 +166,10 @@ static void device_appeared(struct net_device *dev)
 	struct sluice_device *device;
 	unsigned int id;
 
-	/* charged to who makes the device, as the device is */
+	/* charged to the cgroup that the device itself is charged to */
 	device = kvzalloc(struct_size(device, queue, queues),
 			  GFP_KERNEL_ACCOUNT);
-	if (!device)	/* the allocator complained; stock for now */
+	if (!device)	/* the allocator has warned; not served for now */
 		return;
 	device->dev = dev;
 	device->queues = queues;

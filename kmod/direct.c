@@ -3,10 +3,10 @@
  * The direct call: the driver's transmit function calls us itself, at less
  * cost than through ftrace's callback.
  *
- * What it calls is entry_....S, the same on every compiler. A function that is
- * entered relies on its arguments, the registers that its caller keeps across
- * calls, and the stack; these the entry must preserve. Whether it does is
- * tried on a packet and a device of our own before the driver may call it.
+ * It calls entry_....S, the same with every compiler. At its first instruction
+ * a function relies on its arguments, on the callee-saved registers and on the
+ * stack; the entry must preserve these. It is tested on a packet and a device
+ * of our own before the driver may call it.
  */
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
@@ -62,7 +62,7 @@ static const char *find_changed(const struct sk_buff *skb,
 	return NULL;
 }
 
-/* A packet, and a device with one queue, of which nobody else ever knows. */
+/* A packet, and a device with one queue, that are never registered. */
 struct trial {
 	struct sk_buff skb;
 	struct net_device dev;
@@ -71,9 +71,9 @@ struct trial {
 };
 
 /*
- * Does the entry preserve what it must, on the way that leads to a look at the
- * ring and on the way that does not? As the device is not served, a look ends
- * as soon as it began.
+ * Does the entry preserve what it must, on the path with a check of the ring
+ * and on the path without? The device is not served, so the check returns at
+ * once.
  */
 static const char *try_device(struct trial *trial, struct sluice_device *device)
 {
@@ -113,7 +113,7 @@ static bool entry_preserves(void)
 		rtnl_lock();
 		changed = try_device(trial, device);
 		rtnl_unlock();
-		synchronize_rcu();	/* for who walked the table */
+		synchronize_rcu();	/* for readers of the table */
 	}
 	kfree(device);
 	kfree(trial);
@@ -137,9 +137,9 @@ static struct ftrace_ops direct_call;
 #endif
 
 /*
- * Nobody calls this. The callback waits here while the driver calls us: it is
- * registered as permanent, so that ftrace cannot be switched off, and a direct
- * call with it.
+ * Nobody calls this. While the direct call is in use the callback is attached
+ * here: it is registered as permanent, so ftrace cannot be switched off, which
+ * would remove the direct call as well.
  */
 static noinline __used void ftrace_pin_target(void)
 {
@@ -150,8 +150,8 @@ static unsigned long called_from;	/* the transmit function, if it calls us */
 static unsigned long wanted_from;
 
 /*
- * The callback is in place, and moves out of the way. It stays if the function
- * calls somebody else already, as BPF's fentry programs have it.
+ * Replace the callback, which is in place, by the direct call. The callback
+ * stays if the function has a direct call already, such as BPF's fentry.
  *
  * Context: process, without RTNL: it may wait until each task has slept once.
  */

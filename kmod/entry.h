@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is done with each packet at the entry of the driver's transmit function,
- * whoever brings us there: hook.c, or the lab where a kernel has no ftrace.
+ * What is done with each packet at the entry of the driver's transmit function.
+ * Called by hook.c, or by the lab's own hook on a kernel without ftrace.
  */
 #ifndef SLUICE_ENTRY_H
 #define SLUICE_ENTRY_H
@@ -48,7 +48,7 @@ queue_to_check(const struct sk_buff *skb, const struct net_device *dev)
 	if (!device || id >= device->queues)
 		return NULL;
 	q = &device->queue[id];
-	OPTIMIZER_HIDE_VAR(q);	/* or each field of it is found anew */
+	OPTIMIZER_HIDE_VAR(q);	/* compute its address once */
 	return check_is_due(q) ? q : NULL;
 }
 

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * When the operator is told that a queue stopped or stalled, or that a device
- * lacks the qdisc its rule names.
+ * Sends an event when a queue stopped or stalled, or when a device lacks the
+ * qdisc that its rule names.
  *
- * Whoever stops a queue or finds its reader dead holds q->lock and may be in
- * hard irq, where no message can be sent. They only say that something is
- * due; a work item compares each queue's counts with what was told. So no
- * event is allocated or queued, and none is lost: what comes faster than
- * messages may is counted in the next one.
+ * A queue stops or stalls under q->lock, perhaps in hard irq, where no message
+ * can be sent. Only a flag is set there; a work item compares each queue's
+ * counts with those it sent. So no event is allocated or queued, and none is
+ * lost: if events come faster than messages may, the next message counts them.
  *
- * At most one message of stalls per queue and second, and MESSAGES_PER_RUN
- * per tenth of a second in all, or what a bucket of devices takes it beyond that.
- * The first stop of a queue is told once. Nobody's events wait for ever because
- * another's are many: a device has its share of a run that comes by, whatever
- * others took, and a run begins behind what the last one told.
+ * Limits: one message of stalls per queue and second, MESSAGES_PER_RUN per
+ * tenth of a second in all (more if one bucket of devices exceeds it). The
+ * first stop of a queue is sent once. A device with many events does not hold
+ * up those of others: each device may send MESSAGES_PER_DEVICE in a run,
+ * whatever the others sent, and a run begins where the last one ended.
  */
 #include <linux/rtnetlink.h>
 #include <linux/workqueue.h>
@@ -51,7 +50,7 @@ void sluice_events_due(struct sluice_device *device)
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
 
-/* Whether something stays untold. */
+/* Whether an event remains to be sent. */
 static bool tell_queue(struct sluice_queue *q, unsigned int *left)
 {
 	struct sluice_queue_view v;

@@ -89,8 +89,8 @@ const char *sluice_hook_place(const struct net_device *dev)
 }
 
 /*
- * ftrace shuts itself down for good when it meets what it does not understand,
- * and patches no function after that: the driver goes on calling us.
+ * After an internal error ftrace shuts itself down and patches no function any
+ * more: the driver goes on calling us.
  */
 static void stay_loaded(void)
 {

@@ -25,7 +25,7 @@ static struct {
 	ptrdiff_t ring;
 } layout;
 
-/* With the kernel's credentials: those of whoever loads us may not. */
+/* With the kernel's credentials: the loading process may lack the right. */
 static struct file *open_driver(void)
 {
 	struct cred *kernel = prepare_kernel_cred(&init_task);
@@ -89,7 +89,7 @@ void **sluice_layout_slot(const struct net_device *dev, unsigned int id)
 }
 
 /**
- * sluice_layout_check() - is a queue laid out as we believe?
+ * sluice_layout_check() - is a queue laid out as assumed?
  * @slot: from sluice_layout_slot()
  *
  * Context: any; RCU read side, or RTNL.

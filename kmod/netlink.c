@@ -286,10 +286,10 @@ static u32 read_dumped(const struct netlink_callback *cb)
 }
 
 /*
- * args[0]: the device last told of; args[1]: its queues done; args[2]: how often
- * that device was gone. Devices are listed in the order of their coming, so
- * whatever else comes or goes nobody is missed. Once that one is gone the dump
- * begins again, and the flag NLM_F_DUMP_INTR says so.
+ * args[0]: the last device in the dump; args[1]: its queues done; args[2]: how
+ * often that device was gone. Devices are listed in the order of registration,
+ * so none is missed if others come or go. If the last device itself is gone the
+ * dump begins again and sets NLM_F_DUMP_INTR.
  */
 static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 {

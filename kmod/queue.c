@@ -95,7 +95,7 @@
 #define REVIEW_PACKETS		64
 #define REVIEW_SHARE_NS		(25 * NSEC_PER_USEC)
 
-/* A new reader is taken for one of 1000 packets/s. */
+/* The pace assumed of a new reader: 1000 packets/s. */
 #define READER_NS_AT_FIRST	NSEC_PER_MSEC
 
 /* Packets are counted in fractions of 1/PACE_SCALE, so that a few can decay. */
@@ -402,10 +402,10 @@ static void __queue_set_depth(struct sluice_queue *q)
 
 /*
  * The reader read @packets in the @ns since the last review or stop: learn its
- * pace, as recent time over recent packets. Time in which it read nothing is a
- * rest and no pace. A reader that found the ring empty (@dry) waited for a part
- * of that time: then only a faster pace is believed, and it replaces what was
- * known. Returns how long the reader waited, nanoseconds.
+ * pace, as recent time over recent packets. Time in which it read nothing does
+ * not count. A reader that found the ring empty (@dry) waited for a part of that
+ * time: then only a faster pace is used, and it replaces the pace so far.
+ * Returns how long the reader waited, nanoseconds.
  */
 static u64 __queue_learn(struct sluice_queue *q, int packets, u64 ns, bool dry)
 {
@@ -467,9 +467,9 @@ static void __queue_learn_headroom(struct sluice_queue *q,
 }
 
 /*
- * A stopped queue is reviewed: wake it, stall it, or come back. The timer is
- * @late, nanoseconds; a pause of the machine is one of its reader, too, so that
- * time is not charged.
+ * A stopped queue is reviewed: wake it, stall it, or review it again later. The
+ * timer is @late, nanoseconds. That time is not charged: if the machine was
+ * paused, so was the reader.
  * proofs/litmus: stop_against_wake, reader_without_barrier
  * Context: q->lock, hard irq on the CPU of the sender.
  */
@@ -558,7 +558,7 @@ static bool stall_lasts(const struct sluice_queue *q,
 	       ktime_get_ns() < READ_ONCE(q->pass_until);
 }
 
-/* A ring we have not seen behind this queue, or not at this size. */
+/* Another ring behind this queue than at the last check, or another size. */
 static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
 	struct ptr_ring *ring = sluice_layout_ring(file);
@@ -583,8 +583,8 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 }
 
 /*
- * The next check is due @room packets after @producer, or where the ring begins
- * anew, unless somebody else wrote in the meantime.
+ * The next check is due @room packets after @producer, or where the ring wraps
+ * to slot 0, unless somebody else wrote in the meantime.
  * proofs/litmus: look_exchanged
  */
 static void set_next_check(struct sluice_queue *q, s64 check, int producer,

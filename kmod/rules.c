@@ -60,7 +60,7 @@ void sluice_rules_free(void)
 	rules = NULL;
 }
 
-/* Beyond the 15 bits that a policy holds itself; const only since 6.6. */
+/* The range needs more bits than a policy has itself; const since 6.6. */
 struct netlink_range_validation sluice_stall_ms_range = {
 	.min = 1,
 	.max = SLUICE_STALL_MS_MAX,
@@ -177,7 +177,7 @@ static struct sluice_rules *read_rules(struct genl_info *info)
 	return table;
 }
 
-/* Whether a request takes back what was set by hand on a device. */
+/* Whether a request resets what was set by hand on a device. */
 static bool resets(struct genl_info *info, const struct net_device *dev)
 {
 	struct nlattr *attr;

@@ -2,7 +2,7 @@
 /*
  * Whether this kernel locks a lockless qdisc that it resets, tried at load on a
  * device, a queue and a qdisc of our own; see SLUICE_LOCKED_RESET. The function
- * is inline, so what our copy does the core's does.
+ * is inline, so our copy does what the core's does.
  */
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>

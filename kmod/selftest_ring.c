@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What we believe of the kernel and no compiler can check, tried at load.
+ * What the module assumes of the kernel and no compiler checks, tested at load.
  *
- * The policy reads the fields of the driver's ptr_ring. A kernel that changed
- * what they mean, and not their names, would compile. So the kernel's own
- * functions fill and empty a ring of ours, and after each step its fields must
- * be what queue.c reads in them:
+ * The policy reads the fields of the driver's ptr_ring. If a kernel changed
+ * their meaning and not their names, the module would still compile. So the
+ * kernel's own functions fill and empty a ring of ours, and after each step its
+ * fields must have the meaning that queue.c assumes:
  *
  *   producer        slot of the next packet; one on per packet, 0 after the last
  *   consumer_head   slot of the next packet to read, likewise
  *   consumer_tail   first slot that is not free: follows the head once that is
- *                   a batch ahead or begins anew
+ *                   a batch ahead or wraps to 0
  *   queue[]         NULL in free slots, until then the packet
  *   size, batch     slots, and packets per move of the tail
  */
@@ -34,7 +34,7 @@ static void *packet(int number)
 	return (void *)((number + 1UL) << 4);
 }
 
-/* NULL, or the name of the first field that means something else. */
+/* NULL, or the name of the first field whose meaning differs. */
 static const char *find_difference(const struct ptr_ring *ring,
 				   const struct expected *e)
 {
@@ -123,7 +123,7 @@ static const char *try_resize(struct ptr_ring *ring, struct expected *e,
 
 	if (ptr_ring_resize(ring, size, GFP_KERNEL, drop))
 		return "resize";
-	/* numbered anew, so that the first is in slot 0 */
+	/* renumbered, so that the first is in slot 0 */
 	if (left > size)
 		left = size;
 	for (i = 0; i < left; i++) {
@@ -155,7 +155,7 @@ static const char *try_ring(struct ptr_ring *ring)
 }
 
 /**
- * sluice_selftest_ring() - do the fields of a ptr_ring mean what we read?
+ * sluice_selftest_ring() - does a ptr_ring work as queue.c assumes?
  *
  * Context: process, at module load.
  * Return: 0, or a negative errno after saying what differs.

@@ -3,7 +3,7 @@
  * sluice: the whole module at a glance.
  *
  *   layout.c   where the stock driver keeps a queue's ring, verified
- *   hook.c     how we get to see a packet before the driver does
+ *   hook.c     how the module is called for each packet before the driver
  *   direct.c   the same by a direct call, through entry_....S
  *   selftest_ring.c, selftest_reset.c   what no compiler can check, at load
  *   entry.h    whether a packet leads to a check of the ring
@@ -12,7 +12,7 @@
  *   rules.c    which settings a device gets by its name
  *   backstop.c wakes a queue whose timer was lost
  *   netlink.c  what the operator sees and sets
- *   events.c   when the operator is told without having asked
+ *   events.c   when events are sent to those who listen
  *
  * The contract is the DOC block of queue.c and docs/design.md.
  */
@@ -171,8 +171,8 @@ struct sluice_rule {
  * @dev: the device; valid while we are in the table
  * @served: copy of @state == SLUICE_DEVICE_SERVED for senders that check
  * @verified: a queue of it was seen with the layout we know
- * @due: something of it may be untold, see events.c; also set by senders
- * @turn: the queue whose events are told first
+ * @due: it may have an event to send, see events.c; also set by senders
+ * @turn: the queue whose events are sent first
  * @on: the operator's switch
  * @state: what we do for it, and why
  * @reason: why it is refused
@@ -184,7 +184,7 @@ struct sluice_rule {
  *	       0 for the whole ring
  * @rule: the rule that matches its name, or NULL
  * @by_hand: what was set for this device alone
- * @told_noqueue_at: when it was last told that its rule's qdisc is missing
+ * @told_noqueue_at: when the event that its qdisc is missing was last sent
  * @queue: one per TX queue
  *
  * Everything but @due and @queue is written under RTNL.
@@ -301,8 +301,8 @@ void sluice_events_watch(void);
 void sluice_events_start(void);
 void sluice_events_stop(void);
 
-/* main.c: parameters. The first is asked for at load and then says what became
- * of it; the others are defaults for new devices.
+/* main.c: parameters. The first is a request at load and then shows whether
+ * the direct call is in use; the others are defaults for new devices.
  */
 extern bool sluice_direct_call;
 extern bool sluice_default_on;
