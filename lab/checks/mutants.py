@@ -23,7 +23,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.checks.policy import FINE, PACE, STEPS, THREADS, Harness, Variant
+from lab.checks.policy import (
+    EXAMPLES,
+    FINE,
+    PACE,
+    STEPS,
+    THREADS,
+    Harness,
+    Variant,
+)
 from lab.checks.verify import Workplace
 from lab.errors import LabError
 from lab.machines.build import KMOD
@@ -31,7 +39,11 @@ from lab.machines.vm import REPOSITORY
 from lab.setup import ensure_venv, say
 
 MUTATION = REPOSITORY / "proofs" / "mutation"
+# Says something, or asserts: changes nothing.
+SPOKEN = re.compile(r"pr_(err|crit|warn|info)\(|lockdep_assert_held\(|ASSERT_RTNL\(")
 FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
+# Those that examples.c includes.
+EXAMPLED = ("queue.c", "hook.c", "entry.h")
 # Of a sample, so many are drawn of each file.
 SHARES = {
     "queue.c": 8,
@@ -120,8 +132,13 @@ def make_mutants(python: Path, file: str) -> list[Mutant]:
             last = (done.stdout + done.stderr).strip().splitlines()[-1:]
             raise LabError(f"universalmutator: no mutant of {file} ({last})")
     made = [Mutant(file, *first_difference(original, text), text) for text in texts]
-    # A preprocessor line is a question to the kernel, or names a header.
-    return [one for one in made if one.line and not one.was.startswith("#")]
+    return [one for one in made if is_wanted(one)]
+
+
+def is_wanted(mutant: Mutant) -> bool:
+    """Not a question to the kernel or a header's name, and not what is SPOKEN."""
+    spoken = SPOKEN.match(mutant.was) or SPOKEN.match(mutant.now)
+    return bool(mutant.line) and not mutant.was.startswith("#") and not spoken
 
 
 def read_equivalents(
@@ -142,6 +159,7 @@ class Trial:
 
         self.effort = effort
         self.steps, self.pace = harness(STEPS), harness(PACE)
+        self.examples = harness(EXAMPLES)
         self.threads = harness(THREADS) if effort.threads else None
         self._equivalents = read_equivalents()
         self._seen = {self._digest("base")}
@@ -174,8 +192,11 @@ class Trial:
 
     def _verdicts(self, mutant: Mutant) -> Iterator[tuple[str, str]]:
         name, effort = mutant.name, self.effort
-        yield self.steps.world(0, effort.seeds, min(10, effort.seconds), name)
         changed = {mutant.file: mutant.text}
+        if mutant.file in EXAMPLED and self.examples.mutant(name, changed):
+            yield self.examples.examples(name)
+            self.examples.forget(name)
+        yield self.steps.world(0, effort.seeds, min(4, effort.seconds), name)
         if mutant.file == "queue.c":
             self.pace.mutant(name, changed)
             yield self.pace.pace(name)

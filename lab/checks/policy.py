@@ -30,11 +30,12 @@ class Variant:
 
     name: str
     plain: tuple[str, ...]  # files of POLICY
-    module: tuple[str, ...]  # the module's
+    module: tuple[str, ...] = ()  # the module's
     watching: tuple[str, ...] = ()  # of POLICY, compiled as the module is
     defines: str = ""
     watched: str = ""  # how the module is compiled
     linked: str = ""
+    includes: bool = False  # its files include the module's
 
 
 WORLD = ("backstop.c", "device.c", "direct.c", "hook.c", "layout.c", "queue.c")
@@ -49,7 +50,17 @@ THREADS = Variant(
     watched="-g -fsanitize=thread",
     linked="-fsanitize=thread",
 )
+ADDRESSES = Variant(
+    "addresses",
+    ("world.c",),
+    WORLD,
+    ("driver.c",),
+    "-DTHREADS -DADDRESSES",
+    "-g -fsanitize=address",
+    "-fsanitize=address",
+)
 PACE = Variant("pace", ("pace.c",), ("queue.c",))
+EXAMPLES = Variant("examples", watching=("examples.c",), plain=(), includes=True)
 
 
 @dataclass(frozen=True)
@@ -137,12 +148,14 @@ class Harness:
         for file, text in changed.items():
             (work / "kmod" / file).write_text(text)
         module = self.variant.module
-        again = [file for file in module if headers or file in changed]
+        again = [f"kmod/{file}" for file in module if headers or file in changed]
+        if self.variant.includes:
+            again = [f"../policy/{file}" for file in self.variant.watching]
         kept = {path.stem for path in (self.folder / "base").glob("*.o")}
-        kept -= {Path(file).stem for file in again}
+        kept -= {Path(path).stem for path in again}
         lines = [f"cd {name}"]
         kmod = "kmod -I../kmod" if not headers else "kmod"
-        lines += [self._compile(f"kmod/{file}", "..", kmod) for file in again]
+        lines += [self._compile(path, "..", kmod) for path in again]
         objects = [f"../base/{stem}.o" for stem in sorted(kept)]
         lines += [self._link(" ".join(["*.o", *objects]))]
         status, _ = self._run(self.folder, "\n".join(lines))
@@ -159,6 +172,12 @@ class Harness:
     def pace(self, name: str = "base") -> tuple[str, str]:
         status, log = self._run(self.folder, f"cd {name} && ./world")
         return parse_paces(log, status)
+
+    def examples(self, name: str = "base") -> tuple[str, str]:
+        status, log = self._run(self.folder, f"cd {name} && ./world")
+        last = (log.strip().splitlines() or [f"status {status}"])[-1]
+        fine = re.fullmatch(r"fine: (\d+ examples)", last)
+        return (FINE, fine[1]) if fine and not status else (FOUND, last)
 
     def forget(self, name: str) -> None:
         shutil.rmtree(self.folder / name, ignore_errors=True)

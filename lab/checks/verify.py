@@ -19,6 +19,7 @@ from pathlib import Path
 
 from lab.checks import copies, ring, series_pace
 from lab.checks.policy import (
+    EXAMPLES,
     FINE,
     FOUND,
     PACE,
@@ -191,6 +192,31 @@ SEEDED = (
         "set_next_check(q, check, producer, 0, size);\n",
         ";\n",
     ),
+    Seeded(
+        "stopped_read_outside_lock",
+        "queue.c",
+        "\traw_spin_lock_irqsave(&q->lock, flags);\n\tif (q->stopped)\n\t\t__queue_review",
+        "\tbool stopped = q->stopped;\n\traw_spin_lock_irqsave(&q->lock, flags);\n"
+        "\tif (stopped)\n\t\t__queue_review",
+    ),
+    Seeded(
+        "check_stored",
+        "queue.c",
+        "atomic64_cmpxchg(&q->next_check, check, (checks + 1) << 32 | last);",
+        "atomic64_set(&q->next_check, (checks + 1) << 32 | last);",
+        short=False,
+    ),
+    Seeded(
+        "producer_before_tail",
+        "queue.c",
+        "\tint tail = READ_ONCE(ring->consumer_tail);\n\tstruct ring_count count;\n\n"
+        "\tsmp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */\n"
+        "\tcount.used = slots_between(tail, READ_ONCE(ring->producer), size);",
+        "\tint producer = READ_ONCE(ring->producer);\n"
+        "\tint tail = READ_ONCE(ring->consumer_tail);\n\tstruct ring_count count;\n\n"
+        "\tsmp_rmb();\n\tcount.used = slots_between(tail, producer, size);",
+        short=False,
+    ),
     Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", True),
     Seeded(
         "file_not_released",
@@ -359,12 +385,14 @@ def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
     steps = _harness(place, STEPS, "steps")
     threads = _harness(place, THREADS, "threads")
     pace = _harness(place, PACE, "pace")
+    examples = _harness(place, EXAMPLES, "examples")
     seeds = SEEDS_SHORT if short else SEEDS_LONG
     few = THREAD_SEEDS_SHORT if short else THREAD_SEEDS_LONG
     proofs = [
         Proof("policy/steps", FINE, lambda: steps.world(0, seeds)),
         Proof("policy/threads", FINE, lambda: threads.world(0, few)),
         Proof("policy/pace", FINE, pace.pace),
+        Proof("policy/examples", FINE, examples.examples),
     ]
     bugs = [(threads if bug.threads else steps, bug) for bug in SEEDED]
     bugs += [(pace, bug) for bug in SEEDED_PACE]

@@ -26,6 +26,7 @@
 
 #include <linux/ptr_ring.h>
 #include "sluice.h"
+#include "single.h"
 
 #define SIZE		1000
 #define LANES_MAX	500
@@ -128,8 +129,6 @@ struct lane {
 	bool too_often;
 };
 
-static int cpus = 4;
-static u64 now, random_state = 88172645463325252ULL;
 static const struct reader *reader;
 static u32 target_us;
 static struct Qdisc fq = { .enqueue = &fq };
@@ -151,39 +150,9 @@ void fail(const char *format, ...)
 	exit(1);
 }
 
-unsigned int chance(unsigned int below)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (random_state >> 16) % below;
-}
-
-/* One thread: nobody waits for anybody. */
-void step(void) { }
-void unseen_fence(void) { }
-void spin_lock_init(spinlock_t *lock) { }
-void spin_lock(spinlock_t *lock) { }
-bool spin_trylock(spinlock_t *lock) { return true; }
-void spin_unlock(spinlock_t *lock) { }
-bool irq_off(void) { return false; }
-void irq_restore(bool were_off) { }
-void lockdep_assert_held(const spinlock_t *lock) { }
-void rcu_read_lock_bh(void) { }
-void rcu_read_unlock_bh(void) { }
-void synchronize_rcu(void) { }
-void poison_free(void *memory) { free(memory); }
-void *zeroed(size_t size) { return calloc(1, size); }
-int num_online_cpus(void) { return cpus; }
-u64 ktime_get_ns(void) { return now; }
 void sluice_events_due(struct sluice_device *of) { (void)of; }
 void sluice_backstop_watch(void) { }
 void show(const char *event, const struct sluice_queue *q, int fill, u64 ns) { }
-
-void unseen_read(const volatile void *from, void *to, size_t size)
-{
-	memcpy(to, (const void *)from, size);
-}
 
 static struct lane *lane_of(const struct sluice_queue *q)
 {

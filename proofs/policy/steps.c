@@ -11,8 +11,9 @@
  *                      Burckhardt et al., "A randomized scheduler with
  *                      probabilistic guarantees of finding bugs");
  *   SCHEDULE_HOLD      as UNIFORM, but who comes to one of a few places in the
- *                      source is held there for a while, alone or until others
- *                      have come as well. The places are the accesses that the
+ *                      source is held there: for a while, until packets have gone
+ *                      once round the ring, or until others have come as well.
+ *                      The places are the accesses that the
  *                      first seeds were seen to make, each in its turn.
  */
 #include <malloc.h>
@@ -35,6 +36,7 @@
 #define PACKETS		400	/* each sender's, at most */
 #define SEED_SECONDS	60	/* of real time, for a seed */
 #define CHANGES_MAX	4
+#define ROUND_NS	(2 * NSEC_PER_MSEC)
 
 enum schedule { SCHEDULE_UNIFORM, SCHEDULE_PRIORITY, SCHEDULE_HOLD, SCHEDULES };
 
@@ -44,6 +46,7 @@ struct fiber {
 	int cpu;
 	bool irq, began;
 	u64 wake_at;		/* asleep or held until then */
+	u64 until_sent;		/* or until so many packets were sent, if not 0 */
 	const spinlock_t *waits;
 	const bool *until;	/* waits for it to become true */
 	unsigned int priority;
@@ -55,6 +58,7 @@ struct hold {
 	const void *site;
 	unsigned int after;	/* so many come by first */
 	unsigned int together;	/* until so many are there */
+	bool round;		/* until packets went once round the ring */
 	unsigned int times;
 	unsigned int held;
 	struct fiber *fibers[CPUS];
@@ -117,10 +121,17 @@ unsigned int chance(unsigned int below)
 
 /* world.c */
 bool timer_is_lost(void);
+u64 packets_sent(void);
+unsigned int ring_slots(void);
 
 unsigned int this_cpu(void)
 {
 	return current ? current->cpu : SPARE_CPU;
+}
+
+static bool one_at_a_time(void)
+{
+	return true;
 }
 
 static bool on_stack(const void *at)
@@ -150,6 +161,7 @@ static void switch_away(void)
 static void resume(struct fiber *fiber)
 {
 	current = fiber;
+	fiber->wake_at = fiber->until_sent = 0;
 	if (!_setjmp(scheduler)) {
 		if (fiber->began)
 			_longjmp(left_at[fiber - fibers], 1);
@@ -175,6 +187,21 @@ static void release(struct hold *hold)
 	next_event = now;
 }
 
+/*
+ * For a while; or until the others have sent about one ring of packets: what was
+ * read of an index before is then as far ahead as it was behind.
+ */
+static void hold_current(const struct hold *hold)
+{
+	unsigned int slots = ring_slots();
+
+	current->wake_at = now + (1000UL << chance(8)) + chance(100000);
+	if (!hold->round)
+		return;
+	current->wake_at = now + ROUND_NS;
+	current->until_sent = packets_sent() + slots - chance(slots / 2);
+}
+
 static bool held_at(const void *site)
 {
 	struct hold *hold;
@@ -197,7 +224,7 @@ static bool held_at(const void *site)
 			hold->fibers[hold->held++] = current;
 		else
 			hold->times--;
-		current->wake_at = now + (1000UL << chance(8)) + chance(100000);
+		hold_current(hold);
 		next_event = min(next_event, current->wake_at);
 		return true;
 	}
@@ -644,7 +671,8 @@ static void worker(void *unused)
 
 static bool can_run(const struct fiber *fiber)
 {
-	return fiber->wake_at <= now &&
+	return (fiber->wake_at <= now ||
+		(fiber->until_sent && packets_sent() >= fiber->until_sent)) &&
 	       !(fiber->waits && fiber->waits->owner) &&
 	       !(fiber->until && !*fiber->until) &&
 	       (fiber->irq || !(alive >> (CPUS + fiber->cpu) & 1));
@@ -707,6 +735,7 @@ static void choose_schedule(void)
 					       the_seed / SCHEDULES % learned->site_count],
 			.after = chance(4) ? chance(300) : chance(3),
 			.together = chance(2) ? 1 : 2 + chance(5),
+			.round = chance(2),
 			.times = 1 << chance(6),
 		};
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Real threads and real time, for ThreadSanitizer. It is compiled without it,
- * as world.c is: only the module's own accesses are judged. Timers have a
+ * Real threads and real time, for ThreadSanitizer and AddressSanitizer. It is
+ * compiled without them, as world.c is: only the module's own accesses are judged,
+ * and for AddressSanitizer the driver's. Timers have a
  * thread of their own, so a handler runs beside the CPU it would interrupt.
  */
 #include <sched.h>
@@ -85,6 +86,16 @@ static bool memory_is_in_order(void)
 	return false;
 }
 
+static bool one_at_a_time(void)
+{
+	return false;
+}
+
+static unsigned int this_cpu(void)
+{
+	return 0;
+}
+
 static bool learn_places(u64 packets)
 {
 	(void)packets;
@@ -149,6 +160,18 @@ void unseen_fence(void)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
+#ifdef ADDRESSES
+void *zeroed(size_t size)
+{
+	size = (size + 63) / 64 * 64;
+	return memset(aligned_alloc(64, size), 0, size);
+}
+
+void poison_free(void *memory)
+{
+	free(memory);
+}
+#else
 /*
  * The driver's memory comes from a pool that ThreadSanitizer knows nothing of, as
  * it knows nothing of how the driver publishes it, and is not used again. The
@@ -172,6 +195,7 @@ void poison_free(void *memory)
 	if ((char *)memory < pool || (char *)memory >= pool + sizeof(pool))
 		free(memory);
 }
+#endif
 
 void spin_lock_init(spinlock_t *lock)
 {

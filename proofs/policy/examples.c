@@ -1,0 +1,1194 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What each function of queue.c, entry.h and hook.c does, by examples whose results
+ * were worked out by hand from the comments above the functions. One thread; the
+ * sources are included, so that its static functions can be called.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#undef schedule_timeout_idle
+#define schedule_timeout_idle(ticks)	wait_for_ever(ticks)
+#define MAX_SCHEDULE_TIMEOUT		LONG_MAX
+void wait_for_ever(long ticks);
+
+#include <linux/ptr_ring.h>
+#include "queue.c"
+#include "hook.c"
+#include "single.h"
+
+#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
+#define MS		NSEC_PER_MSEC
+#define US		NSEC_PER_USEC
+#define SLOTS_MAX	1024
+
+#define EXPECT(what, expected) \
+	expect(__LINE__, #what, (s64)(what), (s64)(expected))
+#define EXPECT_LOG(expected)	expect_log(__LINE__, expected)
+
+bool sluice_direct_call;
+DEFINE_HASHTABLE(sluice_devices, SLUICE_DEVICES_BITS);
+
+static char text[1000];		/* what was called, in its order */
+static unsigned int examples;
+static struct ptr_ring ring;
+static void *slots[SLOTS_MAX], *queue_slot[2];
+static struct Qdisc fq = { .enqueue = &fq }, noqueue;
+static struct netdev_queue txqs[2];
+static struct net_device_ops transmit_ops;
+static struct net_device dev = { .tx = txqs, .netdev_ops = &transmit_ops };
+static struct sluice_device *device;
+static struct sluice_queue *q;
+static const char *layout_wrong;
+
+void fail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	exit(1);
+}
+
+static void expect(int line, const char *what, s64 is, s64 expected)
+{
+	examples++;
+	if (is != expected)
+		fail("line %d: %s is %ld, not %ld", line, what, is, expected);
+}
+
+/* What was called since the last time; nothing is left locked. */
+static void expect_log(int line, const char *expected)
+{
+	examples++;
+	if (strcmp(text, expected))
+		fail("line %d: \"%s\", not \"%s\"", line, text, expected);
+	if (locks_held || read_sides)
+		fail("line %d: a lock is still held", line);
+	*text = '\0';
+}
+
+static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void note(const char *format, ...)
+{
+	size_t length = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + length, sizeof(text) - length, format, arguments);
+	va_end(arguments);
+}
+
+/* What queue.c calls */
+void sluice_events_due(struct sluice_device *of) { note("due;"); }
+void sluice_backstop_watch(void) { note("watch;"); }
+
+void show(const char *event, const struct sluice_queue *of, int fill, u64 ns)
+{
+	note("%s %d %lu;", event, fill, ns);
+}
+
+void hrtimer_setup_in_world(struct hrtimer *timer,
+			    enum hrtimer_restart (*function)(struct hrtimer *))
+{
+	timer->function = function;
+}
+
+void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
+{
+	timer->expires = now + ns;
+	note("arm %ld;", ns);
+}
+
+int hrtimer_cancel(struct hrtimer *timer)
+{
+	if (locks_held)
+		fail("a handler that waits for the lock is waited for");
+	note("cancel;");
+	return 0;
+}
+
+void netif_tx_wake_queue(struct netdev_queue *txq)
+{
+	txq->state &= ~XOFF;
+	note("wake;");
+}
+
+void **sluice_layout_slot(const struct net_device *of, unsigned int id)
+{
+	return &queue_slot[id];
+}
+
+const char *sluice_layout_check(void **at)
+{
+	return layout_wrong;
+}
+
+struct ptr_ring *sluice_layout_ring(void *file)
+{
+	return file;
+}
+
+/* A ring of @size: packets from @head to @producer, read slots from @tail on. */
+static void set_ring(int size, int tail, int head, int producer)
+{
+	int i;
+
+	ring.size = size;
+	ring.batch = 4;
+	ring.queue = slots;
+	ring.consumer_tail = tail;
+	ring.consumer_head = head;
+	ring.producer = producer;
+	memset(slots, 0, sizeof(slots));
+	for (i = tail; i != producer; i = (i + 1) % size)
+		slots[i] = &ring;
+}
+
+/* The same, without a free slot. */
+static void set_full_ring(int size, int head, int producer)
+{
+	int i;
+
+	set_ring(size, producer, head, producer);
+	for (i = 0; i < size; i++)
+		slots[i] = &ring;
+}
+
+/* A queue that is open, an empty ring of 100, at 1 s. */
+static void fresh(void)
+{
+	free(device);
+	device = zeroed(struct_size(device, queue, 2));
+	device->dev = &dev;
+	device->queues = 2;
+	device->served = device->verified = true;
+	device->stall_ms = 250;
+	device->low_percent = 50;
+	dev.num_tx_queues = 2;
+	txqs[0] = txqs[1] = (struct netdev_queue){ .qdisc = &fq, .dev = &dev };
+	memset(&ring, 0, sizeof(ring));
+	spin_lock_init(&ring.producer_lock);
+	set_ring(100, 0, 0, 0);
+	queue_slot[0] = queue_slot[1] = &ring;
+	layout_wrong = NULL;
+	cpus = 2;
+	now = NSEC_PER_SEC;
+	atomic_set(&stopped_queues, 0);
+	sluice_queue_init(&device->queue[0], device, 0);
+	sluice_queue_init(&device->queue[1], device, 1);
+	q = &device->queue[0];
+	sluice_queue_opened(q);
+	q->ring = &ring;
+	q->file = &ring;
+	q->size = 100;
+	*text = '\0';
+}
+
+/* Stopped now, by us. */
+static void fresh_stopped(void)
+{
+	fresh();
+	raw_spin_lock_irq(&q->lock);
+	__queue_stop(q, &ring, 60, 92);
+	raw_spin_unlock_irq(&q->lock);
+	*text = '\0';
+}
+
+#define LOCKED(statement) do {			\
+	raw_spin_lock_irq(&q->lock);		\
+	statement;				\
+	raw_spin_unlock_irq(&q->lock);		\
+} while (0)
+
+static void slots_and_counts(void)
+{
+	struct ring_count count;
+
+	EXPECT(slots_between(0, 0, 8), 0);
+	EXPECT(slots_between(2, 5, 8), 3);
+	EXPECT(slots_between(0, 7, 8), 7);
+	EXPECT(slots_between(6, 2, 8), 4);
+	EXPECT(slots_between(7, 0, 8), 1);
+	EXPECT(slots_between(5, 4, 8), 7);
+	/* indices of another size */
+	EXPECT(slots_between(0, 8, 8), 0);
+	EXPECT(slots_between(0, 20, 8), 0);
+	EXPECT(slots_between(20, 0, 8), 0);
+
+	fresh();
+	count = count_ring(&ring, 100, false);
+	EXPECT(count.used, 0);
+	EXPECT(count.fill, 0);
+	set_ring(100, 10, 12, 20);
+	count = count_ring(&ring, 100, false);
+	EXPECT(count.used, 10);
+	EXPECT(count.fill, 8);
+	set_ring(100, 95, 98, 10);
+	count = count_ring(&ring, 100, false);
+	EXPECT(count.used, 15);
+	EXPECT(count.fill, 12);
+	set_ring(100, 10, 20, 20);
+	count = count_ring(&ring, 100, false);
+	EXPECT(count.used, 10);
+	EXPECT(count.fill, 0);
+	/* the tail is moved, the head not yet */
+	set_ring(100, 15, 12, 20);
+	count = count_ring(&ring, 100, false);
+	EXPECT(count.used, 5);
+	EXPECT(count.fill, 5);
+	EXPECT_LOG("");
+}
+
+static void full_rings(void)
+{
+	struct ring_count count;
+
+	fresh();
+	set_full_ring(100, 0, 0);
+	count = count_ring(&ring, 100, false);
+	EXPECT(count.used, 100);
+	EXPECT(count.fill, 100);
+	set_full_ring(100, 33, 30);
+	count = count_ring(&ring, 100, true);
+	EXPECT(count.used, 100);
+	EXPECT(count.fill, 97);
+	/* somebody holds the lock that would tell */
+	spin_lock(&ring.producer_lock);
+	count = count_ring(&ring, 100, true);
+	spin_unlock(&ring.producer_lock);
+	EXPECT(count.used, 100);
+	EXPECT(count.fill, 100);
+	/* the newest packet's slot tells, and no other */
+	set_ring(100, 30, 30, 30);
+	slots[29] = &ring;
+	EXPECT(count_ring(&ring, 100, false).used, 100);
+	set_ring(100, 0, 0, 0);
+	slots[99] = &ring;
+	EXPECT(count_ring(&ring, 100, false).used, 100);
+	set_ring(100, 30, 30, 30);
+	slots[28] = slots[30] = slots[31] = &ring;
+	EXPECT(count_ring(&ring, 100, true).used, 0);
+	/* it is resized */
+	set_full_ring(100, 0, 0);
+	ring.size = 101;
+	EXPECT(count_ring(&ring, 100, false).used, 0);
+	ring.size = 99;
+	EXPECT(count_ring(&ring, 100, false).used, 0);
+	EXPECT_LOG("");
+}
+
+static void packet_comes(void)
+{
+	slots[ring.producer++] = &ring;
+}
+
+static void batch_is_freed(void)
+{
+	ring.consumer_head = 38;
+	ring.consumer_tail = 38;
+	ring.producer = 40;
+}
+
+/* Whoever held the producer's lock changed the ring. */
+static void rings_that_change(void)
+{
+	struct ring_count count;
+
+	fresh();
+	set_ring(100, 30, 30, 30);
+	while_waiting = packet_comes;
+	count = count_ring(&ring, 100, false);
+	EXPECT(count.used, 1);
+	EXPECT(count.fill, 1);
+	set_full_ring(100, 30, 30);
+	while_waiting = batch_is_freed;
+	count = count_ring(&ring, 100, true);
+	EXPECT(count.used, 2);
+	EXPECT(count.fill, 2);
+	EXPECT_LOG("");
+}
+
+static void limits(void)
+{
+	fresh();
+	EXPECT(headroom_for(q, &ring, 100), 2 * 2 + 4);
+	EXPECT(limit_for(q, &ring, 100), 92);
+	EXPECT(headroom_for(q, &ring, 8), 4);
+	EXPECT(headroom_for(q, &ring, 1), 0);
+	EXPECT(limit_for(q, &ring, 1), 1);
+	EXPECT(limit_for(q, &ring, 0), 1);
+	cpus = 64;
+	EXPECT(headroom_for(q, &ring, 1000), 2 * 64 + 4);
+	q->headroom = 130;
+	EXPECT(headroom_for(q, &ring, 1000), 130);
+	q->headroom = 10;
+	EXPECT(headroom_for(q, &ring, 1000), 125);	/* an eighth */
+	EXPECT(headroom_for(q, &ring, 96), 2 * 8 + 4);	/* SENDERS_MIN */
+	q->headroom = INT_MAX;
+	EXPECT(headroom_for(q, &ring, 96), 48);		/* half a ring */
+	cpus = 8;	/* no more than SENDERS_MIN: nothing is learned */
+	q->headroom = 1;
+	EXPECT(headroom_for(q, &ring, 100), 20);
+
+	fresh();
+	EXPECT(depth_for(q, 92), 92);
+	q->depth = 7;
+	EXPECT(depth_for(q, 92), 92);	/* no target */
+	device->limit = 200;
+	EXPECT(depth_for(q, 92), 92);
+	device->limit = 10;
+	EXPECT(depth_for(q, 92), 10);
+	device->target_us = 1;
+	EXPECT(depth_for(q, 92), 7);
+	q->depth = 30;
+	EXPECT(depth_for(q, 92), 10);
+	device->limit = 0;
+	EXPECT(depth_for(q, 92), 30);
+	q->depth = 300;
+	EXPECT(depth_for(q, 92), 92);
+	EXPECT(low_for(q, 92), 46);
+	device->low_percent = 95;
+	EXPECT(low_for(q, 3), 2);
+	EXPECT(stall_ns(q), 250 * MS);
+	device->stall_ms = 60000;
+	EXPECT(stall_ns(q), 60000 * MS);
+}
+
+static const char *armed(int packets)
+{
+	LOCKED(__queue_arm(q, packets, now));
+	return text;
+}
+
+static void timers(void)
+{
+	fresh_stopped();
+	q->reader_ns = 1000;
+	armed(100);
+	EXPECT_LOG("arm 100000;");
+	q->timer_late_ns = 30000;
+	armed(100);
+	EXPECT_LOG("arm 70000;");
+	armed(1);
+	EXPECT_LOG("arm 20000;");
+	armed(40);
+	EXPECT_LOG("arm 20000;");
+	armed(10000);
+	EXPECT_LOG("arm 2000000;");
+	q->idle_reviews = 3;
+	armed(1);
+	EXPECT_LOG("arm 160000;");
+	q->idle_reviews = 0;
+	/* 100 others are stopped */
+	atomic_set(&stopped_queues, 5);
+	armed(1);
+	EXPECT_LOG("arm 100000;");
+	atomic_set(&stopped_queues, 101);
+	armed(1);
+	EXPECT_LOG("arm 2500000;");
+	armed(10000);
+	EXPECT_LOG("arm 2500000;");
+	atomic_set(&stopped_queues, 1);
+	/* the bound on reviews */
+	q->next_review_at = now + 3 * MS;
+	armed(1);
+	EXPECT_LOG("arm 3000000;");
+	q->next_review_at = 0;
+	/* the longest stop */
+	now = q->stopped_at + 249 * MS + 500 * US;
+	armed(10000);
+	EXPECT_LOG("arm 500000;");
+	q->next_review_at = now + 3 * MS;
+	armed(1);
+	EXPECT_LOG("arm 500000;");
+	now = q->stopped_at + 251 * MS;
+	armed(1);
+	EXPECT_LOG("arm 20000;");
+}
+
+static void reviews_are_paid(void)
+{
+	fresh();
+	LOCKED(__queue_pay_review(q, 0, now));
+	EXPECT(q->idle_reviews, 1);
+	EXPECT(q->next_review_at, now - 4 * MS + 500 * US);
+	q->next_review_at = now + 1;
+	LOCKED(__queue_pay_review(q, 0, now));
+	EXPECT(q->next_review_at, now + 1 + 500 * US);
+	EXPECT(q->idle_reviews, 2);
+	q->idle_reviews = 4;
+	LOCKED(__queue_pay_review(q, 0, now));
+	LOCKED(__queue_pay_review(q, 0, now));
+	EXPECT(q->idle_reviews, 5);
+	q->next_review_at = now;
+	LOCKED(__queue_pay_review(q, 1, now));
+	EXPECT(q->idle_reviews, 0);
+	EXPECT(q->next_review_at, now + 500000 - 7812);
+	q->next_review_at = now;
+	LOCKED(__queue_pay_review(q, 64, now));
+	EXPECT(q->next_review_at, now + 500000 - 64 * 7812);
+	q->next_review_at = now;
+	LOCKED(__queue_pay_review(q, 65, now));
+	EXPECT(q->next_review_at, now + 500000 - 64 * 7812);
+	/* the machine has just booted */
+	q->next_review_at = 0;
+	LOCKED(__queue_pay_review(q, 0, 1 * MS));
+	EXPECT(q->next_review_at, 500 * US);
+
+	q->timer_late_ns = 80000;
+	q->timer.expires = now - 160000;
+	LOCKED(EXPECT(__queue_learn_lateness(q), 160000));
+	EXPECT(q->timer_late_ns, 90000);
+	q->timer.expires = now - 10 * MS;
+	q->timer_late_ns = 0;
+	LOCKED(EXPECT(__queue_learn_lateness(q), 10 * MS));
+	EXPECT(q->timer_late_ns, 250 * US);
+	q->timer.expires = now + 1000;
+	q->timer_late_ns = 8000;
+	LOCKED(EXPECT(__queue_learn_lateness(q), 0));
+	EXPECT(q->timer_late_ns, 7000);
+}
+
+static void charges(void)
+{
+	fresh();
+	LOCKED(__queue_charge(q, 20 * MS, 1));
+	EXPECT(q->unpaid_ns, 15 * MS);
+	LOCKED(__queue_charge(q, 1 * MS, 2));
+	EXPECT(q->unpaid_ns, 6 * MS);
+	LOCKED(__queue_charge(q, 1 * MS, 2));
+	EXPECT(q->unpaid_ns, 0);
+	LOCKED(__queue_charge(q, 3 * MS, 0));
+	EXPECT(q->unpaid_ns, 3 * MS);
+}
+
+static void stops(void)
+{
+	fresh();
+	set_ring(100, 10, 12, 90);
+	q->head = 10;
+	q->reader_ns = 1000;
+	q->unpaid_ns = 14 * MS;
+	q->idle_reviews = 3;
+	q->reviewed_at = 1;
+	LOCKED(__queue_stop(q, &ring, 78, 80));
+	EXPECT_LOG("due;arm 38000;watch;queue_stop 78 0;");
+	EXPECT(q->stopped, true);
+	EXPECT(txqs[0].state, XOFF);
+	EXPECT(txqs[1].state, 0);
+	EXPECT(atomic_read(&stopped_queues), 1);
+	EXPECT(q->stops, 1);
+	EXPECT(q->stopped_at, now);
+	EXPECT(q->reviewed_at, now);
+	EXPECT(q->idle_reviews, 0);
+	EXPECT(q->stop_producer, 90);
+	EXPECT(q->head, 12);
+	EXPECT(q->unpaid_ns, 4 * MS);
+
+	/* somebody else woke it */
+	txqs[0].state = 0;
+	now += MS;
+	LOCKED(__queue_stop(q, &ring, 78, 80));
+	EXPECT_LOG("");
+	EXPECT(txqs[0].state, XOFF);
+	EXPECT(q->stops, 1);
+	EXPECT(q->stopped_at, now - MS);
+	LOCKED(__queue_stop(q, &ring, 78, 80));
+	EXPECT_LOG("");
+
+	LOCKED(__queue_wake(q, 5, SLUICE_WAKE_TIMER));
+	EXPECT_LOG("queue_wake 5 1000000;wake;");
+	EXPECT(q->stopped, false);
+	EXPECT(atomic_read(&stopped_queues), 0);
+	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
+	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 0);
+	EXPECT(q->longest_stop_ns, MS);
+
+	/* the second stop, shorter; then one by somebody else */
+	LOCKED(__queue_stop(q, &ring, 78, 80));
+	EXPECT_LOG("arm 38000;watch;queue_stop 78 0;");
+	now += 1000;
+	LOCKED(__queue_wake(q, 6, SLUICE_WAKE_OTHER));
+	EXPECT_LOG("queue_wake 6 1000;wake;");
+	EXPECT(q->longest_stop_ns, MS);
+	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
+	EXPECT(q->stops, 2);
+	txqs[0].state = XOFF;
+	LOCKED(__queue_stop(q, &ring, 78, 80));
+	EXPECT_LOG("");
+	EXPECT(q->stopped, false);
+}
+
+static void stalls(void)
+{
+	fresh_stopped();
+	now += 7 * MS;
+	q->unpaid_ns = 1;
+	LOCKED(__queue_stall(q, 9, now));
+	EXPECT_LOG("due;queue_stall 9 7000000;queue_wake 9 7000000;wake;");
+	EXPECT(q->stalled, true);
+	EXPECT(q->pass_until, now + 8 * 250 * MS);
+	EXPECT(q->unpaid_ns, 0);
+	EXPECT(q->stalls, 1);
+	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
+
+	q->head = 3;
+	ring.consumer_head = 4;
+	EXPECT(stall_lasts(q, &ring, 50, 40), true);
+	EXPECT(stall_lasts(q, &ring, 41, 40), true);
+	EXPECT(stall_lasts(q, &ring, 40, 40), false);	/* it caught up */
+	now = q->pass_until - 1;
+	EXPECT(stall_lasts(q, &ring, 50, 40), true);
+	now = q->pass_until;
+	EXPECT(stall_lasts(q, &ring, 50, 40), false);
+	ring.consumer_head = 3;	/* it has read nothing */
+	EXPECT(stall_lasts(q, &ring, 50, 40), true);
+	q->stalled = false;
+	EXPECT(stall_lasts(q, &ring, 50, 40), false);
+}
+
+static void depths(void)
+{
+	fresh();
+	device->target_us = 2000;
+	q->reader_ns = 999;
+	LOCKED(__queue_set_depth(q));
+	EXPECT(q->depth, 2000);
+	q->depth_ns = 4 * MS;
+	LOCKED(__queue_set_depth(q));
+	EXPECT(q->depth, 4000);
+	q->reader_ns = NSEC_PER_SEC;
+	LOCKED(__queue_set_depth(q));
+	EXPECT(q->depth, 4);
+	q->reader_ns = 0;
+	q->depth_ns = 1UL << 40;
+	LOCKED(__queue_set_depth(q));
+	EXPECT(q->depth, INT_MAX);
+
+	q->reader_ns = 999;
+	q->depth_ns = 0;
+	LOCKED(__queue_set_depth_ns(q, 300 * US));
+	EXPECT(q->depth_ns, 2300 * US);
+	EXPECT(q->depth, 2300);
+	q->depth_ns = 2 * MS;
+	LOCKED(__queue_set_depth_ns(q, 5 * MS));
+	EXPECT(q->depth_ns, 3 * MS);
+	q->depth_ns = 2640 * US;
+	LOCKED(__queue_set_depth_ns(q, 0));
+	EXPECT(q->depth_ns, 2630 * US);
+	q->depth_ns = 99 * MS;
+	LOCKED(__queue_set_depth_ns(q, 5 * MS));
+	EXPECT(q->depth_ns, 100 * MS);
+}
+
+static void paces(void)
+{
+	fresh();
+	device->target_us = 2000;
+	LOCKED(EXPECT(__queue_learn(q, 10, 100000, false), 0));
+	EXPECT(q->read_ns, 1000000 + 100000 - 125000);
+	EXPECT(q->read, 64 + 640 - 8);
+	EXPECT(q->reader_ns, 975000 * 64 / 696);
+	EXPECT(q->depth, 2000000 / (89655 + 1));
+	/* the ring was empty: it waited, or it is faster than was known */
+	q->reader_ns = 1000;
+	LOCKED(EXPECT(__queue_learn(q, 10, 30000, true), 20000));
+	EXPECT(q->reader_ns, 1000);
+	LOCKED(EXPECT(__queue_learn(q, 10, 10000, true), 0));
+	EXPECT(q->reader_ns, 1000);
+	EXPECT(q->read, 696);
+	LOCKED(EXPECT(__queue_learn(q, 10, 5000, true), 0));
+	EXPECT(q->read_ns, 40000);
+	EXPECT(q->read, 5120);
+	EXPECT(q->reader_ns, 500);
+	EXPECT(q->depth, 2000000 / 501);
+	/* a second at most */
+	LOCKED(__queue_learn(q, 1, 5 * NSEC_PER_SEC, false));
+	EXPECT(q->read_ns, 40000 + NSEC_PER_SEC - 5000);
+	EXPECT(q->read, 5120 + 64 - 640);
+	q->read_ns = 1000 * 8;
+	q->reader_ns = 1 << 30;
+	LOCKED(__queue_learn(q, 10, 5 * NSEC_PER_SEC, true));
+	EXPECT(q->read_ns, 8 * NSEC_PER_SEC);
+
+	fresh();
+	cpus = 64;	/* 132 at most */
+	q->stop_producer = 10;
+	ring.producer = 15;
+	LOCKED(__queue_learn_headroom(q, &ring));
+	EXPECT(q->headroom, 132 - 7);
+	q->headroom = 20;
+	LOCKED(__queue_learn_headroom(q, &ring));
+	EXPECT(q->headroom, 24);
+	LOCKED(__queue_learn_headroom(q, &ring));
+	EXPECT(q->headroom, 24);
+	q->headroom = 25;
+	LOCKED(__queue_learn_headroom(q, &ring));
+	EXPECT(q->headroom, 24);
+	ring.producer = 60;
+	LOCKED(__queue_learn_headroom(q, &ring));
+	EXPECT(q->headroom, 132);
+	ring.producer = 9;	/* once round */
+	q->headroom = 20;
+	LOCKED(__queue_learn_headroom(q, &ring));
+	EXPECT(q->headroom, 132);
+}
+
+static void reviewed(u64 ns, u64 late)
+{
+	now += ns;
+	LOCKED(__queue_review(q, late));
+}
+
+/* Nothing but a wake: there is no ring of ours behind the queue any more. */
+static void reviews_of_a_change(void)
+{
+	struct ptr_ring other = { .size = 100 };
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		fresh_stopped();
+		if (i == 0)
+			queue_slot[0] = NULL;
+		else if (i == 1)
+			queue_slot[0] = &other;
+		else if (i == 2)
+			ring.size = 101;
+		else
+			txqs[0].qdisc = &noqueue;
+		reviewed(MS, 0);
+		EXPECT_LOG("queue_wake 0 1000000;wake;");
+		EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
+		EXPECT(q->unpaid_ns, 0);
+	}
+	fresh_stopped();
+	q->ring = NULL;
+	queue_slot[0] = NULL;
+	reviewed(MS, 0);
+	EXPECT_LOG("queue_wake 0 1000000;wake;");
+}
+
+static void reviews(void)
+{
+	/* limit 92, low 46: 10 packets too many */
+	fresh_stopped();
+	q->reader_ns = 1000;
+	q->read_ns = 1000;
+	set_ring(100, 0, 4, 60);
+	q->head = 0;
+	reviewed(40 * US, 0);
+	EXPECT(q->head, 4);
+	EXPECT(q->reviewed_at, now);
+	EXPECT(q->reader_ns, (1000 + 40000 - 125) * 64 / (64 + 256 - 8));
+	EXPECT(q->unpaid_ns, 0);
+	EXPECT(q->next_review_at, now - 4 * MS + 500000 - 4 * 7812);
+	EXPECT_LOG("arm 83840;");
+	EXPECT(q->stopped, true);
+	/* nothing is read: that is charged, but for the timer's lateness */
+	reviewed(5 * MS, 2 * MS);
+	EXPECT(q->unpaid_ns, 3 * MS);
+	EXPECT(q->reader_ns, 8384);
+	EXPECT(q->idle_reviews, 1);
+	EXPECT_LOG("arm 83840;");
+	reviewed(5 * MS, 7 * MS);
+	EXPECT(q->unpaid_ns, 3 * MS);
+	EXPECT_LOG("arm 83840;");
+	/* 46 packets are few enough, 47 are not */
+	set_ring(100, 4, 4, 51);
+	reviewed(MS, 0);
+	EXPECT(q->stopped, true);
+	EXPECT_LOG("arm 160000;");
+	set_ring(100, 5, 5, 51);
+	q->depth_ns = 2 * MS;
+	q->headroom = 8;
+	reviewed(MS, 0);
+	EXPECT_LOG("queue_wake 46 12040000;wake;");
+	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
+	EXPECT(q->depth_ns, 2 * MS - 2 * MS / 64);
+	EXPECT(q->headroom, 8);
+
+	/* slots that are read and not handed back do not wake it */
+	fresh_stopped();
+	set_ring(100, 0, 90, 92);
+	reviewed(MS, 0);
+	EXPECT(q->stopped, true);
+	set_ring(100, 1, 90, 92);
+	*text = '\0';
+	reviewed(MS, 0);
+	EXPECT_LOG("queue_wake 2 2000000;wake;");
+}
+
+/* The reader found the ring empty: it waits, and the ring becomes deeper. */
+static void reviews_of_an_empty_ring(void)
+{
+	fresh_stopped();
+	device->target_us = 2000;
+	q->reader_ns = 1000;
+	q->head = 0;
+	set_ring(100, 60, 60, 60);
+	reviewed(100 * US, 0);
+	EXPECT_LOG("queue_wake 0 100000;wake;");
+	EXPECT(q->reader_ns, 1000);
+	EXPECT(q->depth_ns, 2 * MS + 40 * US);
+	EXPECT(q->unpaid_ns, 0);
+
+	/* neither what it waited nor the lateness is charged, whichever is more */
+	fresh_stopped();
+	q->reader_ns = 1000;
+	set_ring(100, 1, 1, 1);
+	q->unpaid_ns = 200 * MS;
+	reviewed(10 * MS, 0);
+	EXPECT(q->unpaid_ns, 200 * MS + 1000 - 5 * MS);
+}
+
+static void reviews_of_a_slow_reader(void)
+{
+	/* 249 ms unpaid, then 250 */
+	fresh_stopped();
+	set_ring(100, 0, 0, 60);
+	q->stopped_at -= MS;
+	reviewed(249 * MS - 1, 0);
+	EXPECT(q->stopped, true);
+	*text = '\0';
+	q->unpaid_ns = 250 * MS - 1;
+	q->stopped_at = now;
+	reviewed(0, 0);
+	EXPECT(q->stopped, true);
+	*text = '\0';
+	reviewed(1, 0);
+	EXPECT_LOG("due;queue_stall 60 1;queue_wake 60 1;wake;");
+
+	/* the longest stop is over: it read enough, so it is woken */
+	fresh_stopped();
+	set_ring(100, 0, 0, 60);
+	q->reviewed_at = now + 250 * MS - 1;
+	reviewed(250 * MS - 1, 0);
+	EXPECT(q->stopped, true);
+	*text = '\0';
+	q->reviewed_at = now;
+	reviewed(1, 0);
+	EXPECT_LOG("queue_wake 60 250000000;wake;");
+	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
+	EXPECT(q->stalled, false);
+
+	/* but not into a ring that is as full as ever */
+	fresh_stopped();
+	set_ring(100, 0, 0, 92);
+	q->reviewed_at = now + 250 * MS;
+	reviewed(250 * MS, 0);
+	EXPECT_LOG("due;queue_stall 92 250000000;queue_wake 92 250000000;wake;");
+	fresh_stopped();
+	set_ring(100, 0, 0, 91);
+	q->reviewed_at = now + 250 * MS;
+	reviewed(250 * MS, 0);
+	EXPECT(q->stalled, false);
+	EXPECT(q->stopped, false);
+}
+
+static void expiries(void)
+{
+	fresh_stopped();
+	now = q->timer.expires + 3 * MS;
+	q->reviewed_at = now - 10 * MS;
+	set_ring(100, 0, 0, 60);
+	EXPECT(q->timer.function(&q->timer), HRTIMER_NORESTART);
+	EXPECT(q->unpaid_ns, 7 * MS);
+	EXPECT(q->timer_late_ns, 250 * US);
+	EXPECT_LOG("arm 2000000;");
+	LOCKED(__queue_wake(q, 0, SLUICE_WAKE_OTHER));
+	*text = '\0';
+	EXPECT(q->timer.function(&q->timer), HRTIMER_NORESTART);
+	EXPECT_LOG("");
+	EXPECT(q->timer_late_ns, 250 * US);
+
+	fresh();
+	q->stalled = true;
+	queue_filled(q, &ring, 60, 92);
+	EXPECT(q->stalled, false);
+	EXPECT(q->stopped, true);
+	*text = '\0';
+	fresh();
+	q->open = false;
+	q->stalled = true;
+	queue_filled(q, &ring, 60, 92);
+	EXPECT(q->stalled, false);
+	EXPECT_LOG("");
+}
+
+static void adoptions(void)
+{
+	static struct ptr_ring other = { .size = 50, .consumer_head = 7, .producer = 9 };
+
+	fresh();
+	q->stalled = true;
+	layout_wrong = "wrong";
+	EXPECT(queue_adopted(q, &other, 50), false);
+	EXPECT(q->stalled, true);
+	EXPECT(q->ring == &ring, true);
+	layout_wrong = NULL;
+	q->headroom = 20;
+	EXPECT(queue_adopted(q, &other, 50), true);
+	EXPECT(q->stalled, false);
+	EXPECT(q->ring == &other && q->file == &other, true);
+	EXPECT(q->size, 50);
+	EXPECT(q->head, 7);
+	EXPECT(q->stop_producer, 9);
+	EXPECT(q->headroom, INT_MAX);
+	/* the same: what was learned is kept */
+	q->head = q->stop_producer = 1;
+	q->headroom = 20;
+	EXPECT(queue_adopted(q, &other, 50), true);
+	EXPECT(q->head, 1);
+	EXPECT(q->stop_producer, 1);
+	EXPECT(q->headroom, 20);
+	/* another size, another ring of the same size */
+	EXPECT(queue_adopted(q, &other, 51), true);
+	EXPECT(q->head, 7);
+	EXPECT(q->headroom, INT_MAX);
+	EXPECT(queue_adopted(q, &ring, 51), true);
+	EXPECT(q->head, 0);
+	EXPECT_LOG("");
+}
+
+/* The last index without a check, after the packet that is at @producer. */
+static u32 next_check(int producer, int room, int size)
+{
+	s64 before = 5L << 32 | 77;
+
+	atomic64_set(&q->next_check, before);
+	set_next_check(q, before, producer, room, size);
+	return sluice_check_last(atomic64_read(&q->next_check));
+}
+
+static void next_checks(void)
+{
+	fresh();
+	EXPECT(next_check(10, 5, 100), 14);
+	EXPECT(next_check(10, 0, 100), 9);
+	EXPECT(next_check(10, -3, 100), 9);
+	EXPECT(next_check(10, 50, 100), 34);	/* a quarter of the ring */
+	EXPECT(next_check(95, 20, 100), 99);
+	EXPECT(next_check(0, 0, 100), (u32)-1);
+	EXPECT(atomic64_read(&q->next_check) >> 32, 6);
+	EXPECT(next_check(73, 5, 100), 77);
+	EXPECT(atomic64_read(&q->next_check) >> 32, 5);
+	/* somebody else wrote it */
+	atomic64_set(&q->next_check, 3);
+	set_next_check(q, 4, 10, 5, 100);
+	EXPECT(atomic64_read(&q->next_check), 3);
+}
+
+/* A check at these indices: what the next one is due at. */
+static u32 checked(int tail, int head, int producer)
+{
+	set_ring(100, tail, head, producer);
+	atomic64_set(&q->next_check, 7777);
+	sluice_queue_check(q);
+	return sluice_check_last(atomic64_read(&q->next_check));
+}
+
+static void checks(void)
+{
+	fresh();
+	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(checked(0, 0, 75), 75 + 92 - 75 - 1 - 1);
+	EXPECT(checked(0, 0, 90), 90);
+	EXPECT_LOG("");
+	EXPECT(checked(0, 0, 91), 90);
+	EXPECT_LOG("due;arm 2000000;watch;queue_stop 91 0;");
+
+	fresh();	/* the depth, in packets and not in slots */
+	device->limit = 20;
+	EXPECT(checked(0, 10, 20), 20 + 9 - 1);
+	EXPECT(checked(0, 10, 28), 28);
+	EXPECT_LOG("");
+	EXPECT(checked(0, 10, 29), 28);
+	EXPECT_LOG("due;arm 2000000;watch;queue_stop 19 0;");
+
+	fresh();	/* nothing is served, read, known */
+	device->served = false;
+	EXPECT(checked(0, 0, 95), 7777);
+	device->served = true;
+	queue_slot[0] = NULL;
+	EXPECT(checked(0, 0, 95), 7777);
+	queue_slot[0] = &ring;
+	q->file = NULL;
+	layout_wrong = "wrong";
+	EXPECT(checked(0, 0, 95), 7777);
+	EXPECT_LOG("");
+	ring.size = 0;
+	sluice_queue_check(q);
+	ring.size = 1;
+	sluice_queue_check(q);
+	EXPECT(q->drops.counter, 0);
+	EXPECT_LOG("");
+
+	fresh();	/* adopted: another file, another size */
+	q->file = NULL;
+	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(q->file == &ring, true);
+	q->size = 7;
+	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(q->size, 100);
+
+	fresh();
+	q->stalled = true;	/* and has nearly caught up */
+	q->pass_until = now + 1;
+	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(q->stalled, false);
+	EXPECT_LOG("");
+}
+
+static void checks_of_full_rings(void)
+{
+	fresh();
+	txqs[0].qdisc = &noqueue;
+	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(checked(0, 0, 80), 80 + 11 - 1);
+	EXPECT(checked(0, 0, 91), 90);
+	EXPECT(checked(0, 0, 99), 98);
+	set_full_ring(100, 30, 30);
+	sluice_queue_check(q);
+	EXPECT(q->drops.counter, 0);	/* as without us */
+	EXPECT_LOG("");
+
+	fresh();
+	set_full_ring(100, 30, 30);
+	q->stalled = true;
+	q->head = 30;
+	atomic64_set(&q->next_check, 7777);
+	sluice_queue_check(q);
+	EXPECT(q->drops.counter, 1);
+	EXPECT(sluice_check_last(q->next_check.counter), 29);
+	EXPECT(q->stalled, true);
+	EXPECT_LOG("");
+	EXPECT(checked(0, 0, 99), 98);
+	EXPECT(q->drops.counter, 1);
+	EXPECT(q->stopped, true);	/* it has read, and the time is over */
+	EXPECT(q->stalled, false);
+}
+
+static void openings(void)
+{
+	fresh();
+	device->target_us = 2000;
+	q->open = false;
+	q->depth = 0;
+	sluice_queue_opened(q);
+	EXPECT(q->open, true);
+	EXPECT(q->file == NULL, true);
+	EXPECT(q->depth, 2000000 / (MS + 1) > 4 ? 1 : 4);
+	EXPECT_LOG("");
+
+	fresh_stopped();
+	q->stalled = true;
+	q->unpaid_ns = 5;
+	sluice_queue_closed(q);
+	EXPECT_LOG("queue_wake 0 0;wake;cancel;");
+	EXPECT(q->open, false);
+	EXPECT(q->stalled, false);
+	EXPECT(q->unpaid_ns, 0);
+	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
+	sluice_queue_closed(q);
+	EXPECT_LOG("cancel;");
+}
+
+static void rescues(void)
+{
+	bool stopped = false;
+
+	fresh_stopped();
+	now = q->timer.expires + NSEC_PER_SEC;
+	EXPECT(sluice_queue_rescue(q, &stopped), false);
+	EXPECT(stopped, true);
+	EXPECT(q->rescued, 0);
+	EXPECT_LOG("");
+	now++;
+	stopped = false;
+	EXPECT(sluice_queue_rescue(q, &stopped), true);
+	EXPECT(stopped, true);
+	EXPECT(q->rescued, 1);
+	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
+	EXPECT_LOG("queue_wake 0 1002000001;wake;");
+	stopped = false;
+	EXPECT(sluice_queue_rescue(q, &stopped), false);
+	EXPECT(stopped, false);
+	EXPECT_LOG("");
+}
+
+static struct sluice_queue_view seen(void)
+{
+	struct sluice_queue_view view;
+
+	memset(&view, 0xff, sizeof(view));
+	sluice_queue_read(q, &view);
+	return view;
+}
+
+static void views(void)
+{
+	struct sluice_queue_view view;
+
+	fresh_stopped();
+	set_ring(100, 0, 2, 30);
+	q->reader_ns = 11;
+	q->stops = 12;
+	q->wakes[0] = 13;
+	q->wakes[1] = 14;
+	q->stalls = 15;
+	q->longest_stop_ns = 16;
+	q->rescued = 17;
+	atomic64_set(&q->drops, 18);
+	view = seen();
+	EXPECT(view.state, SLUICE_QUEUE_STOPPED);
+	EXPECT(view.size, 100);
+	EXPECT(view.fill, 28);
+	EXPECT(view.limit, 92);
+	EXPECT(view.low, 46);
+	EXPECT(view.reader_ns, 11);
+	EXPECT(view.stops, 12);
+	EXPECT(view.wakes[0], 13);
+	EXPECT(view.wakes[1], 14);
+	EXPECT(view.stalls, 15);
+	EXPECT(view.longest_stop_ns, 16);
+	EXPECT(view.rescued, 17);
+	EXPECT(view.drops, 18);
+	EXPECT_LOG("");
+
+	LOCKED(__queue_wake(q, 0, SLUICE_WAKE_TIMER));
+	*text = '\0';
+	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
+	q->stalled = true;
+	q->head = 2;
+	EXPECT(seen().state, SLUICE_QUEUE_OPEN);	/* 28 of 46 */
+	set_ring(100, 0, 2, 80);
+	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
+	txqs[0].qdisc = &noqueue;
+	EXPECT(seen().state, SLUICE_QUEUE_NOQUEUE);
+	device->verified = false;
+	view = seen();
+	EXPECT(view.state, SLUICE_QUEUE_UNREAD);
+	EXPECT(view.size, 0);
+	EXPECT(view.fill, 0);
+	device->verified = true;
+	ring.size = 0;
+	EXPECT(seen().limit, 0);
+	ring.size = 1;
+	EXPECT(seen().limit, 1);
+	queue_slot[0] = NULL;
+	EXPECT(seen().state, SLUICE_QUEUE_UNREAD);
+	q->open = false;
+	EXPECT(seen().state, SLUICE_QUEUE_IDLE);
+	EXPECT_LOG("");
+}
+
+static void new_queues(void)
+{
+	fresh();
+	q = &device->queue[1];
+	EXPECT(q->device == device, true);
+	EXPECT(q->slot == &queue_slot[1], true);
+	EXPECT(q->txq == &txqs[1], true);
+	EXPECT(q->reader_ns, MS);
+	EXPECT(q->read, 64);
+	EXPECT(q->read_ns, MS);
+	EXPECT(q->headroom, INT_MAX);
+	EXPECT(q->timer.function == timer_expired, true);
+	EXPECT(q->lock.owner == NULL, true);
+}
+
+static bool due(int producer)
+{
+	ring.producer = producer;
+	return check_is_due(q);
+}
+
+static void entries(void)
+{
+	struct sk_buff skb = { .queue_mapping = 0 };
+	struct ptr_ring other = { .size = 100 };
+
+	fresh();
+	atomic64_set(&q->next_check, 9L << 32 | 40);
+	EXPECT(due(40), false);
+	EXPECT(due(41), true);
+	EXPECT(due(16), false);
+	EXPECT(due(15), true);
+	ring.producer = 30;
+	queue_slot[0] = &other;
+	EXPECT(check_is_due(q), true);
+	queue_slot[0] = &ring;
+	ring.size = 101;
+	EXPECT(check_is_due(q), true);
+	ring.size = 99;
+	EXPECT(check_is_due(q), true);
+	ring.size = 100;
+	q->file = NULL;
+	EXPECT(check_is_due(q), true);
+	hash_add_rcu(sluice_devices, &device->node, 0);
+	EXPECT(queue_to_check(&skb, &dev) == q, true);
+	q->file = &ring;
+	EXPECT(queue_to_check(&skb, &dev) == NULL, true);
+	skb.queue_mapping = 1;
+	EXPECT(queue_to_check(&skb, &dev) == &device->queue[1], true);
+	skb.queue_mapping = 2;
+	EXPECT(queue_to_check(&skb, &dev) == NULL, true);
+	EXPECT(queue_to_check(&skb, (void *)&other) == NULL, true);
+}
+
+/* The callback, for a packet of a ring beyond its limit, and for another. */
+static void callbacks(void)
+{
+	struct sk_buff skb = { .queue_mapping = 0 };
+	struct ftrace_regs regs = { .argument = { &skb, &dev } };
+
+	set_ring(100, 0, 0, 30);
+	transmit_hook.func(1, 2, &transmit_hook, &regs);
+	EXPECT_LOG("");
+	set_ring(100, 0, 0, 95);
+	transmit_hook.func(1, 2, &transmit_hook, &regs);
+	EXPECT_LOG("due;arm 2000000;watch;queue_stop 95 0;");
+	EXPECT(transmit_hook.flags, SLUICE_FTRACE_FLAGS);
+	sluice_devices[0].first = NULL;
+}
+
+#include "hook_examples.c"
+
+int main(void)
+{
+	alarm(20);	/* a loop without an end */
+	slots_and_counts();
+	full_rings();
+	rings_that_change();
+	limits();
+	timers();
+	reviews_are_paid();
+	charges();
+	stops();
+	stalls();
+	depths();
+	paces();
+	reviews_of_a_change();
+	reviews();
+	reviews_of_an_empty_ring();
+	reviews_of_a_slow_reader();
+	expiries();
+	adoptions();
+	next_checks();
+	checks();
+	checks_of_full_rings();
+	openings();
+	rescues();
+	views();
+	new_queues();
+	entries();
+	callbacks();
+	hooks();
+	printf("fine: %u examples\n", examples);
+	return 0;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Part of examples.c: how hook.c uses ftrace, call by call. */
+
+static int filter_error, register_error, unregister_error;
+static bool direct_stops = true;
+static jmp_buf waits_for_ever;
+
+void complain(const char *format, ...)
+{
+	note("complain;");
+}
+
+void ASSERT_RTNL(void) { }
+
+int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip, int remove,
+			 int reset)
+{
+	note("filter_ip %lu %d %d;", ip, remove, reset);
+	return ops == &transmit_hook ? filter_error : -1;
+}
+
+int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
+		      int reset)
+{
+	note("filter %d %d %d;", !!name, length, !!reset);
+	return ops == &transmit_hook ? 0 : -1;
+}
+
+int register_ftrace_function(struct ftrace_ops *ops)
+{
+	note("register;");
+	return ops == &transmit_hook ? register_error : -1;
+}
+
+int unregister_ftrace_function(struct ftrace_ops *ops)
+{
+	note("unregister;");
+	return ops == &transmit_hook ? unregister_error : -1;
+}
+
+void sluice_direct_start(struct ftrace_ops *ops, unsigned long transmit)
+{
+	note("start %d %lu;", ops == &transmit_hook, transmit);
+}
+
+bool sluice_direct_stop(void)
+{
+	note("stop;");
+	return direct_stops;
+}
+
+/* Does not return where the hook cannot be removed: it sleeps, twice here. */
+void wait_for_ever(long ticks)
+{
+	static int times;
+
+	note("sleep %d;", ticks == MAX_SCHEDULE_TIMEOUT);
+	if (++times % 2 == 0)
+		longjmp(waits_for_ever, 1);
+}
+
+static bool removed(void)
+{
+	if (setjmp(waits_for_ever))
+		return false;
+	sluice_hook_remove();
+	return true;
+}
+
+static bool is_reason(const char *reason)
+{
+	return reason && *reason;
+}
+
+static void hooks(void)
+{
+	dev.netdev_ops = &transmit_ops;
+	transmit_ops.ndo_start_xmit = (void *)4711;
+	EXPECT(removed(), true);
+	EXPECT_LOG("");
+	filter_error = -22;
+	EXPECT(is_reason(sluice_hook_place(&dev)), true);
+	EXPECT_LOG("filter_ip 4711 0 0;complain;");
+	filter_error = 0;
+	register_error = -16;
+	EXPECT(is_reason(sluice_hook_place(&dev)), true);
+	EXPECT_LOG("filter_ip 4711 0 0;register;filter 0 0 1;complain;");
+	EXPECT(removed(), true);
+	EXPECT_LOG("");
+	register_error = 0;
+	EXPECT(sluice_hook_place(&dev) == NULL, true);
+	EXPECT_LOG("filter_ip 4711 0 0;register;start 1 4711;");
+	/* the next device; one of another driver */
+	EXPECT(sluice_hook_place(&dev) == NULL, true);
+	transmit_ops.ndo_start_xmit = (void *)4712;
+	EXPECT(is_reason(sluice_hook_place(&dev)), true);
+	transmit_ops.ndo_start_xmit = (void *)4710;
+	EXPECT(is_reason(sluice_hook_place(&dev)), true);
+	EXPECT_LOG("");
+	/* ftrace has shut down: both parts are tried, and either keeps us here */
+	unregister_error = -19;
+	EXPECT(removed(), false);
+	EXPECT_LOG("stop;unregister;filter 0 0 1;complain;sleep 1;sleep 1;");
+	unregister_error = 0;
+	direct_stops = false;
+	EXPECT(removed(), false);
+	EXPECT_LOG("stop;unregister;filter 0 0 1;complain;sleep 1;sleep 1;");
+	direct_stops = true;
+	EXPECT(removed(), true);
+	EXPECT_LOG("stop;unregister;filter 0 0 1;");
+	EXPECT(removed(), true);
+	EXPECT_LOG("");
+}

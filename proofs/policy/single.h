@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A kernel of one thread, for pace.c and examples.c: nobody waits for anybody, and
+ * time passes when the program says so. It fails where a lock is taken twice or is
+ * not held when it must be.
+ */
+#ifndef POLICY_SINGLE_H
+#define POLICY_SINGLE_H
+
+static int cpus = 4;
+static u64 now, random_state = 88172645463325252ULL;
+static int locks_held, read_sides;
+static void (*while_waiting)(void);	/* once, before a lock is taken */
+
+unsigned int chance(unsigned int below)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (random_state >> 16) % below;
+}
+
+void step(void) { }
+void unseen_fence(void) { }
+bool irq_off(void) { return false; }
+void irq_restore(bool were_off) { (void)were_off; }
+void rcu_read_lock_bh(void) { read_sides++; }
+void rcu_read_unlock_bh(void) { read_sides--; }
+void synchronize_rcu(void) { }
+void poison_free(void *memory) { free(memory); }
+void *zeroed(size_t size) { return calloc(1, size); }
+int num_online_cpus(void) { return cpus; }
+u64 ktime_get_ns(void) { return now; }
+
+void unseen_read(const volatile void *from, void *to, size_t size)
+{
+	memcpy(to, (const void *)from, size);
+}
+
+void spin_lock_init(spinlock_t *lock)
+{
+	lock->owner = NULL;
+}
+
+void spin_lock(spinlock_t *lock)
+{
+	if (lock->owner)
+		fail("a lock is taken twice");
+	lock->owner = lock;
+	locks_held++;
+	if (while_waiting)
+		while_waiting();
+	while_waiting = NULL;
+}
+
+void spin_unlock(spinlock_t *lock)
+{
+	lockdep_assert_held(lock);
+	lock->owner = NULL;
+	locks_held--;
+}
+
+bool spin_trylock(spinlock_t *lock)
+{
+	if (lock->owner)
+		return false;
+	spin_lock(lock);
+	return true;
+}
+
+void lockdep_assert_held(const spinlock_t *lock)
+{
+	if (!lock->owner)
+		fail("a lock that must be held is not");
+}
+
+#endif
