@@ -91,7 +91,7 @@ def command_build(options: argparse.Namespace) -> int:
 
 
 def _written(name: str | None) -> Path | None:
-    """The file a result is to be kept in, if one is named."""
+    """The file to save a result in, checked to be writable; None if none is named."""
     if name is not None:
         measure.ensure_writable(Path(name))
     return Path(name) if name is not None else None
@@ -274,7 +274,7 @@ def _add_shell(commands) -> None:
     shell = commands.add_parser("shell", help="a shell in a VM, or one command")
     shell.add_argument("--kernel", default=NEWEST)
     shell.add_argument("--exec", metavar="CMD", help="run CMD and power off")
-    shell.add_argument("--out", metavar="DIR", help="the guest's /out, kept")
+    shell.add_argument("--out", metavar="DIR", help="keep the guest's /out there")
     with_apps = "with the programs of lab apps"
     shell.add_argument("--apps", action="store_true", help=with_apps)
     shell.add_argument("--bare", action="store_true", help="build nothing first")
@@ -282,7 +282,7 @@ def _add_shell(commands) -> None:
     shell.add_argument("--cpus", type=positive(int), metavar="N")
     _add_native(shell)
     shell.add_argument("--memory", type=positive(int), metavar="MB")
-    shell.add_argument("--verbose", action="store_true", help="say how long")
+    shell.add_argument("--verbose", action="store_true", help="print how long it took")
     shell.set_defaults(run=command_shell)
 
 
@@ -324,23 +324,23 @@ def _add_measuring(
 def _add_rest(commands) -> None:
     report = commands.add_parser("report", help="show saved runs of one boot")
     report.add_argument("files", nargs="+", metavar="FILE")
-    report.add_argument("--page", metavar="FILE", help="draw the page there")
+    report.add_argument("--page", metavar="FILE", help="write an HTML page there")
     report.set_defaults(run=command_report)
     test = commands.add_parser("test", help="run the tests")
     test.add_argument("what", nargs="?", default="all", choices=testing.FOLDERS)
     test.add_argument("arguments", nargs="*", help="for pytest, after --")
     test.set_defaults(run=command_test)
-    check = commands.add_parser("check", help="linters, unit tests and one build")
+    check = commands.add_parser("check", help="run linters, unit tests and one build")
     check.add_argument("--kernel", default=NEWEST)
     check.set_defaults(run=command_check)
-    proofs = commands.add_parser("verify", help="every proof, and its verdict")
-    proofs.add_argument("--short", action="store_true", help="what make test asks")
-    reviewed = "the copies were compared with the functions that changed"
+    proofs = commands.add_parser("verify", help="run every proof")
+    proofs.add_argument("--short", action="store_true", help="only those of make test")
+    reviewed = "record that the copies were compared with the changed functions"
     proofs.add_argument("--reviewed", action="store_true", help=reviewed)
     proofs.set_defaults(run=command_verify)
-    faults = commands.add_parser("mutants", help="faults that the proofs must find")
+    faults = commands.add_parser("mutants", help="seed faults that the proofs must find")
     faults.add_argument("--files", metavar="A,B", help="only of these sources")
-    sixteen = "so many mutants, drawn by chance, and a short look at each"
+    sixteen = "N mutants drawn at random, with less effort for each"
     number = positive(int)
     faults.add_argument("--sample", type=number, default=0, metavar="N", help=sixteen)
     faults.add_argument("--seed", type=int, metavar="N", help="of the sample")
@@ -348,23 +348,23 @@ def _add_rest(commands) -> None:
     goal = positive(float)
     faults.add_argument("--goal", type=goal, default=0.9, metavar="X", help=share)
     faults.set_defaults(run=command_mutants)
-    rough = commands.add_parser("abuse", help="random sequences on a tap in use")
+    rough = commands.add_parser("abuse", help="play random sequences on a tap in use")
     rough.add_argument("--kernel", default=NEWEST)
     rough.add_argument("--seed", type=positive(int), default=1, metavar="N")
     rough.add_argument("--sequences", type=positive(int), default=300, metavar="N")
-    rough.add_argument("--json", metavar="FILE", help="add the boot to those in there")
+    rough.add_argument("--json", metavar="FILE", help="append the result to FILE")
     rough.set_defaults(run=command_abuse)
     more = commands.add_parser("again", help="one scenario many times in one boot")
     more.add_argument("scenario", metavar="MODULE.FUNCTION")
     more.add_argument("--kernel", default=NEWEST)
     more.add_argument("--times", type=positive(int), default=20, metavar="N")
     more.set_defaults(run=command_again)
-    long = commands.add_parser("soak", help="mixed traffic for a long time")
+    long = commands.add_parser("soak", help="run mixed traffic for a long time")
     long.add_argument("--kernel", default=NEWEST)
     long.add_argument("--minutes", type=positive(float), default=30, metavar="N")
-    long.add_argument("--json", metavar="FILE", help="save what it came to there")
+    long.add_argument("--json", metavar="FILE", help="save the result there")
     long.set_defaults(run=command_soak)
-    patches = commands.add_parser("series", help="the kernel patches, checked")
+    patches = commands.add_parser("series", help="build and check the kernel patches")
     sources = [*series.KERNELS]
     patches.add_argument("--kernel", default=sources[0], choices=sources)
     patches.add_argument("--out", metavar="DIR", help="default: out/series/")
@@ -385,22 +385,22 @@ def parser() -> argparse.ArgumentParser:
         prog="python3 -m lab", description=__doc__, epilog=f"kernels: {names}"
     )
     commands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
-    demo = "the short table, in a few minutes"
+    demo = "a few rows as a table, in a few minutes"
     _add_measuring(commands, "demo", demo, 1.5, command_demo)
-    bench = "every row, and every figure demanded"
-    counted = "each instruction takes 1 ns, and the host has no part"
+    bench = "measure every row and check the figures it must reach"
+    counted = "the clock counts instructions, 1 ns each: a busy host does not matter"
     command = _add_measuring(
         commands, "bench", bench, 3.0, command_bench, counted=counted
     )
-    further = "--native: go on for N minutes at most until each ratio is known to 3 %"
+    further = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
     command.add_argument(
         "--minutes", type=float, default=30, metavar="N", help=further
     )
-    apps = "VPN programs of the distribution, unmodified"
+    apps = "measure VPN programs of the distribution, unmodified"
     _add_measuring(commands, "apps", apps, 12.0, command_apps, counted=counted)
-    depth = "what a shallower ring gives, and what it costs"
+    depth = "measure latency and throughput of shorter rings"
     _add_measuring(commands, "depth", depth, 3.0, command_depth)
-    price = "instructions per packet, and one CPU that all share"
+    price = "count instructions per packet on one CPU"
     _add_measuring(commands, "cost", price, 3.0, command_cost, rounds=1)
     _add_shell(commands)
     _add_build(commands)
@@ -410,7 +410,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = parser().parse_args()
-    # Ended from outside: what is under way is cleaned up all the same.
+    # On SIGTERM, clean up as on any other exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if sys.version_info < (3, 11):
@@ -419,7 +419,7 @@ def main() -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever read has enough: nothing to say, and nothing to flush at exit.
+        # The reader of our output has ended: no message, nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO
     except LabError as error:

@@ -39,7 +39,7 @@ def digest_files(paths: list[Path]) -> str:
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Only one run at a time does the thing called name."""
+    """Held by one process at a time."""
     locks = cache_dir() / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     with open(locks / name, "w") as handle:
@@ -51,7 +51,7 @@ def locked(name: str) -> Iterator[None]:
 def cached(final: Path, lock: str) -> Iterator[Path | None]:
     """The directory to fill, which then becomes final; None if final is complete.
 
-    lock: of all that must not be made at the same time.
+    lock: its name; directories with the same lock are made one after the other.
     """
     with locked(lock):
         if final.exists():

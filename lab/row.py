@@ -50,16 +50,16 @@ def parse_variant(name: str) -> Variant:
 
 
 class WorkloadError(LabError):
-    """The workload did not do its work: no number is better than a wrong one."""
+    """The workload failed, so there is no sample."""
 
 
 class Skipped(Exception):
-    """This kernel cannot run that variant; the text says what it lacks."""
+    """This kernel cannot run it; the text says what it lacks."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, and what sluice owes in it."""
+    """One line of the table, and what is required of sluice in it."""
 
     name: str
     title: str
@@ -125,7 +125,7 @@ class Sample:
 
     @property
     def unaccounted(self) -> int:
-        if self.segmented:  # nothing counts both alike
+        if self.segmented:  # sent and read count different units
             return 0
         return self.sent - (
             self.read + self.qdisc_drops + self.lost_at_ring + self.held

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What this machine lacks for the lab, and how it gets it."""
+"""Installs what the lab needs on this machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How sure the ratio of two medians is; the guest asks, too."""
+"""The confidence interval of the ratio of two medians; used in the guest as well."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SURE_ROUNDS, _RESAMPLES = 5, 2000
 def ratio_interval(
     values: Sequence[float], others: Sequence[float]
 ) -> Optional[Tuple[float, float]]:
-    """Between what two the ratio of the medians is, SURE_PERCENT sure.
+    """The SURE_PERCENT confidence interval of the ratio of the medians.
 
-    Percentiles of a bootstrap (Efron 1979): both drawn anew from their own samples,
-    many times, and the same draws each time one asks. None for fewer than 5 rounds.
+    Percentiles of a bootstrap (Efron 1979): both samples are resampled many times, with a
+    fixed seed. None for fewer than 5 rounds.
     """
     if min(len(values), len(others)) < SURE_ROUNDS or min(others) <= 0:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kernel's own words for "I am broken", in a console or a log."""
+"""Finds reports of kernel faults in a console or a log."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OURS = re.compile(r"\[s(luice|plat)\]")
 
 
 def _parse_races(lines: List[str]) -> List[str]:
-    """The races that a plain access of ours is a side of.
+    """The data races in which one side is a plain access of sluice.
 
-    The driver's own accesses are plain, as are those of the rest of the kernel to a
-    queue's state: with them a marked one of ours races as stock's does.
+    The driver and the rest of the kernel access a queue's state plainly: a marked access
+    of sluice races with those as the driver's own does.
     """
     races, title = [], ""
     for line, frame in zip(lines, lines[1:]):

@@ -54,7 +54,7 @@ def read_boots(path: Path) -> list[dict]:
 
 
 def format_sum(boots: list[dict]) -> str:
-    """All boots of a file, which is what a claim about many sequences rests on."""
+    """All boots of a file together."""
     sequences = sum(boot["played"].get("sequences", 0) for boot in boots)
     failed = sum(bool(boot["message"]) for boot in boots)
     return f"abuse: {sequences} sequences in all {len(boots)} boots, {failed} failed"
@@ -63,7 +63,7 @@ def format_sum(boots: list[dict]) -> str:
 def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
     """Play so many sequences in one boot; 0 if none failed.
 
-    path: of a file that the boot is added to, with where and what it was.
+    path: a file to which the result and its provenance are appended.
     """
     boots = read_boots(path) if path else []
     asked = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}

@@ -40,12 +40,12 @@ class Plan:
     packages: tuple[str, ...] = ()  # the root has them, too
     counted: bool = False  # instructions, not time
     retries: int = 0  # further rounds of rows whose samples disagree
-    minutes: float = 0.0  # to go on until the ratios are sure, after the rounds
+    minutes: float = 0.0  # at most, of further rounds until the ratios are sure
     vcpus: int = vm.VCPUS
 
     @property
     def deadline(self) -> float:
-        """For the whole boot: every sample slow, none for ever."""
+        """Seconds for the whole boot, if every sample is slow."""
         round_seconds = sum(
             len(row.variants) * (row.setup_seconds + self.seconds + 30)
             for row in self.rows
@@ -79,7 +79,7 @@ def _read_measured(
 
 
 def _save_part(run: Run, path: Path | None) -> None:
-    """Of a boot that was cut short."""
+    """Save the samples of a boot that was cut short."""
     measured = sum(m.status == "measured" for m in run.measurements)
     path = save(run, path)
     say(
@@ -126,7 +126,7 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
 
 
 def ensure_writable(path: Path) -> None:
-    """Say so before minutes of measuring, not after."""
+    """UsageError before minutes of measuring instead of after."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

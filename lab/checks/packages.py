@@ -73,8 +73,8 @@ def ensure_packages() -> list[Path]:
     return sorted(final.glob("*.deb"))
 
 
-# Compiles the module where and as DKMS will, so that ccache knows the answers: an
-# emulated compiler takes minutes. Debian's headers ask ccache if they are told to.
+# Compiles the module in the place and with the options of DKMS, so that ccache has the
+# objects: an emulated compiler takes minutes. Debian's headers use ccache if asked to.
 _COMPILE = """
 busybox mount -t tmpfs dkms /var/lib/dkms
 there=/var/lib/dkms/sluice/{version}/build

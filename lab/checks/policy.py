@@ -86,7 +86,7 @@ def seeded_text(seeded: Seeded, source: Path = KMOD) -> str:
     if text.count(seeded.old) != 1:
         raise LabError(
             f"policy/{seeded.name}: kmod/{seeded.file} does not say "
-            f"'{seeded.old}' once; name the guard anew in lab/checks/verify.py"
+            f"'{seeded.old}' once; correct the guard in lab/checks/verify.py"
         )
     return text.replace(seeded.old, seeded.new)
 

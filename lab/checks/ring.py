@@ -100,7 +100,7 @@ def give_meaning(text: str, meaning: Meaning) -> str:
         if not count:
             raise LabError(
                 f"ring/{meaning.name}: {RING} does not match '{pattern}'; "
-                "describe the line anew in lab/checks/ring.py"
+                "correct the pattern in lab/checks/ring.py"
             )
     return text
 

@@ -37,7 +37,7 @@ OBJECTS = ("drivers/net/tun.o", "drivers/net/tap.o", "drivers/vhost/net.o")
 KUNIT = "lib/tests/ptr_ring_kunit"
 # Folders that older kernels do not have as the newest has them.
 NEWEST_ONLY = ("lib/", "tools/", "Documentation/")
-# The entries of MAINTAINERS name drivers/net/tun* and folders: no new one is due.
+# MAINTAINERS has drivers/net/tun* and the folders: new files need no entry.
 _CHECKPATCH = (
     "scripts/checkpatch.pl --strict --terse --show-types --no-summary "
     "--ignore FILE_PATH_CHANGES"
@@ -135,7 +135,7 @@ class Tree:
     def must(self, script: str) -> str:
         failure = f"series: '{script}' fails"
         script = _IN_TREE + script
-        return must_run_in_root(self.root, self.work, script, failure, "mend series/")
+        return must_run_in_root(self.root, self.work, script, failure, "correct series/")
 
 
 def ensure_tree(kernel: Kernel, newest: bool, touched: set[str]) -> Tree:
@@ -148,7 +148,7 @@ def ensure_tree(kernel: Kernel, newest: bool, touched: set[str]) -> Tree:
     key = digest(root.key, script, digest_files([CONFIG]))
     final = cache_dir() / "series" / f"{kernel.release}-{key}"
     failure = f"linux-source-{kernel.release}: cannot be prepared"
-    remedy = "mend series/kernel.config or the names of files in series/"
+    remedy = "correct series/kernel.config or the names of files in series/"
     with cached(final, "series-tree") as work:
         if work:
             say(f"series: unpacking linux-source-{kernel.release} (2 minutes)")
@@ -170,7 +170,7 @@ def _apply_rules(tree: Tree, one: SemanticPatch) -> None:
             print(log)
             raise LabError(
                 f"series/{one.name}: rule {rule.name} changes nothing in {one.file}; "
-                "the kernel's code is another now: mend the rule"
+                "the kernel's code differs: correct the rule"
             )
         path.write_text(tidy(old, new))
 
@@ -202,7 +202,7 @@ def make_patches(tree: Tree, patches: list[Patch], output: Path) -> list[Path]:
     tree.must("git am --abort 2>/dev/null || :; git checkout -q -f base")
     for patch in patches:
         made = _apply(tree, patch)
-        say(f"series: {patch.subject}" + ("" if made else ": nothing to do here"))
+        say(f"series: {patch.subject}" + ("" if made else ": no change for this kernel"))
     shutil.rmtree(tree.work / "patches", ignore_errors=True)
     tree.must("git format-patch -q --cover-letter -o ../patches base")
     shutil.rmtree(output, ignore_errors=True)
@@ -258,6 +258,6 @@ def series(source: str, output: Path, booted: bool) -> int:
             series_boot.boot(tree.linux)
     if wrong:
         print("\n".join(wrong))
-        raise LabError(f"series: {len(wrong)} complaints (see above); mend series/")
+        raise LabError(f"series: {len(wrong)} complaints (see above); correct series/")
     print(f"{len(files)} patches against Linux {kernel.version} in {output}")
     return 0

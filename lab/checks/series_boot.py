@@ -50,7 +50,7 @@ insmod /out/sluice.ko
 cd /sluice
 exec python3 /out/states.py
 """
-# Beside the patched driver the module leaves every device to it, and says so.
+# With the patched driver the module serves no device, and says why.
 _STATES = """
 import fcntl, os, struct, subprocess, sys
 file = os.open("/dev/net/tun", os.O_RDWR)

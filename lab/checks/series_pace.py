@@ -44,7 +44,7 @@ def seeded_header(name: str) -> str:
     if name and text.count(old) != 1:
         raise LabError(
             f"series/{name}: tun_txq.h does not say '{old.strip()}' once; "
-            "name the guard anew in lab/checks/series_pace.py"
+            "correct the guard in lab/checks/series_pace.py"
         )
     return text.replace(old, new) if name else text
 

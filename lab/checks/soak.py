@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Mixed traffic for a long time in one boot, and what it came to."""
+"""Mixed traffic for a long time in one boot, and its result."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
         played = json.loads((machine.output / "result.json").read_text())
         answer = machine.output / "soak.json"
         if not answer.exists():
-            raise LabError(f"soak: told nothing: {result.reason}; see above")
+            raise LabError(f"soak: no result ({result.reason}); see above")
         facts = json.loads(answer.read_text())
         provenance = read_provenance(machine, load)
     (outcome,) = parse_outcomes(played, None)

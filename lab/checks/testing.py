@@ -24,9 +24,9 @@ from lab.setup import ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
 GOOD = ("passed", "skipped")
-# Of a boot, beside what its scenarios take in the mean; the longest has 15 minutes.
+# For a boot, besides the mean time of its scenarios; the longest takes 15 minutes.
 BOOT_SECONDS = 900.0
-BOOTS = 4  # a scenario that loses the VM costs a boot; then we give up
+BOOTS = 4  # at most: each scenario that loses the VM needs another
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
 
 
 def parse_outcomes(result: dict, lost_because: str | None) -> list[Outcome]:
-    """What one boot settled; the scenario it was lost in is lost."""
+    """The outcomes of one boot; the scenario that ran when the VM was lost is lost."""
     settled = [Outcome(**one) for one in result.get("results", [])]
     running = result.get("running")
     if running and lost_because is not None:
@@ -118,7 +118,7 @@ def boot(
     deadline: float,
     progress: Callable[[str], None],
 ) -> tuple[list[Outcome], list[str]]:
-    """One boot: what it settled, and the kernel's trouble."""
+    """One boot: the outcomes, and the kernel's trouble."""
     lost_because, trouble = None, []
     try:
         result = vm.run_job(machine, job, deadline, progress)
@@ -137,7 +137,7 @@ def boot(
             f"{lost_because or 'no result'}; see the console above"
         )
     if lost_because and all(one.outcome in GOOD for one in settled):
-        trouble = [*trouble, lost_because]  # no scenario tells of it
+        trouble = [*trouble, lost_because]  # no outcome shows it
     return settled, trouble
 
 
@@ -249,7 +249,7 @@ def test(what: str, arguments: list[str]) -> int:
         say("some faults that the proofs must find")
         if mutants.sample() != 0:
             return 1
-    # Here, because pytest would hide the progress.
+    # Built here: pytest would hide the progress.
     for kernel in BOOTED.get(what, ()):
         scenario_root(kernel)
     if "packaging" in FOLDERS[what]:

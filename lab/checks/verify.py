@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The proofs: each one's verdict beside the one it must have.
 
-A proof that must fail, because a guard was taken out, is a proof like the
-others: it shows that the question can be answered otherwise.
+A proof that must fail, because a guard was removed, is asked like the others: it
+shows that the check can fail.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ SEEDED_PACE = (
 
 
 def parse_expected(litmus: str) -> str:
-    """What a litmus test says of itself."""
+    """The result that a litmus test states in its head."""
     found = re.search(r"^ \* Result: (\w+)$", litmus, re.MULTILINE)
     if not found:
         raise LabError("litmus: a test without a Result: line; add it")
@@ -420,7 +420,7 @@ def ring_proofs(place: Workplace) -> list[Proof]:
 
 
 def copies_proof() -> Proof:
-    """That what litmus tests and the model repeat by hand is in the source."""
+    """Whether litmus tests and the model still repeat the source."""
 
     def asked() -> tuple[str, str]:
         changed = copies.check_copies()
@@ -455,7 +455,7 @@ def format_summary(verdicts: list[Verdict], planned: int) -> str:
 
 
 def series_proofs(place: Workplace) -> list[Proof]:
-    """Of the patch series: does its policy keep its contract, and who says so?"""
+    """The patch series' policy, whole and with guards removed."""
 
     def ask_of(name: str) -> tuple[str, str]:
         work = place.folder(f"series-{name or 'pace'}")

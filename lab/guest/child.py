@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
-# Of a process that was killed: it may hold hundreds of devices' files, and a kernel
-# that watches itself takes its time to close each.
+# For a killed process to end: it may hold hundreds of devices' files, and a debug
+# kernel is slow to close each.
 ENDING_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a child ended: it answered, it raised, or nobody knows."""
+    """How a child ended: with an answer, with an exception, or lost."""
 
     answer: Any = None
     error: Optional[str] = None  # it raised: the type's name
@@ -29,7 +29,7 @@ class Ending:
 
 
 class Unkillable(Exception):
-    """A process stays whatever is done: the boot cannot be used further."""
+    """A process survives SIGKILL: the boot cannot be used any more."""
 
 
 def _answer(function: Callable[[], Any], pipe: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""In the VM: what a debug kernel says only when it is asked.
+"""In the VM: what a debug kernel reports only on request.
 
 Its answers go into the kernel's log, where the host looks for trouble. Other
 kernels are asked nothing.
@@ -21,7 +21,7 @@ def finds_leaks() -> bool:
 
 
 def parse_is_watching(lockdep_stats: str) -> bool:
-    """Whether lockdep goes on: after its first complaint, and others', it ends."""
+    """Whether lockdep is still on: it switches itself off at its first report."""
     for line in lockdep_stats.splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "debug_locks":
@@ -35,7 +35,7 @@ def _command(word: str) -> None:
 
 
 def read_leaks() -> str:
-    """Memory nobody points at: found again, and unchanged, by a second scan."""
+    """Leaked memory: found by two scans, unchanged."""
     for _ in range(2):
         time.sleep(LEAK_AGE_SECONDS)
         _command("scan")
@@ -44,7 +44,7 @@ def read_leaks() -> str:
 
 
 def forget_leaks() -> None:
-    """What was leaked until now is not reported any more."""
+    """Do not report what was leaked until now."""
     if finds_leaks():
         read_leaks()
         _command("clear")
@@ -59,7 +59,7 @@ def _tell(text: str) -> None:
 
 
 def ask_kernel() -> None:
-    """Whether memory was leaked, and whether locks were watched to the end."""
+    """Log leaked memory, and whether lockdep is off."""
     if finds_leaks():
         _tell(read_leaks())
     if os.path.exists(LOCKS):

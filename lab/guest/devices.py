@@ -68,7 +68,7 @@ class Counters:
         return self.passed_by_qdisc + self.qdisc_drops + self.held
 
     def unread(self) -> Dict[str, Any]:
-        """Where else a packet may be, or have ended: these fields of a Sample."""
+        """The packets that were not read, as fields of a Sample."""
         names = ("qdisc_drops", "lost_at_ring", "held")
         return {name: getattr(self, name) for name in names}
 
@@ -124,7 +124,7 @@ def read_counters(device: Device) -> Counters:
 
 
 def ask_module(device: Device, question: Callable[[Any, int], Answer]) -> Answer:
-    """Its answer about a device, in that one's namespace; LookupError if not loaded.
+    """Ask the module about a device, in its namespace; LookupError if not loaded.
 
     question: is given a sluice.netlink.Client and the device's index.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What others use of the host's CPUs, as the lab tells a native machine.
+"""How much of the host's CPUs other processes use, for a native machine.
 
-A line some times a second on the terminal that progress goes to: the host's time, and the
-seconds others have used of all its CPUs; see tell_load() in
+The host writes a line several times a second to the terminal that progress goes to: its
+time, and the CPU seconds that others have used; see tell_load() in
 lab/machines/native/boot.py.
 """
 

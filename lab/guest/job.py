@@ -14,8 +14,7 @@ OUT = Path("/out")
 
 
 def open_progress():
-    """The port whose lines the host shows at once; a kernel that is a process of the
-    host has it as a terminal."""
+    """The port whose lines the host shows at once; a terminal on a native machine."""
     ports = Path("/sys/class/virtio-ports")
     if not ports.exists():
         return open("/dev/tty1", "wb", buffering=0)
@@ -26,7 +25,7 @@ def open_progress():
 
 
 def write_json(path: Path, data: object) -> None:
-    """Written whole or not at all, whatever happens to the VM."""
+    """Written whole or not at all, also if the VM is lost."""
     unfinished = path.with_suffix(".new")
     with open(unfinished, "w") as handle:
         json.dump(data, handle, indent=1)
@@ -54,7 +53,7 @@ def run_command(job: dict) -> tuple[int, str]:
 def run_job(job: dict) -> tuple[int, str]:
     if job["kind"] == "command":
         return run_command(job)
-    # Imported late: a command needs neither.
+    # Imported here: a command needs neither.
     if job["kind"] == "bench":
         from lab.guest.rows import run_bench as work
     elif job["kind"] == "tests":

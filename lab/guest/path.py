@@ -18,7 +18,7 @@ ROUTER = "router"
 # The addresses the tunnels connect to.
 NEAR_END = Device("wan0", "10.93.1.1", "", netns=NEAR.netns)
 FAR_END = Device("wan0", "10.93.2.1", "", netns=FAR.netns)
-DELAYED_PACKETS = 20000  # as many may be under way
+DELAYED_PACKETS = 20000  # that may be in flight
 # More than a socket's send buffer, so that the link makes the sender wait.
 LINK_BYTES = 400_000
 BURST_BYTES = 16_000

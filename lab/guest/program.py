@@ -17,7 +17,7 @@ from lab.row import WorkloadError
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0
-ENDING_SECONDS = 1.0  # from the end of its device to its own
+ENDING_SECONDS = 1.0  # for it to end after its device is gone
 
 
 def folder(name: str) -> Path:
@@ -28,7 +28,7 @@ def folder(name: str) -> Path:
 
 
 def ensure_certificate(name: str) -> Path:
-    """A key, and a certificate that is its own authority; made once a boot."""
+    """A key and a self-signed certificate; made once per boot."""
     base = folder("certificates") / name
     if not base.with_suffix(".crt").exists():
         run_tool(
@@ -182,7 +182,7 @@ def read_udp_overflows(end: Device) -> int:
 
 
 def read_version(package: str) -> str:
-    """The package's version, not what the program says of itself."""
+    """The version of the package."""
     version = run_tool(["dpkg-query", "-W", "-f", "${Version}", package])
     return f"{package} {version}"
 

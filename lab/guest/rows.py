@@ -20,11 +20,11 @@ from lab.row import Row, disagree
 from lab.workloads import in_kernel
 
 # What a sample may take beyond the seconds it measures. Where instructions are
-# counted the clock leaps while all wait for the host's disk.
+# counted the clock jumps while all processes wait for the host's disk.
 GRACE_SECONDS = 60.0
 GRACE_SECONDS_COUNTED = 3600.0
 
-# So often a sample is taken at most, if others disturb it.
+# Times a sample is taken at most, if other processes disturb it.
 DISTURBED_SAMPLES = 3
 
 Report = Callable[[Dict[str, Any]], None]
@@ -62,7 +62,7 @@ def intervals(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
 def unsure_rows(
     rows: Sequence[Row], lines: Sequence[Dict[str, Any]], share: float
 ) -> List[Row]:
-    """Those of which a ratio is not known to within this share."""
+    """The rows with a ratio that is not known to within this share."""
     return [
         row
         for row in rows
@@ -144,7 +144,7 @@ def await_randomness() -> None:
 
 
 def unload() -> None:
-    """The module of a sample that was cut short must not serve the next."""
+    """Remove the module that a sample which was cut short left behind."""
     if os.path.exists("/sys/module/sluice"):
         subprocess.run(["rmmod", "sluice"], check=False)
 
@@ -217,7 +217,7 @@ class Bench:
     def retry(self, number: int) -> None:
         again = undecided_rows(list(self.rows.values()), self.lines)
         if again:
-            self._say(f"once more, for their samples disagree: {join_names(again)}")
+            self._say(f"measuring again, as samples disagree: {join_names(again)}")
             self.take_round(again, number)
 
     def take_until_sure(self, share: float, minutes: float) -> None:

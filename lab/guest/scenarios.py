@@ -36,15 +36,15 @@ DEADLINE_SECONDS = 60.0
 class Env(GuestEnv):
     """What a scenario works with; what it defers is done at its end."""
 
-    patience: int = 1  # of a kernel that watches itself and takes its time
+    patience: int = 1  # factor for deadlines: more on a slow kernel
     _deferred: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def defer(self, action: Callable[..., Any], *arguments: Any) -> None:
-        """Cleanup, said beside the action it undoes; last in, first out."""
+        """Undo an action at the end of the scenario; last in, first out."""
         self._deferred.callback(action, *arguments)
 
     def clean_up(self) -> None:
-        """What was deferred, now."""
+        """Do now what was deferred."""
         self._deferred.close()
 
     def enter(self, context: Any) -> Any:
@@ -119,7 +119,7 @@ def find_scenarios(suite: str) -> List[Scenario]:
 
 
 def outcome_of(ending: Ending, trouble: Sequence[str]) -> Tuple[str, str]:
-    """passed, failed, skipped or lost, and why; of one that passed what it told."""
+    """passed, failed, skipped or lost, and the reason or the scenario's message."""
     if trouble:
         return "failed", f"the kernel said: {trouble[0]}"
     if ending.lost:
@@ -159,7 +159,7 @@ class KernelLog:
 
 
 def reset() -> None:
-    """What a scenario that was cut short left behind."""
+    """Remove what a scenario that was cut short left behind."""
     for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
         subprocess.run(["ip", "netns", "del", name], check=False)
     for name in os.listdir("/sys/class/net"):
@@ -169,7 +169,7 @@ def reset() -> None:
 
 
 def _result(one: Scenario, env: Env, log: KernelLog) -> Dict[str, Any]:
-    """What one scenario came to, and the kernel's own words about it."""
+    """The outcome of one scenario, with what the kernel logged."""
     started = time.monotonic()
     ending = run_child(_play(one, env), one.deadline * env.patience)
     reset()
@@ -199,7 +199,7 @@ def run_scenarios(
         report({"results": results, "running": running})
 
     log = KernelLog()
-    forget_leaks()  # the boot's are none of ours
+    forget_leaks()  # those of the boot
     with background_ping():
         for one in chosen:
             save(running=one.name)

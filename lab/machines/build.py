@@ -18,7 +18,7 @@ from lab.machines.vm import REPOSITORY
 from lab.setup import say
 
 KMOD = REPOSITORY / "kmod"
-# Stand in for the module's own files of these names, where there is no ftrace.
+# Replace the module's files of these names on a kernel without ftrace.
 NATIVE_FILES = REPOSITORY / "lab" / "machines" / "native" / "module"
 KERNEL_READER = REPOSITORY / "lab" / "workloads" / "kernel_reader"
 # Modules that only the scenarios load.
@@ -68,7 +68,7 @@ class Check:
 
 
 def source_files(source: Path) -> list[Path]:
-    """The files a module is built from: not what a build leaves."""
+    """The files a module is built from, without the products of a build."""
     wanted = (".c", ".h", ".S", ".sh", ".mk")
     return sorted(
         path
@@ -89,7 +89,7 @@ def _copy_source(source: Path, target: Path) -> None:
 
 
 def _replacements(root: Root, source: Path) -> list[Path]:
-    """What takes the place of the source's files in this root."""
+    """The files that replace the source's in this root."""
     if not root.native:
         return []
     return [path for path in NATIVE_FILES.iterdir() if (source / path.name).exists()]
@@ -113,7 +113,7 @@ def parse_warnings(log: str) -> list[str]:
 
 
 def parse_unchecked(log: str, sources: list[Path]) -> list[str]:
-    """The sources that sparse was not run on: silence is no consent."""
+    """The sources that sparse did not check."""
     checked = re.findall(r"^\s*CHECK\s+(\S+)$", log, re.MULTILINE)
     names = {Path(path).name for path in checked}
     return [p.name for p in sources if p.suffix == ".c" and p.name not in names]

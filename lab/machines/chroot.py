@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A root file system, and how a script runs inside it as if it were a machine."""
+"""A root file system, and how to run a script in it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Root:
 def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
     """Run a script in the root, in /mnt which is work: status and output.
 
-    Of another machine's kernel: in its workshop, whose programs run here.
+    For another architecture: in its workshop, whose programs run on this machine.
     """
     command = ["unshare", "--mount", "--propagation", "private"]
     command += ["sh", "-ec", _CHROOT, "sh"]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A kernel built from its suite's linux-source, where no package has it so.
+"""A kernel built from its suite's linux-source, if no package has its configuration.
 
-Its configuration is what the files of lab/machines/configs say, one on top of the
-other, and nothing else: all they do not name is off. Another question to a
-kernel is one more file there, and one more line of the matrix.
+The files of lab/machines/configs are merged in their order; every option that they do
+not name is off. Another configuration is one more file there, and a line in the matrix.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def configs_key(kernel: Kernel) -> str:
 
 
 def parse_options(text: str) -> dict[str, str]:
-    """The options of a configuration; what it says last of one counts."""
+    """The options of a configuration; the last value of each counts."""
     options = {}
     for line in text.splitlines():
         name, _, value = line.partition("=")
@@ -65,7 +64,7 @@ def parse_options(text: str) -> dict[str, str]:
 
 
 def refused_options(wanted: dict[str, str], given: dict[str, str]) -> list[str]:
-    """What the kernel's own rules did not let stand."""
+    """The options that Kconfig did not accept."""
     return [
         f"{name}={value}"
         for name, value in wanted.items()
@@ -74,7 +73,7 @@ def refused_options(wanted: dict[str, str], given: dict[str, str]) -> list[str]:
 
 
 def format_config(kernel: Kernel) -> str:
-    """What is wanted: all the files, and a release named after the last."""
+    """All files merged, and a release named after the last."""
     texts = [path.read_text() for path in config_files(kernel)]
     options = parse_options("\n".join(texts))
     options["CONFIG_LOCALVERSION"] = f'"-{kernel.configs[-1]}"'

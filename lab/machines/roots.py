@@ -68,13 +68,13 @@ SERIES_PACKAGES = (
     "python3-ply",
     "sparse",
 )
-# Left out of every package: nobody reads them in a guest.
+# Left out of every package.
 EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
 ATTEMPTS = 3
 
 
 def _mmdebstrap(arguments: list[str], tree: Path) -> str | None:
-    """None, or the last it said before it failed."""
+    """None, or the last line it printed before it failed."""
     log = tree.with_name("mmdebstrap.log")
     # INITRD=No: the lab boots an initramfs of its own.
     with open(log, "w") as output:
@@ -146,7 +146,7 @@ def _recipe(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
 
 
 def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
-    """Changes when the root would be another: also when the mirror has moved on."""
+    """Changes with the recipe of the root, or when the mirror has a newer package."""
     made_of = [recipe(kernel, extra), kernel.extra_suites, kernel.version]
     key = digest(json.dumps(made_of))
     if kernel.arch is not HOST:
@@ -205,7 +205,7 @@ ln -sfn /usr/src/linux-headers-{release} /usr/lib/modules/{release}/build
 
 
 def _add_workshop(kernel: Kernel, work: Path) -> None:
-    """Beside a tree of another machine a root in which its module is built."""
+    """For another architecture: a root of this machine that builds its module."""
     workshop = work / "workshop"
     _bootstrap(kernel, workshop_recipe(kernel), workshop)
     release = read_release(work / "tree")

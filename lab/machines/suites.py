@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which kernels the mirror's suites have: asked of apt, and kept for a day."""
+"""Which kernels the mirror's suites have, as apt lists them; kept for a day."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def read_listing(kernel: Kernel) -> Listing:
                     "check the network and apt's sources, then run again"
                 )
             else:
-                say(f"apt cannot read {', '.join(suites)}; using the list of before")
+                say(f"apt cannot read {', '.join(suites)}; using the older list")
         listing: Listing = json.loads(kept.read_text())
         return listing
 

@@ -81,7 +81,7 @@ class VmResult:
 
 
 def read_kvm() -> bool:
-    """Whether KVM really works: the node alone proves nothing."""
+    """Whether KVM works; /dev/kvm may exist without it."""
     flags = Path("/proc/cpuinfo").read_text()
     if not re.search(r"^flags.*\b(vmx|svm)\b", flags, re.MULTILINE):
         return False
@@ -94,7 +94,7 @@ def read_kvm() -> bool:
 
 @functools.cache
 def tell_why_no_kvm() -> None:
-    """Once, and only where somebody might expect it."""
+    """Once, and only if /dev/kvm exists."""
     if Path("/dev/kvm").exists() and not read_kvm():
         say("/dev/kvm is there, but does not work (a nested VM?): using the emulator")
 
@@ -108,7 +108,7 @@ def accelerator(root: Root, counted: bool = False) -> str:
 
 
 def default_vcpus(kernel: Kernel) -> int:
-    """Of a machine that is to measure."""
+    """The number of virtual CPUs to measure with."""
     return native.cpus() if kernel.native else VCPUS
 
 
@@ -220,7 +220,7 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _beside(work: Callable[..., None], *arguments: object) -> threading.Thread:
-    """Work that ends with the VM, whose end is awaited elsewhere."""
+    """Run in a thread that ends with the VM."""
     thread = threading.Thread(target=work, args=arguments, daemon=True)
     thread.start()
     return thread

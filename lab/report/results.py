@@ -22,7 +22,7 @@ from lab.row import Row
 
 @dataclass(frozen=True)
 class Provenance:
-    """A number without it is a rumour."""
+    """Where and how a run was measured."""
 
     date: str
     kernel: str  # in the lab's table
@@ -279,10 +279,9 @@ def parse_busy_ticks(stat: str) -> int:
 
 
 class HostLoad:
-    """Who used the host's CPUs since this was made: the VM, or somebody else.
+    """How much of the host's CPUs other processes used since this was made.
 
-    It also keeps which commit the module was built from: the tree may change while a
-    machine measures.
+    Also the commit the module was built from: the tree may change during a run.
     """
 
     def __init__(self) -> None:
@@ -306,7 +305,7 @@ class HostLoad:
 
 
 def portable(argument: str, machine: Machine) -> str:
-    """A path of this machine by what it is here."""
+    """An argument with this machine's paths replaced by their names."""
     places = {
         machine.output: "OUT",
         cache_dir(): "CACHE",
@@ -318,7 +317,7 @@ def portable(argument: str, machine: Machine) -> str:
 
 
 def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
-    """Of the machine's last boot; its guest has written a result."""
+    """Of the machine's last boot, once its guest has written a result."""
     model, cpus = parse_cpu(Path("/proc/cpuinfo").read_text())
     command = json.loads((machine.output / "qemu.json").read_text())
     qemu = subprocess.run([command[0], "--version"], capture_output=True, text=True)

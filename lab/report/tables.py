@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The table of a run, and which of the demanded figures it reaches."""
+"""The table of a run, and which of the required figures it reaches."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from lab.row import Row, disagree, parse_variant
 from lab.sure import SURE_PERCENT
 
 WIDTH = 80
-# A median this much of the other's is its equal if the spreads overlap.
+# Medians within this share count as equal if the spreads overlap.
 EQUAL = 0.97
 # What a prompt row's ping may be of another's, by percentile.
 PROMPT = {50: 1 / 5, 99: 1 / 3}
-# More of the host used by others than this, and the numbers say little.
+# If others use more of the host, the numbers are not reliable.
 QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 35, 13, 6
 
@@ -127,13 +127,13 @@ def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[
 
 
 def _median_ping(summary: Summary) -> float:
-    """Of all pings sent, ms; infinite where most are not answered."""
+    """Of all pings sent, ms; infinite if most were not answered."""
     lost = summary.ping_answered is not None and summary.ping_answered < 0.5
     return math.inf if lost or summary.ping_p50_ms is None else summary.ping_p50_ms
 
 
 def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
-    """Of the median ping what the path itself does not explain."""
+    """The median ping without the delay of the path."""
     most = row.latency_share or 0.0
     demand = f"ping at most {most:.2f}x stock's"
     before, after = (max(0.0, _median_ping(s) - row.path_ms) for s in (stock, sluice))
@@ -143,7 +143,7 @@ def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
 
 
 def _owed(row: Row, name: str, stock: Summary, sluice: Summary) -> list[Finding]:
-    """What is demanded of sluice whatever its ring is held to."""
+    """The requirements that hold for any target_us."""
     findings = []
     if row.lossless:
         lost = sluice.lost_at_ring
@@ -195,7 +195,7 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
     return [_decide(finding, is_undecided(run, row)) for finding in findings]
 
 
-# What rates that disagree do not excuse, beside the pings.
+# Required even if the rates disagree; pings, too.
 _ABSOLUTE = ("0 lost at the ring", "every packet accounted for", "a measurement")
 
 
@@ -252,7 +252,7 @@ def format_pings(summary: Summary | None) -> str:
 
 
 def are_pings_lost(summary: Summary) -> bool:
-    """More than those that were under way when the load ended."""
+    """More than those in flight when the load ended."""
     return summary.ping_answered is not None and summary.ping_answered < 0.9
 
 
@@ -300,7 +300,7 @@ COUNTED = {
 
 
 def counted_of(summaries: Iterable[Summary | None]) -> dict[str, str]:
-    """Those of COUNTED that any of them tells, and not as 0."""
+    """Those of COUNTED that any summary has with a value other than 0."""
     told = [summary for summary in summaries if summary is not None]
     return {
         name: label
@@ -357,7 +357,7 @@ def format_row(run: Run, row: Row) -> list[str]:
 
 
 def is_disturbed(facts: Provenance) -> bool:
-    """Others used the host; who counts instructions does not mind."""
+    """Whether other processes used the host; counted instructions do not depend on it."""
     counted = facts.accelerator == vm.COUNTED
     return not counted and facts.other_load_percent > QUIET_PERCENT
 
@@ -380,7 +380,7 @@ def format_provenance(run: Run) -> list[str]:
 
 
 def format_native(run: Run) -> list[str]:
-    """What the rows of a native machine are worth."""
+    """What limits the rows of a native machine."""
     if run.provenance.accelerator != ACCELERATOR:
         return []
     extras = [m.sample["extra"] for m in run.measurements if m.sample]

@@ -228,7 +228,7 @@ def _measure(
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    """A file takes as long as it takes, whatever the seconds."""
+    """seconds: not used by a file, which is sent to its end."""
     case = parse_case(row.name)
     module = APPLICATIONS[case.application]
     with tunnel(case, variant, env) as processes:

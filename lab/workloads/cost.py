@@ -19,14 +19,14 @@ from lab.row import Row, Sample, WorkloadError
 from lab.workloads import dead_reader, tcp, udp_flood
 from lab.workloads.never_full import BURST, WHOLE_RING, time_bursts
 
-BURSTS = 9  # what a load leaves to be done is in one or two of them
+BURSTS = 9  # one or two of them pay for work that loading the module leaves
 CROWD = 1000
 UNIT = "packets per million instructions"
-# No packet is made and gets through the driver with fewer.
+# Fewer are not possible for a packet that passes the driver.
 LEAST_INSTRUCTIONS = 1000
 
-# Rows of others, on one CPU that senders, reader and receiver share: the host's
-# scheduler has no say in them.
+# Rows of other workloads, on one CPU that senders, reader and receiver share: the
+# host's scheduler does not affect them.
 BORROWED = {
     f"cost_{row.name}": (module, row)
     for module in (dead_reader, tcp, udp_flood)

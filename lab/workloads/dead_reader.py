@@ -16,7 +16,7 @@ from lab.row import Row, Sample, WorkloadError
 
 LIVING = "127.0.0.1"
 PORT = "9001"
-SECONDS = 4.0  # the figure is packets in 4 s, whatever the others take
+SECONDS = 4.0  # the value is packets in 4 s, whatever seconds other rows take
 
 ROWS = [
     Row(
@@ -26,7 +26,7 @@ ROWS = [
         demo=True,
         floor=0.9,
         above_upstream=True,
-        lossless=False,  # tail drop is the point: nobody reads
+        lossless=False,  # nobody reads: tail drop is intended
     ),
     *(
         Row(
@@ -35,7 +35,7 @@ ROWS = [
             unit="packets",
             floor=floor,
             above_upstream=True,
-            lossless=False,  # it is slower than nothing is lost for
+            lossless=False,  # too slow a reader
         )
         for pace, floor in ((5, 0.8), (50, 0.8), (100, 0.5))
     ),

@@ -48,7 +48,7 @@ Events = List[Tuple[float, str, int]]  # seconds, event, fill
 
 @contextlib.contextmanager
 def module_present(variant: str, env: GuestEnv) -> Iterator[None]:
-    """Under sluice it is there already."""
+    """Load the module, switched off, unless the variant has loaded it."""
     if variant == "sluice":
         yield
         return

@@ -82,7 +82,7 @@ ROWS: List[Row] = [
 ]
 
 
-# Those of others that a native machine measures unless it is asked for more.
+# Rows of other files that a native machine measures by default.
 OF_OTHERS = (
     *("pktgen_1", "pktgen_2", "pktgen_queue_xmit", "pktgen_1_noqueue", "vhost_1"),
     *("tcp_1_fast", "tcp_8_fast", "tcp_8_slow", "tcp_8_link", "udp_flood", "udp_link"),
@@ -91,7 +91,7 @@ OF_OTHERS = (
 
 
 def usual(rows: List[Row], cpus: int) -> List[Row]:
-    """Ours, and those: no more senders than CPUs."""
+    """The rows of this file and OF_OTHERS, with no more senders than CPUs."""
     return [
         row
         for row in rows

@@ -4,7 +4,7 @@
 The transfer that never ended with the queue of upstream's first attempt stopped.
 Several threads send through an OpenVPN tunnel, each to a group of its own, ask
 what is missing and send that again: what a ring loses costs time. OpenVPN between
-two peers carries every packet there is; the others would have to be told of groups.
+two peers carries every packet; the other programs need a configuration for each group.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ PROGRAM = "openconnect"
 PACKAGES = ("openconnect", "ocserv")
 USER = "sluice"
 
-# It gives its clients addresses of its own; the lab uses others.
+# The network it gives addresses from; the lab does not use them.
 CONFIGURATION = """\
 auth = "plain[passwd={place}/passwords]"
 tcp-port = 443
@@ -65,7 +65,7 @@ def ensure_server() -> Path:
 
 
 def read_pin() -> str:
-    """The server's public key as OpenConnect wants to be told of it."""
+    """The hash of the server's public key, as --servercert takes it."""
     certificate = ensure_certificate(str(FAR.netns))
     hashed = (
         f"openssl x509 -in {certificate}.crt -noout -pubkey"

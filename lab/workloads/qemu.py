@@ -128,15 +128,15 @@ def arguments(tap: Device, vhost: bool, console: Path, pid: Path) -> List[str]:
 
 
 def listens(console: str) -> bool:
-    """iperf3 in the guest takes a test: none has begun since it said so."""
+    """Whether iperf3 in the guest waits for a client."""
     return console.rfind("Server listening") > console.rfind("Accepted connection")
 
 
 class Guest(Process):
-    """A virtual machine in a namespace of its own; nobody's child."""
+    """A virtual machine in a namespace of its own, running as a daemon."""
 
     def __init__(self, name: str) -> None:
-        """The one that was started under that name."""
+        """name: the one it was started with."""
         self._pid_file = _pid_file(name)
         super().__init__(PROGRAM, int(self._pid_file.read_text()))
         self.tap = replace(TAP, netns=name)
@@ -146,7 +146,7 @@ class Guest(Process):
         return self._console.read_text(errors="replace").strip()
 
     def wait_until_listens(self, seconds: float = READY_SECONDS) -> None:
-        """Between two tests iperf3 does not, and would refuse a client."""
+        """Between two tests iperf3 refuses clients."""
         self.wait_until(
             lambda: listens(self.read_console()), "iperf3 in its guest", seconds
         )
@@ -166,7 +166,7 @@ class Guest(Process):
         self.wait_until_listens()
 
     def end(self) -> None:
-        """Whether it still runs or not; nothing of it stays but its console."""
+        """Kill it if it runs; only its console is kept."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         while has_device(self.tap):
@@ -220,7 +220,7 @@ def virtual_machine(kind: str, ring: Optional[int] = None) -> Iterator[Guest]:
 
 
 def _find_resting(name: str) -> Optional[Guest]:
-    """The guest that rests under that name; one whose sample was cut short is ended."""
+    """The paused guest of that name; one whose sample was cut short is ended."""
     if not _pid_file(name).exists():
         return None
     guest = Guest(name)
@@ -232,7 +232,7 @@ def _find_resting(name: str) -> Optional[Guest]:
 
 @contextlib.contextmanager
 def _warm_machine(kind: str, preload: Optional[str]) -> Iterator[Guest]:
-    """The guest of this boot that rests; the first who uses it boots and warms it."""
+    """The paused guest of this boot; the first caller boots and warms it."""
     name = f"warm-{kind}" + ("-upstream" if preload else "")
     resting = _find_resting(name)
     guest = resting or _start(kind, name, preload)

@@ -79,3 +79,9 @@ def test_reader_of_the_table_may_leave_early() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+def test_every_subcommand_has_help() -> None:
+    (subcommands,) = (a for a in parser()._actions if a.dest == "==SUPPRESS==")
+    for name, command in subcommands.choices.items():
+        assert command.format_help().startswith("usage: "), name

@@ -122,7 +122,7 @@ def test_listing_is_asked_for_again_after_a_day(kept, monkeypatch, capsys) -> No
     monkeypatch.setattr(suites, "_fetch", lambda kernel, state: {})
     os.utime(kept, (1, 1))
     assert suites.read_listing(kernel) == {"linux-source-7.4": "1"}
-    assert "using the list of before" in capsys.readouterr().err
+    assert "using the older list" in capsys.readouterr().err
 
 
 def test_without_network_and_listing_it_is_said(kept, monkeypatch) -> None:

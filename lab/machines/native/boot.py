@@ -42,7 +42,7 @@ _REFUSALS = re.compile(r"not functional|cannot create|noexec|failed|No space lef
 
 
 def require_accepted(console: str) -> None:
-    """Of a machine that did not come up: raises Unsuitable if the host forbids it."""
+    """Unsuitable if a machine did not start because the host forbids it."""
     for line in console.splitlines():
         if _REFUSALS.search(line) and not line.startswith("["):
             raise Unsuitable(f"the host does not let User-Mode Linux run: {line.strip()}")

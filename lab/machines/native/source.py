@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a User-Mode Linux kernel needs to be worth measuring, put into its source.
+"""The changes to User-Mode Linux that make its measurements meaningful.
 
 Semantic patches, each with the file it is for in its first line, and two files of
 our own that they call. None of the kernel's text is here.
@@ -80,11 +80,11 @@ def last_added(patch: str) -> str:
 
 
 def require_patched(linux: Path) -> None:
-    """spatch is content when nothing matches: we are not."""
+    """LabError if a patch did not apply; spatch does not report that."""
     for path in sorted(PATCHES.glob("*.cocci")):
         patch = path.read_text()
         file = patched_file(patch)
         if last_added(patch) not in (linux / file).read_text():
             raise LabError(
-                f"{path.name}: does not match this kernel's {file}; write it anew"
+                f"{path.name}: does not match this kernel's {file}; correct it"
             )
