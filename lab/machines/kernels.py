@@ -83,7 +83,8 @@ def format_config(kernel: Kernel) -> str:
 def _run(kernel: Kernel, builder: Root, work: Path, script: str) -> None:
     failure = f"kernel {kernel.name}: linux-source-{kernel.release} does not build"
     remedy = "correct lab/machines/configs, or the tools in lab/machines/matrix.py"
-    must_run_in_root(builder, work, script, failure, remedy)
+    exported = "export LLVM=1\n" if kernel.clang else ""
+    must_run_in_root(builder, work, exported + script, failure, remedy)
 
 
 def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:

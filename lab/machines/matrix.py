@@ -38,6 +38,7 @@ class Kernel:
     configs: tuple[str, ...] = ()  # of lab/machines/configs: built from linux-source
     arch: Arch = HOST
     native: bool = False  # User-Mode Linux: a process at the CPU's own speed
+    clang: bool = False  # built with clang, and its modules are
     debug: bool = False  # it watches itself: slower, larger, for make debug
     series: str = ""  # of the newest only these: "7.2"
     version: str = ""  # of its package, once it is found
@@ -71,6 +72,8 @@ _BUILTIN = ("builtin",)
 _DEBUG = ("builtin", "debug")
 _RACES = ("builtin", "kcsan")
 _NATIVE = ("native",)
+_CLANG_6_12 = ("builtin", "cfi_clang", "clang")
+_CLANG_NEWEST = ("builtin", "cfi", "clang")
 
 # A suite keeps many versions of its own kernel: its metapackage, named without a
 # version, chooses the newest. Of backports the newest that has IFF_BACKPRESSURE is
@@ -81,6 +84,10 @@ KERNELS = (
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
     Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=_BUILTIN),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
+    Kernel("6.12-clang", "trixie", _UPDATES, "6.12", often=False, configs=_CLANG_6_12,
+           clang=True),
+    Kernel(f"{NEWEST}-clang", "trixie", _BACKPORTS, NEWEST, often=False,
+           configs=_CLANG_NEWEST, clang=True),
     Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
     Kernel("6.12-kcsan", "trixie", _UPDATES, "6.12", configs=_RACES, debug=True),
     Kernel(f"{NEWEST}-native", "trixie", _BACKPORTS, NEWEST, often=False,

@@ -68,6 +68,8 @@ SERIES_PACKAGES = (
     "python3-ply",
     "sparse",
 )
+# In place of gcc, for a kernel built with clang and its modules.
+CLANG_PACKAGES = ("clang", "lld", "llvm")
 # Left out of every package.
 EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
 ATTEMPTS = 3
@@ -117,27 +119,41 @@ def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
         packages = (*kernel.packages, *BASE_PACKAGES, *GUEST_PACKAGES, *extra)
         arguments = [f"--architectures={kernel.arch.name}", *_UNPACK]
         return [*arguments, *(f"--include={name}" for name in packages), kernel.suite]
-    return _recipe(kernel, (*kernel.pins, *kernel.packages), (*PACKAGES, *extra))
+    tools = (*PACKAGES, *_compiler_packages(kernel), *extra)
+    return recipe_of(kernel, (*kernel.pins, *kernel.packages), tools)
+
+
+def _make_flags(kernel: Kernel) -> str:
+    """What makefiles are told besides the architecture."""
+    if kernel.native:
+        return native.MODULE_MAKE
+    return "LLVM=1" if kernel.clang else ""
+
+
+def _compiler_packages(kernel: Kernel) -> tuple[str, ...]:
+    return CLANG_PACKAGES if kernel.clang else ()
 
 
 def workshop_recipe(kernel: Kernel) -> list[str]:
     """The same for the root in which the module is built, if not in that one."""
     tools = (*TOOLS, "kmod", "python3", *kernel.arch.compiler_packages)
-    return _recipe(kernel, (f"linux-headers-{HOST.name}",), tools)
+    return recipe_of(kernel, (f"linux-headers-{HOST.name}",), tools)
 
 
 def builder_recipe(kernel: Kernel) -> list[str]:
     """The same for a root in which the kernel is built from its source."""
-    tools = BUILDER_PACKAGES + (native.PACKAGES if kernel.native else ())
-    return _recipe(kernel, (f"linux-source-{kernel.release}",), tools)
+    tools = (*BUILDER_PACKAGES, *_compiler_packages(kernel))
+    tools += native.PACKAGES if kernel.native else ()
+    tools += ("python3",) if kernel.clang else ()  # which ThinLTO's link runs
+    return recipe_of(kernel, (f"linux-source-{kernel.release}",), tools)
 
 
 def source_recipe(kernel: Kernel) -> list[str]:
     """The same for a root in which patches to the kernel are made."""
-    return _recipe(kernel, (f"linux-source-{kernel.release}",), SERIES_PACKAGES)
+    return recipe_of(kernel, (f"linux-source-{kernel.release}",), SERIES_PACKAGES)
 
 
-def _recipe(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
+def recipe_of(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
     arguments = ["--variant=apt", "--quiet", '--aptopt=Acquire::Retries "3"']
     arguments += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
     arguments += [f"--include={pattern}" for pattern in of_kernel]
@@ -177,7 +193,7 @@ def read_package(tree: Path, name: str) -> str:
     return done.stdout.strip() or name
 
 
-def _bootstrap(kernel: Kernel, arguments: list[str], tree: Path) -> None:
+def bootstrap(kernel: Kernel, arguments: list[str], tree: Path) -> None:
     arguments = [*arguments, str(tree), *sources(kernel, read_mirror())]
     for attempt in range(1, ATTEMPTS + 1):
         last = _mmdebstrap(arguments, tree)
@@ -207,7 +223,7 @@ ln -sfn /usr/src/linux-headers-{release} /usr/lib/modules/{release}/build
 def _add_workshop(kernel: Kernel, work: Path) -> None:
     """For another architecture: a root of this machine that builds its module."""
     workshop = work / "workshop"
-    _bootstrap(kernel, workshop_recipe(kernel), workshop)
+    bootstrap(kernel, workshop_recipe(kernel), workshop)
     release = read_release(work / "tree")
     root = Root(
         kernel.name, work / "tree", release, "", "", kernel.arch, workshop=workshop
@@ -225,7 +241,7 @@ def _ensure_built(kernel: Kernel) -> Path:
             started = time.monotonic()
             say(f"kernel {kernel.name}: building it from source (10-30 minutes)")
             tree = work / "tree"
-            _bootstrap(kernel, builder_recipe(kernel), tree)
+            bootstrap(kernel, builder_recipe(kernel), tree)
             package = read_package(tree, f"linux-source-{kernel.release}")
             (work / "package").write_text(package)
             build_kernel(kernel, Root(kernel.name, tree, "", package, ""), work)
@@ -242,7 +258,7 @@ def _build_root(kernel: Kernel, extra: tuple[str, ...], unfinished: Path) -> Non
     told = f" with {', '.join(extra)}" if extra else ""
     say(f"kernel {kernel.name}: building its root{told} from packages (1-2 minutes)")
     tree = unfinished / "tree"
-    _bootstrap(kernel, recipe(kernel, extra), tree)
+    bootstrap(kernel, recipe(kernel, extra), tree)
     if built:
         shutil.copytree(built / FILES, tree, symlinks=True, dirs_exist_ok=True)
     if kernel.arch is not HOST:
@@ -272,7 +288,7 @@ def ensure_source_root(kernel: Kernel) -> Root:
     with cached(final, f"source-{kernel.release}") as unfinished:
         if unfinished:
             say(f"linux-source-{kernel.release}: building its root (2 minutes)")
-            _bootstrap(kernel, arguments, unfinished / "tree")
+            bootstrap(kernel, arguments, unfinished / "tree")
     return Root(kernel.name, final / "tree", "", "", key)
 
 
@@ -293,7 +309,7 @@ def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
         package=facts["package"],
         key=key,
         arch=kernel.arch,
-        make=native.MODULE_MAKE if kernel.native else "",
+        make=_make_flags(kernel),
         native=kernel.native,
         workshop=None if kernel.arch is HOST else final / "workshop",
     )
