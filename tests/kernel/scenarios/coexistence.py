@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Others at the function that sluice hooks, before it is loaded and after."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Callable, ContextManager, Iterator
+
+from lab.guest.scenarios import Env, scenario
+from lab.workloads.fill import TRACING, mount_tracefs
+from tests.kernel.scenarios import _ftrace
+from tests.kernel.scenarios._traffic import (
+    assert_flows,
+    counters,
+    read_queue,
+    send,
+    sink,
+)
+
+
+def _append(name: str, text: str) -> None:
+    with open(TRACING / name, "a") as file:
+        file.write(text)
+
+
+@contextlib.contextmanager
+def _probe(kind: str) -> Iterator[None]:
+    """A kprobe (p) or a kretprobe (r), which counts its hits."""
+    _append("kprobe_events", f"{kind}:sluice_other {_ftrace.TRANSMIT}\n")
+    enable = TRACING / "events/kprobes/sluice_other/enable"
+    enable.write_text("1")
+    try:
+        yield
+    finally:
+        enable.write_text("0")
+        _append("kprobe_events", "-:sluice_other\n")
+
+
+@contextlib.contextmanager
+def _tracer(name: str) -> Iterator[None]:
+    """The function or the function_graph tracer, on that function alone."""
+    limited = "set_graph_function" if "graph" in name else "set_ftrace_filter"
+    (TRACING / limited).write_text(_ftrace.TRANSMIT)
+    (TRACING / "current_tracer").write_text(name)
+    try:
+        yield
+    finally:
+        (TRACING / "current_tracer").write_text("nop")
+        (TRACING / limited).write_text("")
+
+
+def _read_trace() -> str:
+    return (TRACING / "trace").read_text()
+
+
+def _packets_are_stopped_and_read(env: Env, reader) -> None:
+    """The other sees packets, and sluice stops the queue before the ring is full."""
+    (TRACING / "trace").write_text("")
+    reader.pause()
+    send(200)
+    assert read_queue().state == "stopped", read_queue()
+    assert counters().lost_at_ring == 0
+    trace = _read_trace()
+    seen = _ftrace.TRANSMIT in trace or "sluice_other" in trace
+    assert seen, "the other saw no packet"
+    reader.resume()
+    assert_flows(env)
+
+
+def _coexists(env: Env, other: Callable[[], ContextManager[None]]) -> None:
+    mount_tracefs()
+    if not os.path.exists(TRACING / "kprobe_events"):
+        env.skip("this kernel has no kprobe events")
+    with other():
+        env.load("stall_ms=60000")
+        reader = sink(env, ring=100)
+        _ftrace.settles_on_direct_call(env)
+        _packets_are_stopped_and_read(env, reader)
+    _packets_without_other(env, reader)
+    with other():
+        _packets_are_stopped_and_read(env, reader)
+    _packets_without_other(env, reader)
+
+
+def _packets_without_other(env: Env, reader) -> None:
+    reader.pause()
+    send(200)
+    assert read_queue().state == "stopped", "the hook left with the other"
+    reader.resume()
+    assert_flows(env)
+
+
+@scenario(deadline=180)
+def kprobe_comes_first_or_second(env: Env) -> None:
+    _coexists(env, lambda: _probe("p"))
+
+
+@scenario(deadline=180)
+def kretprobe_comes_first_or_second(env: Env) -> None:
+    _coexists(env, lambda: _probe("r"))
+
+
+@scenario(deadline=180)
+def function_tracer_comes_first_or_second(env: Env) -> None:
+    _coexists(env, lambda: _tracer("function"))
+
+
+@scenario(deadline=180)
+def function_graph_tracer_comes_first_or_second(env: Env) -> None:
+    _coexists(env, lambda: _tracer("function_graph"))
