@@ -98,6 +98,7 @@ static int put_queue_attrs(struct sk_buff *msg, struct sluice_device *d,
 	       nla_put_u32(msg, SLUICE_A_QUEUE_LIMIT, v.limit) ||
 	       nla_put_u32(msg, SLUICE_A_QUEUE_LOW, v.low) ||
 	       nla_put_u32(msg, SLUICE_A_QUEUE_READER_NS, v.reader_ns) ||
+	       nla_put_u32(msg, SLUICE_A_QUEUE_CHECKS, v.checks) ||
 	       put_count(msg, SLUICE_A_QUEUE_STOPS, v.stops) ||
 	       put_count(msg, SLUICE_A_QUEUE_WAKES_TIMER,
 			 v.wakes[SLUICE_WAKE_TIMER]) ||

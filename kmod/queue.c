@@ -592,7 +592,7 @@ static void set_next_check(struct sluice_queue *q, s64 check, int producer,
 {
 	int span = clamp_t(int, room, 0, sluice_check_span(size));
 	u32 last = min(producer + span, size) - 1;
-	u64 checks = (u64)check >> 32;
+	u64 checks = sluice_check_count(check);
 
 	if (sluice_check_last(check) != last)
 		atomic64_cmpxchg(&q->next_check, check, (checks + 1) << 32 | last);
@@ -763,6 +763,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 	view->longest_stop_ns = q->longest_stop_ns;
 	view->drops = atomic64_read(&q->drops);
 	view->rescued = q->rescued;
+	view->checks = sluice_check_count(atomic64_read(&q->next_check));
 	raw_spin_unlock_irq(&q->lock);
 	rcu_read_unlock_bh();
 }

@@ -228,7 +228,7 @@ void sluice_hook_remove(void);
 /* queue.c */
 struct sluice_queue_view {
 	enum sluice_queue_state state;
-	u32 size, fill, limit, low, reader_ns;
+	u32 size, fill, limit, low, reader_ns, checks;
 	u64 stops, wakes[SLUICE_WAKE_CAUSES], stalls, rescued, longest_stop_ns, drops;
 };
 
@@ -243,6 +243,11 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view);
 static __always_inline u32 sluice_check_last(s64 next_check)
 {
 	return (u32)next_check;
+}
+
+static __always_inline u32 sluice_check_count(s64 next_check)
+{
+	return (u64)next_check >> 32;
 }
 
 /* At most so many packets pass without a check of a ring of @size. */

@@ -97,6 +97,7 @@ enum sluice_queue_attr {
 	SLUICE_A_QUEUE_READER_NS,	/* u32, learned ns per packet */
 	SLUICE_A_QUEUE_PAD,
 	SLUICE_A_QUEUE_RESCUED,		/* u64, its timer was lost */
+	SLUICE_A_QUEUE_CHECKS,		/* u32, of the ring by senders; wraps */
 	__SLUICE_A_QUEUE_END,
 };
 

@@ -452,6 +452,23 @@ def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Fi
     yield from check_drops(view, old, within)
 
 
+def check_bypass(view: View, old: View) -> Iterator[Finding]:
+    """Packets that reach the ring and that the module's hook does not see.
+
+    A sender looks at its ring once per quarter of it at least. Twice what the rings
+    hold was not in them when we began, and passed.
+    """
+    if view.state != "served" or old.state != "served":
+        return
+    passed = view.tx_packets - old.tx_packets
+    looked = view.total("checks") != old.total("checks")
+    if looked or passed <= 2 * view.ring * view.queue_count:
+        return
+    yield Finding(BAD, view.name, f"{output.count(passed, 'packet')} passed the ring and "
+                  f"the hook saw none: is {TRANSMIT} patched without ftrace (Ksplice, "
+                  "KernelCare), or do packets come by XDP_REDIRECT?", RELOAD)
+
+
 def check_devices(facts: Facts) -> Iterator[Finding]:
     before = {(view.netns, view.ifindex): view for view in facts.before}
     for view in facts.views:
@@ -460,6 +477,7 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
             *check_setup(view),
             *check_lockless(view),
             *check_counts(view, old, facts.seconds),
+            *check_bypass(view, old or view),
         ]
         yield from found or [Finding(GOOD, view.name, view.why)]
     if not facts.views:

@@ -106,6 +106,7 @@ _QUEUE_ATTRS = (
     ("SLUICE_A_QUEUE_READER_NS", "uint32"),
     ("SLUICE_A_QUEUE_PAD", "none"),
     ("SLUICE_A_QUEUE_RESCUED", "uint64"),
+    ("SLUICE_A_QUEUE_CHECKS", "uint32"),
 )
 _EVENT_ATTRS = (
     ("SLUICE_A_EVENT_UNSPEC", "none"),
@@ -193,6 +194,7 @@ class Queue:
     drops: int
     reader_ns: int
     rescued: int
+    checks: int
 
 
 @dataclass(frozen=True)

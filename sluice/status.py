@@ -235,9 +235,9 @@ def status_json(views: list[View], hidden: int) -> dict[str, object]:
 
 def say_heading(seen: Seen, netns: str | None) -> None:
     if not system.read_module_version():
-        output.say(
-            output.wrap("module: not loaded, stock behaviour; see: sluice doctor")
-        )
+        why = ", as this kernel is PREEMPT_RT" if system.is_realtime() else ""
+        text = f"module: not loaded{why}, stock behaviour; see: sluice doctor"
+        output.say(output.wrap(text))
     if not seen.views:
         if netns is None:
             text = f"in {output.count(seen.namespaces, 'network namespace')}"

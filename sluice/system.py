@@ -11,6 +11,7 @@ import contextlib
 import errno
 import gzip
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -372,6 +373,11 @@ def load_at_boot_command() -> str:
     if Path("/etc/modules-load.d").is_dir():
         return "echo sluice >/etc/modules-load.d/sluice.conf"
     return "echo sluice >>/etc/modules"
+
+
+def is_realtime() -> bool:
+    """Whether the module refuses this kernel for good."""
+    return "PREEMPT_RT" in platform.version()
 
 
 def has_modules() -> bool:

@@ -43,6 +43,7 @@ QUEUE0 = Queue(
     drops=0,
     reader_ns=5000,
     rescued=0,
+    checks=7000,
 )
 QUEUE1 = replace(QUEUE0, ifindex=3, state="noqueue", ring=500, limit=476, fill=0)
 

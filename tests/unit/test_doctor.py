@@ -179,6 +179,27 @@ def test_queue_whose_qdisc_must_not_fill_is_named_with_what_avoids_it() -> None:
     )
 
 
+BYPASS = "3000 packets passed the ring and the hook saw none"
+
+
+@pytest.mark.parametrize(
+    ("packets", "checks", "state", "told"),
+    [
+        (3000, 0, "served", True),  # a live patch without ftrace, or XDP
+        (3000, 1, "served", False),  # the hook saw them
+        (2000, 0, "served", False),  # they may have been in the ring before
+        (3000, 0, "off", False),
+    ],
+)
+def test_packets_that_the_hook_does_not_see_are_a_problem(
+    packets: int, checks: int, state: str, told: bool
+) -> None:
+    queue = replace(QUEUE0, checks=QUEUE0.checks + checks)
+    now = replace(TAP0, tx_packets=packets, queues=(queue,), state=state)
+    facts = replace(FINE, before=(replace(TAP0, state=state),), views=(now,))
+    assert any(one.text.startswith(BYPASS) for one in found(facts, BAD)) == told
+
+
 def test_old_stalls_and_drops_are_a_note() -> None:
     view = replace(TAP0, queues=(replace(QUEUE0, stalls=2, drops=1),))
     notes = found(replace(FINE, before=(view,), views=(view,)), NOTE)

@@ -236,6 +236,16 @@ def test_without_the_module_what_it_would_change(
     assert text in " ".join(said.split())
 
 
+def test_realtime_kernel_is_named_as_the_reason(
+    machine: Machine, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.loaded = False
+    monkeypatch.setattr("platform.version", lambda: "#1 SMP PREEMPT_RT Debian")
+    assert main(["status"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("module: not loaded, as this kernel is PREEMPT_RT"), said
+
+
 def test_no_device(machine: Machine, capsys) -> None:
     machine.links = []
     assert main(["status"]) == 0

@@ -27,9 +27,11 @@ from tests.kernel.scenarios._command import (
     sluice,
     start_udev,
 )
+from tests.kernel.scenarios._ftrace import calls_lost
 from tests.kernel.scenarios._tap import Tap, tap
 from tests.kernel.scenarios._traffic import (
     counters,
+    flood,
     read_device,
     read_queue,
     send,
@@ -259,6 +261,22 @@ def command_works_without_the_module(env: Env) -> None:
     assert f"{HERE.name} off" in CONFIG.read_text()
     said = sluice("doctor", status=1)
     assert re.search(r"FAIL +module: ", said), said
+
+
+@scenario(deadline=SECONDS)
+def doctor_sees_that_packets_bypass_the_hook(env: Env) -> None:
+    """A live patch without ftrace takes the hook along; here its calls have no effect."""
+    needs_click(env)
+    env.load()
+    sink(env, ring=100)
+    with flood(senders=1) as senders:
+        senders.wait_for_more(env, 500, "traffic")
+        assert "the hook saw none" not in sluice("doctor", status=None)
+        with calls_lost(env, "sluice_queue_check"):
+            said = sluice("doctor", "--json", status=1)
+        senders.end()
+    here = [one for one in json.loads(said)["findings"] if one["subject"] == HERE.name]
+    assert any("the hook saw none" in one["text"] for one in here), here
 
 
 ODD_NAMES = (b"-x", b"a=b", b"#1", b"*", b"\x1b[2J", b"caf\xc3\xa9", b"no\xfftext")

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Iterator
 
 from lab.guest.scenarios import Env
 from lab.workloads.fill import TRACING
@@ -26,3 +28,17 @@ def settles_on_direct_call(env: Env) -> bool:
         "a direct call or none",
     )
     return DIRECT in read_hook()
+
+
+@contextlib.contextmanager
+def calls_lost(env: Env, function: str) -> Iterator[None]:
+    """Calls of this function of sluice have no effect; needs kprobes."""
+    assert env.module is not None
+    if not Path("/sys/kernel/debug/kprobes").exists():
+        env.skip("this kernel has no kprobes")
+    lose_call = env.module.with_name("lose_call.ko")
+    env.run("insmod", str(lose_call), f"function={function}")
+    try:
+        yield
+    finally:
+        env.run("rmmod", "lose_call")

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-from typing import Iterator
-
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios._ftrace import calls_lost
 from tests.kernel.scenarios._traffic import (
     assert_lossless_again,
     flood,
@@ -16,24 +13,12 @@ from tests.kernel.scenarios._traffic import (
 )
 
 
-@contextlib.contextmanager
-def timers_lost(env: Env) -> Iterator[None]:
-    """Timers of sluice have no effect; needs kprobes."""
-    if not Path("/sys/kernel/debug/kprobes").exists():
-        env.skip("this kernel has no kprobes")
-    env.run("insmod", str(env.module.with_name("lose_timer.ko")))
-    try:
-        yield
-    finally:
-        env.run("rmmod", "lose_timer")
-
-
 @scenario
 def lost_timer_is_replaced_by_the_backstop(env: Env) -> str:
     env.load()
     sink(env, ring=100)
     with flood(senders=1) as senders:
-        with timers_lost(env):
+        with calls_lost(env, "timer_expired"):
             env.wait_for(lambda: read_queue().rescued > 0, "a rescue", 30)
             senders.wait_for_more(env, 1, "the sender goes on")
         senders.end()

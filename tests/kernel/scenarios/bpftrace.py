@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""bpftrace's programs at the function that sluice hooks, before it is loaded and after.
+
+Only roots with the package bpftrace have it: see tests/kernel/test_bpftrace.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from typing import Iterator
+
+from lab.guest.scenarios import Env, scenario
+from lab.workloads.fill import mount_tracefs
+from tests.kernel.scenarios import _ftrace
+from tests.kernel.scenarios._traffic import (
+    assert_flows,
+    counters,
+    read_queue,
+    send,
+    sink,
+)
+
+# Where bpftrace attaches, by the names that its documentation has.
+KPROBE = "kprobe:tun:tun_net_xmit"
+KRETPROBE = "kretprobe:tun:tun_net_xmit"
+MULTI = "kprobe:tun:tun_net_x*"  # more than one function: kprobe.multi
+FENTRY = "fentry:tun:tun_net_xmit"
+FEXIT = "fexit:tun:tun_net_xmit"
+START_SECONDS = 120
+
+
+class Refused(Exception):
+    """bpftrace could not attach; its words."""
+
+
+class Bpftrace:
+    """Counts the calls of the function until end()."""
+
+    def __init__(self, where: str) -> None:
+        program = 'BEGIN { printf("attached\\n"); } %s { @calls = count(); }' % where
+        self._said = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            ["bpftrace", "-e", program],
+            stdout=self._said,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "BPFTRACE_CACHE_USER_SYMBOLS": "NONE"},
+        )
+
+    def read(self) -> str:
+        self._said.seek(0)
+        return self._said.read()
+
+    def wait_attached(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while "attached\n" not in self.read():
+            if self._process.poll() is not None:
+                raise Refused(self.read().strip())
+            assert time.monotonic() < deadline, f"bpftrace: {self.read()}"
+            time.sleep(0.1)
+
+    def end(self) -> int:
+        """How many calls it saw."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(START_SECONDS)
+        calls = re.search(r"@calls: (\d+)", self.read())
+        return int(calls[1]) if calls else 0
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+
+@contextlib.contextmanager
+def _attached(where: str) -> Iterator[Bpftrace]:
+    program = Bpftrace(where)
+    try:
+        program.wait_attached()
+        yield program
+    finally:
+        program.kill()
+
+
+def _prepare(env: Env) -> None:
+    if not shutil.which("bpftrace"):
+        env.skip("no bpftrace: tests/kernel/test_bpftrace.py plays this where it is")
+    mount_tracefs()
+
+
+def _load(env: Env):
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=100)
+    _ftrace.settles_on_direct_call(env)
+    return reader
+
+
+def _stops_and_flows(env: Env, reader) -> None:
+    """200 packets: sluice stops the queue before the ring is full."""
+    reader.pause()
+    send(200)
+    assert read_queue().state == "stopped", read_queue()
+    assert counters().lost_at_ring == 0
+    reader.resume()
+    assert_flows(env)
+
+
+def _both_see_packets(env: Env, reader, other: Bpftrace) -> None:
+    _stops_and_flows(env, reader)
+    calls = other.end()
+    assert calls > 200, (calls, other.read())
+
+
+def _coexists(env: Env, where: str) -> None:
+    _prepare(env)
+    with _attached(where) as other:
+        reader = _load(env)
+        _both_see_packets(env, reader, other)
+    _stops_and_flows(env, reader)
+    with _attached(where) as other:
+        _both_see_packets(env, reader, other)
+    _stops_and_flows(env, reader)
+
+
+@scenario(deadline=600)
+def kprobe_coexists(env: Env) -> None:
+    _coexists(env, KPROBE)
+
+
+@scenario(deadline=600)
+def kretprobe_coexists(env: Env) -> None:
+    _coexists(env, KRETPROBE)
+
+
+@scenario(deadline=600)
+def kprobe_multi_coexists(env: Env) -> None:
+    _coexists(env, MULTI)
+
+
+def _gives_way(env: Env, where: str) -> None:
+    """A function makes one direct call: who comes second is called back or refused."""
+    if platform.machine() != "x86_64":
+        env.skip("what follows is x86-64's way of such programs")
+    _prepare(env)
+    with _attached(where) as other:
+        reader = _load(env)
+        assert not _ftrace.settles_on_direct_call(env)
+        _both_see_packets(env, reader, other)
+    env.run("rmmod", "sluice")
+    env.load("stall_ms=60000")
+    assert _ftrace.settles_on_direct_call(env)
+    try:
+        with _attached(where):
+            pass
+    except Refused as refused:
+        assert "attaching probe" in str(refused), refused
+    else:
+        raise AssertionError("the function calls sluice and another")
+    _stops_and_flows(env, reader)
+    env.run("rmmod", "sluice")
+    env.load("stall_ms=60000", "direct_call=0")
+    with _attached(where) as other:
+        _both_see_packets(env, reader, other)
+
+
+@scenario(deadline=600)
+def fentry_is_refused_only_beside_a_direct_call(env: Env) -> None:
+    _gives_way(env, FENTRY)
+
+
+@scenario(deadline=600)
+def fexit_is_refused_only_beside_a_direct_call(env: Env) -> None:
+    _gives_way(env, FEXIT)
