@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The confidence interval of the ratio of two medians; used in the guest as well."""
+"""The ratio of two variants and its confidence interval; used in the guest as well."""
 
 from __future__ import annotations
 
 import random
 import statistics
-from typing import Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Tuple
 
 # How sure an interval is, and what it takes to tell one.
 SURE_PERCENT = 90
@@ -13,27 +13,42 @@ WITHIN = 0.03  # what native ratios are to be known to
 SURE_ROUNDS, _RESAMPLES = 5, 2000
 
 
-def ratio_interval(
-    values: Sequence[float], others: Sequence[float]
-) -> Optional[Tuple[float, float]]:
-    """The SURE_PERCENT confidence interval of the ratio of the medians.
+def shares(values: Mapping[int, float], others: Mapping[int, float]) -> List[float]:
+    """Each round's value over the other's of the same round.
 
-    Percentiles of a bootstrap (Efron 1979): both samples are resampled many times, with a
+    A round's samples are taken one after the other, so what slows the machine for
+    minutes slows both, and their ratio stays.
+    """
+    return [
+        value / others[number]
+        for number, value in values.items()
+        if others.get(number, 0) > 0
+    ]
+
+
+def ratio(values: Mapping[int, float], others: Mapping[int, float]) -> Optional[float]:
+    """The median of the rounds' shares; None if there is no round with both."""
+    found = shares(values, others)
+    return statistics.median(found) if found else None
+
+
+def ratio_interval(
+    values: Mapping[int, float], others: Mapping[int, float]
+) -> Optional[Tuple[float, float]]:
+    """The SURE_PERCENT confidence interval of ratio().
+
+    Percentiles of a bootstrap (Efron 1979): the rounds are resampled many times, with a
     fixed seed. None for fewer than 5 rounds.
     """
-    if min(len(values), len(others)) < SURE_ROUNDS or min(others) <= 0:
+    found = shares(values, others)
+    if len(found) < SURE_ROUNDS:
         return None
     draw = random.Random(1)
-    ratios = sorted(
-        _redrawn_median(values, draw) / _redrawn_median(others, draw)
-        for _ in range(_RESAMPLES)
+    medians = sorted(
+        statistics.median(draw.choices(found, k=len(found))) for _ in range(_RESAMPLES)
     )
     outside = _RESAMPLES * (100 - SURE_PERCENT) // 200
-    return ratios[outside], ratios[-1 - outside]
-
-
-def _redrawn_median(values: Sequence[float], draw: random.Random) -> float:
-    return statistics.median(draw.choices(values, k=len(values)))
+    return medians[outside], medians[-1 - outside]
 
 
 def is_within(interval: Optional[Tuple[float, float]], share: float) -> bool:

@@ -47,12 +47,18 @@ def schedule(
     return [p for n in range(rounds) for p in schedule_round(rows, n)]
 
 
-def intervals(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
-    """Of each variant's ratio to stock: see sure.ratio_interval()."""
-    values: Dict[str, List[float]] = {variant: [] for variant in row.variants}
+def values_of(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Dict[int, float]]:
+    """What each variant measured, by round."""
+    values: Dict[str, Dict[int, float]] = {variant: {} for variant in row.variants}
     for line in lines:
         if line["row"] == row.name and line["sample"] is not None:
-            values[line["variant"]].append(line["sample"]["value"])
+            values[line["variant"]][line["round"]] = line["sample"]["value"]
+    return values
+
+
+def intervals(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    """Of each variant's ratio to stock: see sure.ratio_interval()."""
+    values = values_of(row, lines)
     stock = values.pop("stock")
     return {
         variant: sure.ratio_interval(own, stock) for variant, own in values.items() if own
@@ -111,14 +117,14 @@ def format_progress(line: Dict[str, Any], done: int, total: int) -> str:
 
 
 def undecided_rows(rows: List[Row], lines: List[Dict[str, Any]]) -> List[Row]:
-    """Those with a variant whose samples disagree."""
-    values: Dict[Tuple[str, str], List[float]] = {}
-    for line in lines:
-        if line["sample"] is not None:
-            place = (line["row"], line["variant"])
-            values.setdefault(place, []).append(line["sample"]["value"])
-    names = {row for (row, _), found in values.items() if disagree(found)}
-    return [row for row in rows if row.name in names]
+    """Those with a variant whose rounds disagree about its ratio to stock."""
+
+    def is_undecided(row: Row) -> bool:
+        values = values_of(row, lines)
+        stock = values.pop("stock")
+        return any(disagree(sure.shares(own, stock)) for own in values.values())
+
+    return [row for row in rows if is_undecided(row)]
 
 
 @contextlib.contextmanager

@@ -25,7 +25,8 @@ matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator  # noqa: E402
 
-from lab.report.results import Run, Summary, parse_run  # noqa: E402
+from lab.machines.native.boot import ACCELERATOR  # noqa: E402
+from lab.report.results import Provenance, Run, Summary, parse_run  # noqa: E402
 from lab.report.results import summarise, why_missing  # noqa: E402
 from lab.report.tables import SURE_PERCENT, all_findings, counted_of  # noqa: E402
 from lab.report.tables import format_counted, format_interval  # noqa: E402
@@ -440,10 +441,16 @@ def format_page(run: Run) -> str:
         f"<style>{STYLE}</style>\n"
         f"<h1>stock, upstream and sluice on Linux {html.escape(facts.kernel)}</h1>\n"
         "<p>Every row was measured in one boot of one kernel, the variants in turn. "
-        "Compare ratios, not absolutes: the machine is emulated. A ratio is of medians; "
-        f"behind it, from 5 rounds on, between what it is, {SURE_PERCENT} % sure.</p>\n"
+        f"{_how_to_compare(facts)} A ratio is the median of the rounds' ratios; "
+        f"from 5 rounds on its {SURE_PERCENT} % interval follows.</p>\n"
         f"{body}<h2>Provenance</h2><pre>{html.escape(footer)}</pre></html>\n"
     )
+
+
+def _how_to_compare(facts: Provenance) -> str:
+    if facts.accelerator == ACCELERATOR:
+        return "The code runs at the CPU's own speed (User-Mode Linux)."
+    return "Compare ratios, not absolutes: the machine is emulated."
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Run:
 class Summary:
     """One row under one variant: the median of its rounds, and the spread."""
 
-    values: tuple[float, ...]  # one of each round
+    values: dict[int, float]  # by round
     median: float
     low: float
     high: float
@@ -122,20 +122,21 @@ def _share_answered(samples: list[dict[str, Any]]) -> float | None:
 
 def summarise(run: Run, row: str, variant: str) -> Summary | None:
     """None when nothing was measured."""
-    samples = [
-        m.sample
+    by_round = {
+        m.round: m.sample
         for m in run.measurements
         if (m.row, m.variant) == (row, variant) and m.sample is not None
-    ]
-    if not samples:
+    }
+    if not by_round:
         return None
-    values = tuple(sample["value"] for sample in samples)
+    samples = list(by_round.values())
+    values = {number: sample["value"] for number, sample in by_round.items()}
     extras = [_extras(sample) for sample in samples]
     return Summary(
         values=values,
-        median=statistics.median(values),
-        low=min(values),
-        high=max(values),
+        median=statistics.median(values.values()),
+        low=min(values.values()),
+        high=max(values.values()),
         lost_at_ring=sum(sample["lost_at_ring"] for sample in samples),
         unaccounted=sum(abs(sample["unaccounted"]) for sample in samples),
         ping_p50_ms=_median_of(samples, "ping_p50_ms"),
@@ -169,10 +170,14 @@ def combine(runs: list[Run]) -> Run:
                     "numbers cannot be compared; measure both in one boot"
                 )
     rows = {row.name: row for run in runs for row in run.rows}
+    measurements: list[Measurement] = []
+    for run in runs:
+        before = 1 + max((m.round for m in measurements), default=-1)
+        measurements += [replace(m, round=before + m.round) for m in run.measurements]
     return Run(
         first.provenance,
         list(rows.values()),
-        [m for run in runs for m in run.measurements],
+        measurements,
         sum(run.planned for run in runs),
         [line for run in runs for line in run.trouble],
     )

@@ -70,9 +70,10 @@ def is_equal(one: Summary, other: Summary) -> bool:
 
 
 def ratio(one: Summary | None, other: Summary | None) -> float | None:
-    if one is None or other is None or other.median == 0:
+    """See lab.sure."""
+    if one is None or other is None:
         return None
-    return one.median / other.median
+    return sure.ratio(one.values, other.values)
 
 
 def ratio_interval(
@@ -91,7 +92,7 @@ def format_interval(interval: tuple[float, float]) -> str:
 def _against_stock(
     row: Row, name: str, stock: Summary, sluice: Summary
 ) -> Finding:
-    share = sluice.median / stock.median if stock.median else 0.0
+    share = ratio(sluice, stock) or 0.0
     reached = row.floor is None or share >= row.floor
     got = f"{share:.2f}x" if reached else f"{share:.3f}x"
     if not reached and row.floor == 1.0 and is_equal(sluice, stock):
@@ -103,7 +104,7 @@ def _against_stock(
 
 
 def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> Finding:
-    share = sluice.median / upstream.median if upstream.median else 0.0
+    share = ratio(sluice, upstream) or 0.0
     got = f"{share:.2f}x"
     if row.above_upstream:
         return Finding(row.name, "above upstream", got, share > 1)
@@ -206,9 +207,12 @@ def _decide(finding: Finding, undecided: bool) -> Finding:
 
 
 def is_undecided(run: Run, row: Row) -> bool:
-    """Whether the samples of one of its variants disagree."""
+    """Whether the rounds disagree about the ratio of one of its variants."""
     found = [summarise(run, row.name, name) for name in row.variants]
-    return any(disagree(one.values) for one in found if one)
+    stock = summarise(run, row.name, "stock")
+    return stock is not None and any(
+        disagree(sure.shares(one.values, stock.values)) for one in found if one
+    )
 
 
 def all_findings(run: Run) -> list[Finding]:

@@ -19,7 +19,8 @@ ROW = Row(name="one", title="one", unit="packets/s")
 
 def lines(variant: str, *values: float) -> list[dict]:
     return [
-        {"row": "one", "variant": variant, "sample": {"value": value}} for value in values
+        {"row": "one", "variant": variant, "round": number, "sample": {"value": value}}
+        for number, value in enumerate(values)
     ]
 
 
@@ -36,6 +37,18 @@ def test_rows_are_unsure_until_each_ratio_is_known() -> None:
     upstream = lines("upstream", 50, 100, 150, 100, 70)
     assert rows.unsure_rows([ROW], [*stock, *sluice, *upstream], 0.03) == [ROW]
     assert rows.unsure_rows([ROW], [*stock, *sluice[:4]], 0.03) == [ROW]
+
+
+def test_what_slows_a_whole_round_does_not_make_its_ratio_unsure() -> None:
+    stock = {0: 100.0, 1: 50.0, 2: 100.0, 3: 50.0, 4: 75.0, 5: 80.0}
+    sluice = {number: 0.9 * value for number, value in stock.items() if number < 5}
+    assert sure.ratio(sluice, stock) == pytest.approx(0.9)
+    assert sure.is_within(sure.ratio_interval(sluice, stock), 0.001)
+
+
+def test_rounds_without_both_say_nothing() -> None:
+    assert sure.ratio({0: 1.0}, {1: 1.0}) is None
+    assert sure.ratio({0: 1.0}, {0: 0.0}) is None
 
 
 def test_lateness_is_told_by_percentiles() -> None:
