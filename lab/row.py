@@ -75,6 +75,8 @@ class Row:
     path_ms: float = 0.0  # the path's own part of each ping
     setup_seconds: float = 0.0  # of a sample, at most, before it measures
     rings: List[int] = field(default_factory=list)  # stock with these, too
+    # The floor may be that of stock with this one: so long that it loses little.
+    lossless_ring: Optional[int] = None
     # sluice with these, us, too; then latency_share is theirs
     targets: List[int] = field(default_factory=list)
     parameters: List[str] = field(default_factory=list)  # of sluice's module
@@ -84,7 +86,8 @@ class Row:
     @property
     def others(self) -> Tuple[str, ...]:
         """Variants of the variants."""
-        rings = tuple(f"stock-{ring}" for ring in self.rings)
+        longest = [] if self.lossless_ring is None else [self.lossless_ring]
+        rings = tuple(f"stock-{ring}" for ring in self.rings + longest)
         return rings + tuple(f"sluice@{target}" for target in self.targets)
 
     @property

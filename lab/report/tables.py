@@ -155,6 +155,23 @@ def _owed(row: Row, name: str, stock: Summary, sluice: Summary) -> list[Finding]
     return findings
 
 
+def _with_lossless_ring(
+    run: Run, row: Row, findings: list[Finding], sluice: Summary
+) -> list[Finding]:
+    """A floor that is not reached, against stock with a ring that loses little."""
+    stock = summarise(run, row.name, f"stock-{row.lossless_ring}")
+    share = ratio(sluice, stock)
+    if share is None or row.floor is None:
+        return findings
+    told = f"; of stock with a ring of {row.lossless_ring} {share:.2f}x"
+    return [
+        replace(finding, got=finding.got + told, reached=share >= row.floor)
+        if finding.demand.startswith("at least") and not finding.reached
+        else finding
+        for finding in findings
+    ]
+
+
 def _not_measured(run: Run, row: Row, name: str, variant: str) -> Finding:
     why = f"{variant} {why_missing(run, row.name, variant)}"
     return Finding(name, "a measurement", why, False)
@@ -185,6 +202,8 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         findings.append(Finding(row.name, "every packet accounted for", got, False))
     if row.latency_share is not None and not row.targets:
         findings.append(_latency(row, row.name, stock, sluice))
+    if row.lossless_ring is not None:
+        findings = _with_lossless_ring(run, row, findings, sluice)
     if upstream is not None and (row.above_upstream or row.reaches_upstream):
         findings.append(_against_upstream(row, upstream, sluice))
     if row.prompt:

@@ -8,6 +8,7 @@ for each packet, or at a link's pace.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Dict, List, Tuple
 
 from lab.guest.devices import run_tool
@@ -38,6 +39,9 @@ STREAMS = {
 }
 
 
+LOSSLESS_RING = 8000  # of stock
+
+
 def _cases() -> Dict[str, pktgen.Case]:
     cases = {
         f"kernel_pktgen_{n}": pktgen.Case(
@@ -57,6 +61,13 @@ def _cases() -> Dict[str, pktgen.Case]:
 CASES = _cases()
 
 
+def _pktgen_row(name: str, case: pktgen.Case) -> Row:
+    """A direct sender is as fast as the reader, or faster."""
+    fast = name in ("kernel_pktgen_1", "kernel_pktgen_2")
+    ring = LOSSLESS_RING if fast else None
+    return replace(pktgen.row_of(name, case), floor=0.97, lossless_ring=ring)
+
+
 def _tcp_row(streams: int, speed: str) -> Row:
     plural = "stream" if streams == 1 else "streams"
     return Row(
@@ -65,12 +76,13 @@ def _tcp_row(streams: int, speed: str) -> Row:
         unit="Mbit/s",
         floor=0.97,
         above_upstream=speed == "fast" and streams >= 8,
-        prompt=speed == "link",
+        prompt=speed in ("link", "slow"),
+        lossless_ring=LOSSLESS_RING if speed == "fast" and streams >= 8 else None,
     )
 
 
 ROWS: List[Row] = [
-    *(pktgen.row_of(name, case) for name, case in CASES.items()),
+    *(_pktgen_row(name, case) for name, case in CASES.items()),
     *(_tcp_row(streams, speed) for speed in PACES for streams in STREAMS[speed]),
     Row(
         name="kernel_udp_slow",

@@ -175,6 +175,16 @@ def test_ratio_of_five_rounds_has_an_interval_around_it() -> None:
     assert f"{low:.2f}-{high:.2f}" in format_table(run)
 
 
+def test_floor_may_be_that_of_stock_with_a_ring_that_loses_little() -> None:
+    row = dataclasses.replace(ROW, floor=0.97, lossless_ring=8000)
+    values = {"stock": [100] * 5, "upstream": [1] * 5, "sluice": [90] * 5}
+    for others, reached in ((89, True), (99, False)):
+        run = run_with(row, **values, **{"stock-8000": [others] * 5})
+        found = [f for f in tables.findings_of(run, row) if "stock" in f.demand]
+        assert [f.reached for f in found] == [reached]
+        assert "with a ring of 8000" in found[0].got
+
+
 def test_ratio_without_spread_has_an_interval_without_width() -> None:
     run = run_with(stock=[100] * 5, sluice=[50] * 5)
     stock, sluice = (results.summarise(run, "fake", v) for v in ("stock", "sluice"))
