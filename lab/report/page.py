@@ -41,7 +41,7 @@ FILL_MS = 500  # of the trace, what can be read at a glance
 FEW_MARKS = 60
 # The rows in the pictures of the documentation.
 LOST_ROWS = ("pktgen_2", "vhost_1", "tcp_8_fast", "tcp_8_slow", "udp_flood", "udp_link")
-LATENCY_ROWS = ("tcp_8_slow", "udp_link", "tcp_8_link")
+LATENCY_ROWS = ("kernel_tcp_8_slow", "udp_flood", "kernel_tcp_8_link")
 POINTS = 60  # of a curve
 LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
 

@@ -206,7 +206,7 @@ def read_run(path: Path) -> Run:
         raise UsageError(f"{path}: cannot be read ({error}); name a result") from error
 
 
-PINGS_KEPT = 41  # of a sample: evenly spaced among its times in ascending order
+PINGS_KEPT = 21  # of a sample: evenly spaced among its times in ascending order
 DIGITS = 6
 
 

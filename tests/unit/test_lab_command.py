@@ -72,7 +72,7 @@ def test_machine_that_measures(arguments, machine, monkeypatch) -> None:
 
 
 def test_reader_of_the_table_may_leave_early() -> None:
-    argv = [sys.executable, "-B", "-m", "lab", "report", "lab/results/7.3.json"]
+    argv = [sys.executable, "-B", "-m", "lab", "report", "lab/results/native-7.3.json"]
     with subprocess.Popen(
         argv, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
