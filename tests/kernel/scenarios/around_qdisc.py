@@ -118,13 +118,13 @@ def _sender(env: Env, name: str) -> Callable[[], int]:
     return send
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, everywhere=False)
 def packet_socket_that_bypasses_the_qdisc(env: Env) -> str:
     device = env.enter(tap(ring=500))
     return _compare(env, device, _sender(env, HERE.name))
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, often=False)
 def xdp_redirect_in_the_core(env: Env) -> str:
     device = env.enter(tap(ring=500))
     veth_pair(env)
@@ -133,7 +133,7 @@ def xdp_redirect_in_the_core(env: Env) -> str:
     return _compare(env, device, _sender(env, SOURCE))
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, often=False)
 def xdp_tx_in_the_core(env: Env) -> str:
     """Frames that a reader writes into the tap come back to it."""
     device = env.enter(tap(ring=500))

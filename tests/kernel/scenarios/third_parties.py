@@ -92,7 +92,7 @@ class Writer:
         assert not self._thread.is_alive(), "the writer is stuck"
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, everywhere=False)
 def writer_with_a_finite_send_buffer_reaches_the_other_port(env: Env) -> str:
     """A virtual machine on a bridge sends to one of 20 packets/s and to a fast one;
     what waits for the slow one is charged to the send buffer of its tap."""
@@ -141,22 +141,22 @@ def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:
     return told
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, often=False)
 def unread_queue_of_two_under_mq_leaves_the_other_its_rate(env: Env) -> str:
     return _one_of_two_queues_is_unread(env, "mq")
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, everywhere=False)
 def unread_queue_of_two_under_fq_codel_leaves_the_other_its_rate(env: Env) -> str:
     return _one_of_two_queues_is_unread(env, "fq_codel")
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, often=False)
 def unread_queue_of_two_under_htb_leaves_the_other_its_rate(env: Env) -> str:
     return _one_of_two_queues_is_unread(env, "handle 1: htb default 10")
 
 
-@scenario(deadline=120)
+@scenario(deadline=120, everywhere=False)
 def pings_beside_four_floods_are_answered_as_without_sluice(env: Env) -> str:
     """A sparse flow through fq_codel, before a reader of 10,000 packets/s."""
     env.load()
