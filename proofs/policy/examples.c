@@ -13,6 +13,7 @@
 #define schedule_timeout_idle(ticks)	wait_for_ever(ticks)
 #define MAX_SCHEDULE_TIMEOUT		LONG_MAX
 void wait_for_ever(long ticks);
+#undef SLUICE_HAS_LOCKED_RESET
 
 #include <linux/ptr_ring.h>
 #include "queue.c"
@@ -29,6 +30,7 @@ void wait_for_ever(long ticks);
 #define EXPECT_LOG(expected)	expect_log(__LINE__, expected)
 
 bool sluice_direct_call;
+bool sluice_locked_reset = true;
 DEFINE_HASHTABLE(sluice_devices, SLUICE_DEVICES_BITS);
 
 static char text[1000];		/* what was called, in its order */
@@ -36,6 +38,7 @@ static unsigned int examples;
 static struct ptr_ring ring;
 static void *slots[SLOTS_MAX], *queue_slot[2];
 static struct Qdisc fq = { .enqueue = &fq }, noqueue;
+static struct Qdisc lockless = { .enqueue = &fq, .flags = TCQ_F_NOLOCK };
 static struct netdev_queue txqs[2];
 static struct net_device_ops transmit_ops;
 static struct net_device dev = { .tx = txqs, .netdev_ops = &transmit_ops };
@@ -260,9 +263,14 @@ static void full_rings(void)
 	/* somebody holds the lock that would tell */
 	spin_lock(&ring.producer_lock);
 	count = count_ring(&ring, 100, true);
-	spin_unlock(&ring.producer_lock);
 	EXPECT(count.used, 100);
 	EXPECT(count.fill, 100);
+	/* where the indices tell, the lock is not asked */
+	set_ring(100, 10, 12, 20);
+	count = count_ring(&ring, 100, true);
+	spin_unlock(&ring.producer_lock);
+	EXPECT(count.used, 10);
+	EXPECT(count.fill, 8);
 	/* the newest packet's slot tells, and no other */
 	set_ring(100, 30, 30, 30);
 	slots[29] = &ring;
@@ -850,7 +858,10 @@ static void adoptions(void)
 	EXPECT(queue_adopted(q, &other, 51), true);
 	EXPECT(q->head, 7);
 	EXPECT(q->headroom, INT_MAX);
-	EXPECT(queue_adopted(q, &ring, 51), true);
+	q->headroom = 20;
+	EXPECT(queue_adopted(q, &other, 40), true);
+	EXPECT(q->headroom, INT_MAX);
+	EXPECT(queue_adopted(q, &ring, 40), true);
 	EXPECT(q->head, 0);
 	EXPECT_LOG("");
 }
@@ -1070,6 +1081,17 @@ static void views(void)
 	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
 	txqs[0].qdisc = &noqueue;
 	EXPECT(seen().state, SLUICE_QUEUE_NOQUEUE);
+	/* packets in it may be freed twice, on a device of several queues */
+	txqs[0].qdisc = &lockless;
+	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
+	sluice_locked_reset = false;
+	EXPECT(seen().state, SLUICE_QUEUE_LOCKLESS);
+	dev.num_tx_queues = 1;
+	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
+	dev.num_tx_queues = 2;
+	txqs[0].qdisc = &fq;
+	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
+	sluice_locked_reset = true;
 	device->verified = false;
 	view = seen();
 	EXPECT(view.state, SLUICE_QUEUE_UNREAD);
@@ -1078,6 +1100,8 @@ static void views(void)
 	device->verified = true;
 	ring.size = 0;
 	EXPECT(seen().limit, 0);
+	ring.size = -5;
+	EXPECT(seen().size, 0);
 	ring.size = 1;
 	EXPECT(seen().limit, 1);
 	queue_slot[0] = NULL;
@@ -1162,6 +1186,7 @@ static void callbacks(void)
 int main(void)
 {
 	alarm(20);	/* a loop without an end */
+	EXPECT(atomic_read(&stopped_queues), 0);
 	slots_and_counts();
 	full_rings();
 	rings_that_change();
