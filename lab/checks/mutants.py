@@ -53,10 +53,10 @@ SHARES = {
     "device.c": 2,
     "layout.c": 1,
 }
-# make test shows the survivors of a small sample, with little time for each; on a busy
-# host half of 16 are killed. It fails only where the proofs find almost nothing: a
-# sample must not fail by chance. The faults of SEEDED are the ones that must be found.
-SAMPLE, SAMPLE_KILLED = 16, 1 / 8
+# make test tries a small sample, with little time for each mutant. Nine of ten mutants of
+# queue.c and hook.c are killed (lab/results/mutants.json); the other files and a busy host
+# make it fewer. If two of three are, fewer than a quarter of 16 are killed once in 30,000.
+SAMPLE, SAMPLE_KILLED = 16, 1 / 4
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.checks.policy import Runner, headers_named, parse_paces
+from lab.checks.policy import POLICY, Runner, headers_named, parse_paces
 from lab.errors import LabError
 from lab.machines.vm import REPOSITORY
 
@@ -53,6 +53,7 @@ def ask_pace(run: Runner, work: Path, name: str) -> tuple[str, str]:
     """The verdict of pace.c on tun_txq.h, whole or with a guard taken out."""
     header = seeded_header(name)
     shutil.copytree(PROOFS, work, dirs_exist_ok=True)
+    shutil.copy(POLICY / "simulator.h", work)
     (work / "tun_txq.h").write_text(header)
     (work / "helpers.h").write_text(added_lines(HELPERS.read_text()))
     for include in headers_named([header]):

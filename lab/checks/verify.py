@@ -19,6 +19,7 @@ from pathlib import Path
 
 from lab.checks import copies, ring, series_pace
 from lab.checks.policy import (
+    ADDRESSES,
     EXAMPLES,
     FINE,
     FOUND,
@@ -105,6 +106,7 @@ SEARCHES = (
 
 SEEDS_SHORT, SEEDS_LONG = 1500, 50000
 THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 6, 48
+ADDRESS_SECONDS_SHORT = 5  # a seed takes some
 # A guard that is taken out is found within so many seeds of steps or of threads.
 SEEDS_MOST, THREAD_SEEDS_MOST = 40000, 60
 SEEDED = (
@@ -377,20 +379,29 @@ def _ask_seeded(harness: Harness, bug: Seeded) -> tuple[str, str]:
         return "no verdict", "does not build"
     if harness.variant is PACE:
         return harness.pace(bug.name)
-    most = THREAD_SEEDS_MOST if harness.variant is THREADS else SEEDS_MOST
+    most = SEEDS_MOST if harness.variant is STEPS else THREAD_SEEDS_MOST
     return harness.world(0, most, name=bug.name)
 
 
 def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
     steps = _harness(place, STEPS, "steps")
     threads = _harness(place, THREADS, "threads")
+    addresses = _harness(place, ADDRESSES, "addresses")
     pace = _harness(place, PACE, "pace")
     examples = _harness(place, EXAMPLES, "examples")
     seeds = SEEDS_SHORT if short else SEEDS_LONG
     few = THREAD_SEEDS_SHORT if short else THREAD_SEEDS_LONG
+    most = ADDRESS_SECONDS_SHORT if short else 0
+    freed_at_once = next(one for one in SEEDED if one.name == "device_freed_at_once")
     proofs = [
         Proof("policy/steps", FINE, lambda: steps.world(0, seeds)),
         Proof("policy/threads", FINE, lambda: threads.world(0, few)),
+        Proof("policy/addresses", FINE, lambda: addresses.world(0, few, most)),
+        Proof(
+            "policy/addresses_freed_at_once",
+            FOUND,
+            lambda: _ask_seeded(addresses, freed_at_once),
+        ),
         Proof("policy/pace", FINE, pace.pace),
         Proof("policy/examples", FINE, examples.examples),
     ]

@@ -18,46 +18,25 @@
  *   - with 128 or 256 CPUs a ring of 500 loses a packet of as many direct senders,
  *     or more than a quarter of its slots once one sender at a time is all it saw.
  *
- * The first tenth of a run, and a tenth after a change of pace, is for learning
- * and does not count for waits and work. The other bounds always hold.
+ * Bounds of waits and work hold after learning (simulator.h), the others always.
  */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include <linux/ptr_ring.h>
 #include "sluice.h"
-#include "single.h"
 
-#define SIZE		1000
 #define LANES_MAX	500
+#include "single.h"
+#include "simulator.h"
+
 #define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define FEWEST		4		/* DEPTH_MIN of queue.c */
-#define WAITS_MAX	(1 << 22)
-#define READER_WAKES_NS	20000		/* a process that slept in read() */
-#define SENDS_AGAIN_NS	200000	/* after the ring was full */
 #define REVIEW_NS	2000000		/* REVIEW_MAX_NS of queue.c */
 #define REVIEWS		2000		/* REVIEWS_PER_SEC of queue.c */
 #define REVIEWS_BURST	20
 #define PER_REVIEW	64		/* REVIEW_PACKETS of queue.c */
 #define MANY_REVIEWS_PER_SEC	20000	/* 5 % of a CPU at 2.5 us each */
-
-struct reader {
-	const char *what;
-	u64 pace_ns;		/* for a packet; 0: reads nothing */
-	u64 other_ns;		/* for every other packet, if it differs */
-	u64 later_ns;		/* its pace in the second half of the time */
-	int batch;		/* takes so many at once */
-	u64 pause_ns;		/* sleeps so long */
-	u64 every_ns;		/* so often; not once a second */
-	int socket;		/* sleeps with so many unsent, until half of them are */
-	u64 link_ns;		/* a packet's, of the link that sends them */
-	u64 late_ns;		/* timers come up to so late */
-	unsigned int late_one_in;	/* only so many of them do */
-	double idle_percent;	/* the most it may be without work */
-	u32 limit;		/* the operator's, packets */
-	double held_percent;	/* slow: the most its sender may be stopped */
-	double seconds;
-};
 
 #define SLOW(text, ns, held) \
 	{ text, ns, .held_percent = held, .idle_percent = 100, .seconds = 60 }
@@ -116,28 +95,20 @@ uint sluice_default_stall_ms = 250;
 uint sluice_default_low_percent = 50;
 uint sluice_default_target_us = 2000;
 
-/* A queue with its ring, its sender and its reader. */
-struct lane {
+/* The rest of a lane: what the module sees, and how often it reviews. */
+struct module_lane {
 	struct ptr_ring ring;
 	void *slot;
-	u64 entered[SIZE];
-	u64 produced, consumed, lost, reviews;
-	u64 fires, reads_at, sends_at, idle_from, pauses_at, link_free;
-	u64 stopped_from, stopped_ns, longest_stop;
-	u64 idle, counted;
-	u64 window_from, window_reviews, window_consumed;
+	u64 reviews, window_from, window_reviews, window_consumed;
 	bool too_often;
 };
 
-static const struct reader *reader;
 static u32 target_us;
 static struct Qdisc fq = { .enqueue = &fq };
 static struct netdev_queue txqs[LANES_MAX];
 static struct net_device dev = { .tx = txqs };
 static struct sluice_device *device;
-static struct lane lanes[LANES_MAX];
-static u64 waits[WAITS_MAX];
-static size_t wait_count;
+static struct module_lane modules[LANES_MAX];
 
 void fail(const char *format, ...)
 {
@@ -159,6 +130,16 @@ static struct lane *lane_of(const struct sluice_queue *q)
 	return &lanes[q - device->queue];
 }
 
+static struct module_lane *module_of(const struct lane *lane)
+{
+	return &modules[lane - lanes];
+}
+
+static struct sluice_queue *queue_of(const struct lane *lane)
+{
+	return &device->queue[lane - lanes];
+}
+
 void hrtimer_setup_in_world(struct hrtimer *timer,
 			    enum hrtimer_restart (*function)(struct hrtimer *))
 {
@@ -167,12 +148,8 @@ void hrtimer_setup_in_world(struct hrtimer *timer,
 
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
-	struct lane *lane = lane_of(container_of(timer, struct sluice_queue, timer));
-
 	timer->expires = now + ns;
-	lane->fires = timer->expires;
-	if (reader->late_ns && (!reader->late_one_in || !chance(reader->late_one_in)))
-		lane->fires += chance(reader->late_ns);
+	lane_arms(lane_of(container_of(timer, struct sluice_queue, timer)), ns);
 }
 
 int hrtimer_cancel(struct hrtimer *timer)
@@ -183,17 +160,13 @@ int hrtimer_cancel(struct hrtimer *timer)
 
 void netif_tx_wake_queue(struct netdev_queue *queue)
 {
-	struct lane *lane = &lanes[queue - txqs];
-
 	queue->state &= ~XOFF;
-	lane->stopped_ns += now - lane->stopped_from;
-	lane->longest_stop = max(lane->longest_stop, now - lane->stopped_from);
-	lane->sends_at = now;
+	lane_is_woken(&lanes[queue - txqs]);
 }
 
 void **sluice_layout_slot(const struct net_device *of, unsigned int id)
 {
-	return &lanes[id].slot;
+	return &modules[id].slot;
 }
 
 const char *sluice_layout_check(void **at)
@@ -206,88 +179,49 @@ struct ptr_ring *sluice_layout_ring(void *file)
 	return file;
 }
 
-/* The sender: as many packets as the queue takes. */
-static void send(struct sluice_queue *q)
+static bool lane_is_stopped(const struct lane *lane)
 {
-	struct lane *lane = lane_of(q);
+	return queue_of(lane)->txq->state & XOFF;
+}
 
-	while (!(q->txq->state & XOFF)) {
-		sluice_queue_check(q);
-		if (q->txq->state & XOFF)
+static bool lane_is_empty(const struct lane *lane)
+{
+	return __ptr_ring_empty(&module_of(lane)->ring);
+}
+
+static void lane_sends(struct lane *lane)
+{
+	struct ptr_ring *ring = &module_of(lane)->ring;
+
+	while (!lane_is_stopped(lane)) {
+		sluice_queue_check(queue_of(lane));
+		if (lane_is_stopped(lane))
 			lane->stopped_from = now;
-		lane->entered[lane->produced % SIZE] = now;
-		if (ptr_ring_produce(&lane->ring, &lane->ring)) {
-			lane->lost++;
-			lane->sends_at = now + SENDS_AGAIN_NS;
+		if (!lane_adds(lane, !ptr_ring_produce(ring, ring)))
 			return;
-		}
-		lane->produced++;
 	}
 }
 
-static u64 pace(const struct lane *lane, u64 end)
+static void lane_takes(struct lane *lane)
 {
-	if (reader->later_ns && now > end / 2)
-		return reader->later_ns;
-	return reader->other_ns && lane->consumed % 2 ? reader->other_ns :
-							reader->pace_ns;
+	__ptr_ring_consume(&module_of(lane)->ring);
 }
 
-/* When there is room in the reader's socket. */
-static u64 socket_opens(const struct lane *lane)
+static void lane_expires(struct lane *lane)
 {
-	u64 half = reader->socket / 2 * reader->link_ns;
-
-	if (!reader->socket || lane->link_free < now + 2 * half)
-		return now;
-	return lane->link_free - half;
-}
-
-/* Learns in the first tenth, and in the first tenth after a change of pace. */
-static bool counts_at(u64 end)
-{
-	u64 part = 10 * now / end;
-
-	return part && !(reader->later_ns && part < 6);
-}
-
-/* The reader takes what it takes at once, and is then busy. */
-static void take(struct lane *lane, u64 end)
-{
-	int left = reader->batch ? reader->batch : 1;
-	u64 every = reader->every_ns ? reader->every_ns : NSEC_PER_SEC;
-
-	lane->reads_at = socket_opens(lane);
-	if (lane->reads_at > now)
-		return;
-	while (left-- && __ptr_ring_consume(&lane->ring)) {
-		if (counts_at(end) && wait_count < WAITS_MAX)
-			waits[wait_count++] =
-				now - lane->entered[lane->consumed % SIZE];
-		lane->reads_at += pace(lane, end);
-		lane->link_free = max(lane->link_free, now) + reader->link_ns;
-		lane->consumed++;
-	}
-	if (reader->pause_ns && now > lane->pauses_at) {
-		lane->reads_at += reader->pause_ns;
-		lane->pauses_at += every;
-	}
-}
-
-static void review(struct sluice_queue *q)
-{
-	struct lane *lane = lane_of(q);
+	struct module_lane *own = module_of(lane);
+	struct sluice_queue *q = queue_of(lane);
 
 	lane->fires = 0;
-	if (now - lane->window_from >= NSEC_PER_SEC) {
-		lane->window_from = now;
-		lane->window_reviews = 0;
-		lane->window_consumed = lane->consumed;
+	if (now - own->window_from >= NSEC_PER_SEC) {
+		own->window_from = now;
+		own->window_reviews = 0;
+		own->window_consumed = lane->consumed;
 	}
-	lane->reviews++;
-	if (++lane->window_reviews > REVIEWS + REVIEWS_BURST +
-	    (lane->consumed - lane->window_consumed) / PER_REVIEW)
-		lane->too_often = true;
+	own->reviews++;
+	if (++own->window_reviews > REVIEWS + REVIEWS_BURST +
+	    (lane->consumed - own->window_consumed) / PER_REVIEW)
+		own->too_often = true;
 	q->timer.function(&q->timer);
 }
 
@@ -308,101 +242,17 @@ static void begin(unsigned int queues)
 	device->target_us = target_us;
 	device->limit = reader->limit;
 	for (unsigned int id = 0; id < queues; id++) {
-		struct lane *lane = &lanes[id];
+		struct module_lane *own = &modules[id];
 
-		ptr_ring_cleanup(&lane->ring, NULL);
-		memset(lane, 0, sizeof(*lane));
-		ptr_ring_init(&lane->ring, SIZE, 0);
-		lane->slot = &lane->ring;
-		lane->pauses_at = reader->every_ns ? reader->every_ns : NSEC_PER_SEC;
+		begin_lane(&lanes[id]);
+		ptr_ring_cleanup(&own->ring, NULL);
+		memset(own, 0, sizeof(*own));
+		ptr_ring_init(&own->ring, SIZE, 0);
+		own->slot = &own->ring;
 		txqs[id] = (struct netdev_queue){ .qdisc = &fq, .dev = &dev };
 		sluice_queue_init(&device->queue[id], device, id);
 		sluice_queue_opened(&device->queue[id]);
 	}
-}
-
-static bool is_stopped(const struct sluice_queue *q)
-{
-	return q->txq->state & XOFF;
-}
-
-/* When the reader takes the next packet; never if there is none. */
-static u64 next_read(const struct lane *lane)
-{
-	if (!reader->pace_ns || __ptr_ring_empty(&lane->ring))
-		return ~0ULL;
-	return max(lane->reads_at, now);
-}
-
-static u64 next_event(const struct sluice_queue *q)
-{
-	const struct lane *lane = lane_of(q);
-	u64 next = next_read(lane);
-
-	if (is_stopped(q) && !lane->fires)
-		fail("%s: a queue is stopped without a timer", reader->what);
-	if (!is_stopped(q))
-		next = min(next, max(lane->sends_at, now));
-	if (lane->fires)
-		next = min(next, max(lane->fires, now));
-	return next;
-}
-
-/* What happens at this moment: the timer before the reader. */
-static void happen(struct sluice_queue *q, u64 end)
-{
-	struct lane *lane = lane_of(q);
-	bool was_empty = __ptr_ring_empty(&lane->ring);
-
-	if (lane->fires && lane->fires <= now)
-		review(q);
-	if (!is_stopped(q) && lane->sends_at <= now)
-		send(q);
-	if (was_empty && !__ptr_ring_empty(&lane->ring) && lane->idle_from) {
-		if (now >= lane->idle_from) {
-			lane->reads_at = now + READER_WAKES_NS;
-			if (counts_at(end))
-				lane->idle += lane->reads_at - lane->idle_from;
-		}
-		lane->idle_from = 0;
-	}
-	if (next_read(lane) <= now)
-		take(lane, end);
-	/* It has no work once it is done with what it took. */
-	if (!lane->idle_from && __ptr_ring_empty(&lane->ring))
-		lane->idle_from = max(lane->reads_at, now);
-}
-
-static void simulate(unsigned int queues, u64 end)
-{
-	begin(queues);
-	for (;;) {
-		u64 before = now, next = ~0ULL;
-
-		for (unsigned int id = 0; id < queues; id++)
-			next = min(next, next_event(&device->queue[id]));
-		if (next >= end)
-			return;
-		now = next;
-		if (counts_at(end))
-			lanes[0].counted += now - before;
-		for (unsigned int id = 0; id < queues; id++)
-			if (next_event(&device->queue[id]) <= now)
-				happen(&device->queue[id], end);
-	}
-}
-
-static int compare(const void *one, const void *other)
-{
-	u64 a = *(const u64 *)one, b = *(const u64 *)other;
-
-	return a < b ? -1 : a > b;
-}
-
-/* Nanoseconds from the sorted waits. */
-static u64 wait_at(double share)
-{
-	return wait_count ? waits[(size_t)(share * (wait_count - 1))] : 0;
 }
 
 static u64 most_wait(void)
@@ -426,11 +276,12 @@ static bool run(void)
 	double idle, held;
 	bool fine;
 
-	simulate(1, end);
-	qsort(waits, wait_count, sizeof(*waits), compare);
-	idle = lane->counted ? 100.0 * lane->idle / lane->counted : 0;
+	begin(1);
+	run_lanes(1, end);
+	sort_waits();
+	idle = idle_percent(lane);
 	held = 100.0 * lane->stopped_ns / end;
-	fine = lane->longest_stop <= most_stop && !lane->too_often;
+	fine = lane->longest_stop <= most_stop && !modules[0].too_often;
 	if (reader->held_percent)
 		fine = fine && held <= reader->held_percent;
 	else
@@ -439,7 +290,7 @@ static bool run(void)
 	printf("%-41s %4u us: median %8.3f ms, p99 %8.3f ms, without work %5.2f %%, sender held %5.1f %%, longest stop %5.1f ms, %6lu stops, %5.0f reviews/s, %lu stalls%s\n",
 	       reader->what, target_us, wait_at(.5) / 1e6, wait_at(.99) / 1e6, idle,
 	       held, lane->longest_stop / 1e6, device->queue[0].stops,
-	       lane->reviews / reader->seconds, device->queue[0].stalls,
+	       modules[0].reviews / reader->seconds, device->queue[0].stalls,
 	       fine ? "" : ": TOO MUCH");
 	return fine;
 }
@@ -451,9 +302,10 @@ static bool run_many(const struct reader *of, unsigned int queues)
 	bool fine;
 
 	reader = of;
-	simulate(queues, reader->seconds * NSEC_PER_SEC);
+	begin(queues);
+	run_lanes(queues, reader->seconds * NSEC_PER_SEC);
 	for (unsigned int id = 0; id < queues; id++)
-		reviews += lanes[id].reviews;
+		reviews += modules[id].reviews;
 	fine = reviews / reader->seconds <= MANY_REVIEWS_PER_SEC;
 	printf("%u queues, %s: %.0f reviews/s together%s\n", queues, reader->what,
 	       reviews / reader->seconds, fine ? "" : ": TOO MUCH");
@@ -471,6 +323,7 @@ static bool run_crowded(u64 pace_ns)
 	u64 stop_ns = sluice_default_stall_ms * NSEC_PER_MSEC;
 	u64 end = 40 * max(stop_ns, SIZE * pace_ns);
 	struct lane *lane = &lanes[0];
+	struct ptr_ring *ring = &modules[0].ring;
 	struct sluice_queue *q;
 	u64 lost_before = 0;
 	bool fine;
@@ -481,14 +334,14 @@ static bool run_crowded(u64 pace_ns)
 	for (u64 reads_at = 0; now < end; now = max(now, reads_at)) {
 		while (lane->fires && lane->fires <= reads_at) {
 			now = max(now, lane->fires);
-			review(q);
+			lane_expires(lane);
 		}
-		send(q);
-		while (now < end / 2 && !ptr_ring_produce(&lane->ring, &lane->ring))
+		lane_sends(lane);
+		while (now < end / 2 && !ptr_ring_produce(ring, ring))
 			;
 		if (now < end * 3 / 4)
 			lost_before = lane->lost;
-		__ptr_ring_consume(&lane->ring);
+		__ptr_ring_consume(ring);
 		reads_at = now + pace_ns;
 	}
 	fine = lane->longest_stop <= stop_ns + REVIEW_NS + pace_ns &&
@@ -508,6 +361,7 @@ static bool run_direct(int senders, int rounds)
 	static const struct reader steady = { "direct senders", 1000 };
 	static int at[LANES_MAX];
 	struct lane *lane = &lanes[0];
+	struct ptr_ring *ring = &modules[0].ring;
 	struct sluice_queue_view view;
 	struct sluice_queue *q;
 	bool fine;
@@ -515,7 +369,7 @@ static bool run_direct(int senders, int rounds)
 	reader = &steady;
 	target_us = 0;	/* the limit alone */
 	begin(1);
-	ptr_ring_resize(&lane->ring, 500, 0, NULL);
+	ptr_ring_resize(ring, 500, 0, NULL);
 	memset(at, 0, sizeof(at));
 	q = &device->queue[0];
 	while (rounds--) {
@@ -523,16 +377,16 @@ static bool run_direct(int senders, int rounds)
 
 		now += chance(20);
 		if (lane->fires && lane->fires <= now)
-			review(q);
+			lane_expires(lane);
 		if (!chance(40))
-			__ptr_ring_consume(&lane->ring);
-		if (!at[cpu] && is_stopped(q)) {
+			__ptr_ring_consume(ring);
+		if (!at[cpu] && lane_is_stopped(lane)) {
 			now += 100;
 			continue;
 		}
 		if (at[cpu] == 1)
 			sluice_queue_check(q);
-		else if (at[cpu] == 2 && ptr_ring_produce(&lane->ring, q))
+		else if (at[cpu] == 2 && ptr_ring_produce(ring, q))
 			lane->lost++;
 		at[cpu] = (at[cpu] + 1) % 3;
 	}

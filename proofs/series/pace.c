@@ -2,18 +2,15 @@
 /*
  * Does tun_txq.h keep its contract, whatever reads the ring?
  *
- * One queue, a sender that always has a packet, one reader, and a clock that
- * jumps from event to event. A line ends in TOO MUCH where
+ * A line ends in TOO MUCH where
  *
  *   - a stop lasts longer than 250 ms, one review and the timers' lateness;
+ *   - a queue is stopped without a timer;
  *   - a reader that is fast enough loses a packet;
  *   - the median packet waits for more than twice the target, or for longer
  *     than the fewest packets in a ring take;
  *   - the reader is without work for more than some per cent of the time;
  *   - a slow reader holds its sender for more than its share of the time.
- *
- * A queue that is stopped without a timer ends the test. The first tenth of a
- * run, and a tenth after a change of pace, do not count for waits and work.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,27 +18,13 @@
 #include "helpers.h"
 #include "tun_txq.h"
 
-#define SIZE		1000
-#define BATCH		16
-#define WAITS_MAX	(1 << 22)
-#define READER_WAKES_NS	20000	/* a process that slept in read() */
-#define SENDS_AGAIN_NS	200000	/* after the ring was full */
+static u64 now;
+static unsigned int chance(unsigned int below);
 
-struct reader {
-	const char *what;
-	u64 pace_ns;		/* for a packet; 0: reads nothing */
-	u64 other_ns;		/* for every other packet, if it differs */
-	u64 later_ns;		/* its pace in the second half of the time */
-	int batch;		/* takes so many at once */
-	u64 pause_ns, every_ns;	/* sleeps so long, so often */
-	int socket;		/* sleeps with so many unsent, until half are */
-	u64 link_ns;		/* a packet's, of the link that sends them */
-	u64 late_ns;		/* timers come up to so late */
-	unsigned int late_one_in;
-	double idle_percent;	/* the most it may be without work */
-	double held_percent;	/* slow: the most its sender may be stopped */
-	double seconds;
-};
+#define LANES_MAX	1
+#include "simulator.h"
+
+#define BATCH		16
 
 static const struct reader readers[] = {
 	{ "reads nothing", 0, .held_percent = 13, .seconds = 20 },
@@ -77,17 +60,10 @@ static const struct reader readers[] = {
 	  .idle_percent = 3, .seconds = 20 },
 };
 
-static u64 now;
-static const struct reader *reader;
 static struct netdev_queue queue;
 static struct ptr_ring ring;
 static struct tun_txq txq;
 static void *slots[SIZE];
-static u64 entered[SIZE], waits[WAITS_MAX];
-static size_t wait_count;
-static u64 produced, consumed, lost, idle;
-static u64 fires, reads_at, sends_at, idle_from, pauses_at, link_free;
-static u64 stopped_from, stopped_ns, longest_stop;
 
 static unsigned int chance(unsigned int below)
 {
@@ -106,25 +82,21 @@ u64 ktime_get_ns(void)
 
 void start_timer(ktime_t ns)
 {
-	fires = now + ns;
-	if (reader->late_ns && (!reader->late_one_in || !chance(reader->late_one_in)))
-		fires += chance(reader->late_ns);
+	lane_arms(&lanes[0], ns);
 }
 
 void netif_tx_stop_queue(struct netdev_queue *of)
 {
 	if (!of->stopped)
-		stopped_from = now;
+		lanes[0].stopped_from = now;
 	of->stopped = true;
 }
 
 void netif_tx_wake_queue(struct netdev_queue *of)
 {
-	if (!of->stopped)
-		return;
+	if (of->stopped)
+		lane_is_woken(&lanes[0]);
 	of->stopped = false;
-	stopped_ns += now - stopped_from;
-	longest_stop = max(longest_stop, now - stopped_from);
 }
 
 int __ptr_ring_produce(struct ptr_ring *r, void *entry)
@@ -136,13 +108,18 @@ int __ptr_ring_produce(struct ptr_ring *r, void *entry)
 	return 0;
 }
 
-static bool is_empty(void)
+static bool lane_is_stopped(const struct lane *lane)
+{
+	return queue.stopped;
+}
+
+static bool lane_is_empty(const struct lane *lane)
 {
 	return !ring.queue[ring.consumer_head];
 }
 
 /* Frees what was read in batches, as the kernel's consumer does. */
-static void consume(void)
+static void lane_takes(struct lane *lane)
 {
 	int head = ring.consumer_head + 1;
 
@@ -154,110 +131,26 @@ static void consume(void)
 	ring.consumer_head = head % SIZE;
 }
 
-static bool counts_at(u64 end)
+/* As tun_net_xmit() does it. */
+static void lane_sends(struct lane *lane)
 {
-	u64 part = 10 * now / end;
-
-	return part && !(reader->later_ns && part < 6);
-}
-
-static u64 pace(u64 end)
-{
-	if (reader->later_ns && now > end / 2)
-		return reader->later_ns;
-	return reader->other_ns && consumed % 2 ? reader->other_ns :
-						  reader->pace_ns;
-}
-
-/* When there is room in the reader's socket. */
-static u64 socket_opens(void)
-{
-	u64 half = reader->socket / 2 * reader->link_ns;
-
-	if (!reader->socket || link_free < now + 2 * half)
-		return now;
-	return link_free - half;
-}
-
-static void read_packets(u64 end)
-{
-	int left = reader->batch ? reader->batch : 1;
-
-	reads_at = socket_opens();
-	if (reads_at > now)
-		return;
-	while (left-- && !is_empty()) {
-		consume();
-		if (counts_at(end) && wait_count < WAITS_MAX)
-			waits[wait_count++] = now - entered[consumed % SIZE];
-		reads_at += pace(end);
-		link_free = max(link_free, now) + reader->link_ns;
-		consumed++;
-	}
-	if (reader->pause_ns && now > pauses_at) {
-		reads_at += reader->pause_ns;
-		pauses_at += reader->every_ns;
-	}
-	if (is_empty())
-		idle_from = reads_at;
-}
-
-/* As tun_net_xmit() does it, until the queue is stopped or a packet is lost. */
-static void send_packets(void)
-{
-	int reserved;
+	int reserved, err;
 
 	while (!queue.stopped) {
 		reserved = tun_txq_reserve(&txq, &queue);
 		if (reserved < 0)
 			return;
-		entered[produced % SIZE] = now;
-		if (tun_txq_produce(&txq, &queue, (void *)&txq, reserved)) {
-			if (reserved)
-				tun_txq_cancel(&txq);
-			lost++;
-			sends_at = now + SENDS_AGAIN_NS;
+		err = tun_txq_produce(&txq, &queue, (void *)&txq, reserved);
+		if (err && reserved)
+			tun_txq_cancel(&txq);
+		if (!lane_adds(lane, !err))
 			return;
-		}
-		produced++;
 	}
 }
 
-static u64 next_event(void)
+static void lane_expires(struct lane *lane)
 {
-	u64 next = ~0ULL;
-
-	if (queue.stopped && !fires) {
-		printf("%s: stopped without a timer: TOO MUCH\n", reader->what);
-		exit(1);
-	}
-	if (reader->pace_ns && !is_empty())
-		next = max(reads_at, now);
-	if (!queue.stopped)
-		next = min(next, max(sends_at, now));
-	return fires ? min(next, max(fires, now)) : next;
-}
-
-static void happen(u64 end)
-{
-	bool was_empty = is_empty();
-
-	if (fires && fires <= now) {
-		fires = 0;
-		txq.timer.function(&txq.timer);
-	}
-	if (sends_at <= now)
-		send_packets();
-	if (was_empty && !is_empty() && idle_from) {
-		if (now >= idle_from) {
-			reads_at = now + READER_WAKES_NS;
-			if (counts_at(end))
-				idle += reads_at - idle_from;
-		}
-		idle_from = 0;
-	}
-	if (reader->pace_ns && !is_empty() && reads_at <= now)
-		read_packets(end);
+	txq.timer.function(&txq.timer);
 }
 
 static void begin(void)
@@ -266,41 +159,34 @@ static void begin(void)
 	memset(&txq, 0, sizeof(txq));
 	ring = (struct ptr_ring){ .size = SIZE, .batch = BATCH, .queue = slots };
 	queue = (struct netdev_queue){ 0 };
-	now = wait_count = produced = consumed = lost = idle = fires = 0;
-	reads_at = sends_at = link_free = 0;
-	stopped_from = stopped_ns = longest_stop = 0;
-	idle_from = 1;
-	pauses_at = reader->every_ns;
+	now = wait_count = 0;
+	begin_lane(&lanes[0]);
 	tun_txq_init(&txq, &ring);
 }
 
-static int compare(const void *a, const void *b)
-{
-	u64 one = *(const u64 *)a, other = *(const u64 *)b;
-
-	return one < other ? -1 : one > other;
-}
-
-static bool judge(u64 end)
+static bool run(u64 end)
 {
 	u64 fewest = (TUN_TXQ_DEPTH_MIN + 1) * max(reader->pace_ns, reader->later_ns);
-	u64 median = 0, most = max(2 * (u64)TUN_TXQ_TARGET_NS, fewest);
-	double idles = 100.0 * idle / (0.9 * end), held = 100.0 * stopped_ns / end;
+	u64 most = max(2 * (u64)TUN_TXQ_TARGET_NS, fewest) + reader->late_ns;
+	const struct lane *lane = &lanes[0];
+	double idle, held;
 	bool wrong;
 
-	qsort(waits, wait_count, sizeof(*waits), compare);
-	if (wait_count)
-		median = waits[wait_count / 2];
-	wrong = longest_stop > TUN_TXQ_STOP_MAX_NS + TUN_TXQ_REVIEW_MAX_NS +
-			       reader->late_ns;
+	begin();
+	run_lanes(1, end);
+	sort_waits();
+	idle = idle_percent(lane);
+	held = 100.0 * lane->stopped_ns / end;
+	wrong = lane->longest_stop > TUN_TXQ_STOP_MAX_NS + TUN_TXQ_REVIEW_MAX_NS +
+				     reader->late_ns;
 	if (reader->held_percent)
 		wrong |= held > reader->held_percent;
 	else
-		wrong |= lost || idles > reader->idle_percent ||
-			 median > most + reader->late_ns;
+		wrong |= lane->lost || idle > reader->idle_percent ||
+			 wait_at(.5) > most;
 	printf("%-40s wait %8.2f ms, idle %4.1f %%, lost %6lu, longest stop %5.1f ms%s\n",
-	       reader->what, median / 1e6, idles, (unsigned long)lost,
-	       longest_stop / 1e6, wrong ? " TOO MUCH" : "");
+	       reader->what, wait_at(.5) / 1e6, idle, (unsigned long)lane->lost,
+	       lane->longest_stop / 1e6, wrong ? " TOO MUCH" : "");
 	return wrong;
 }
 
@@ -310,14 +196,8 @@ int main(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(readers) / sizeof(*readers); i++) {
-		u64 end;
-
 		reader = &readers[i];
-		end = reader->seconds * NSEC_PER_SEC;
-		begin();
-		while ((now = next_event()) < end)
-			happen(end);
-		wrong |= judge(end);
+		wrong |= run(reader->seconds * NSEC_PER_SEC);
 	}
 	return wrong;
 }

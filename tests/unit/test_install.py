@@ -202,15 +202,15 @@ def test_what_the_command_needs_is_asked_for_before_it_is_used(tmp_path) -> None
 @pytest.mark.parametrize("command", ["exit 1", None])
 def test_module_is_loaded_whatever_the_command_says(tmp_path, command) -> None:
     """A wrong line in its file, or no command at all."""
-    config_file, there = tmp_path / "sluice.conf", tmp_path / "sluice"
-    config_file.touch()
+    there = tmp_path / "sluice"
     path = fake(tmp_path, modinfo="echo abc", modprobe="")
     if command:
         fake(tmp_path, sluice=command)
     script = tmp_path / "module"
-    text = (SCRIPT.parent / "module").read_text()
-    text = text.replace("/usr/sbin/sluice", str(there))
-    script.write_text(text.replace("/etc/sluice.conf", str(config_file)))
+    lines = (SCRIPT.parent / "module").read_text().splitlines()
+    at = lines.index("command=/usr/sbin/sluice")  # or this would run the machine's own
+    lines[at] = f"command={there}"
+    script.write_text("\n".join(lines))
     done = subprocess.run(
         ["sh", str(script), "load"],
         env={"PATH": f"{path}:/usr/bin:/bin"},
