@@ -30,7 +30,7 @@
  * Copy of: kmod/queue.c queue_filled() d41e1a015cbfab74
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
  * Copy of: kmod/queue.c queue_adopted() e03523c580eeded0
- * Copy of: kmod/queue.c set_next_check() e077488538096929
+ * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
  * Copy of: kmod/queue.c sluice_queue_check() 2398595ea5b405da
  * Copy of: kmod/queue.c sluice_queue_opened() dc0e7c84579f7097
  * Copy of: kmod/queue.c sluice_queue_closed() d8ef80185106b230
