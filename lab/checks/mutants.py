@@ -54,8 +54,8 @@ SHARES = {
     "layout.c": 1,
 }
 # make test tries a small sample, with little time for each mutant. Nine of ten mutants of
-# queue.c and hook.c are killed (lab/results/mutants.json); the other files and a busy host
-# make it fewer. If two of three are, fewer than a quarter of 16 are killed once in 30,000.
+# queue.c and hook.c are killed (lab/results/mutants.json), fewer of other files or on a
+# busy host. If seven of ten are, a sample of 16 has fewer than a quarter once in 20,000.
 SAMPLE, SAMPLE_KILLED = 16, 1 / 4
 
 

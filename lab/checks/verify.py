@@ -197,7 +197,8 @@ SEEDED = (
     Seeded(
         "stopped_read_outside_lock",
         "queue.c",
-        "\traw_spin_lock_irqsave(&q->lock, flags);\n\tif (q->stopped)\n\t\t__queue_review",
+        "\traw_spin_lock_irqsave(&q->lock, flags);\n"
+        "\tif (q->stopped)\n\t\t__queue_review",
         "\tbool stopped = q->stopped;\n\traw_spin_lock_irqsave(&q->lock, flags);\n"
         "\tif (stopped)\n\t\t__queue_review",
     ),
