@@ -125,7 +125,9 @@ def read_files() -> Set[str]:
 
 def assert_no_trace(before: Set[str]) -> None:
     after = read_files()
-    assert after == before, {"left": after - before, "gone": before - after}
+    left, gone = after - before, before - after
+    kept = run("find", *sorted(left)).said if left else ""
+    assert not left and not gone, {"left": left, "gone": gone, "with": kept}
     assert not os.path.exists("/sys/module/sluice"), "the module is still loaded"
 
 
