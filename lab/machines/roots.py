@@ -124,7 +124,7 @@ def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
 
 
 def _make_flags(kernel: Kernel) -> str:
-    """What makefiles are told besides the architecture."""
+    """The variables that make gets besides the architecture."""
     if kernel.native:
         return native.MODULE_MAKE
     return "LLVM=1" if kernel.clang else ""
