@@ -46,17 +46,6 @@ static struct sluice_device *device;
 static struct sluice_queue *q;
 static const char *layout_wrong;
 
-void fail(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	printf("\n");
-	exit(1);
-}
-
 static void expect(int line, const char *what, s64 is, s64 expected)
 {
 	examples++;

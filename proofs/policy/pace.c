@@ -20,7 +20,6 @@
  *
  * Bounds of waits and work hold after learning (simulator.h), the others always.
  */
-#include <stdarg.h>
 #include <stdio.h>
 
 #include <linux/ptr_ring.h>
@@ -109,17 +108,6 @@ static struct netdev_queue txqs[LANES_MAX];
 static struct net_device dev = { .tx = txqs };
 static struct sluice_device *device;
 static struct module_lane modules[LANES_MAX];
-
-void fail(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	printf("\n");
-	exit(1);
-}
 
 void sluice_events_due(struct sluice_device *of) { (void)of; }
 void sluice_backstop_watch(void) { }

@@ -7,10 +7,24 @@
 #ifndef POLICY_SINGLE_H
 #define POLICY_SINGLE_H
 
+#include <stdarg.h>
+#include <stdio.h>
+
 static int cpus = 4;
 static u64 now, random_state = 88172645463325252ULL;
 static int locks_held, read_sides;
 static void (*while_waiting)(void);	/* once, before a lock is taken */
+
+void fail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	exit(1);
+}
 
 unsigned int chance(unsigned int below)
 {
