@@ -16,6 +16,7 @@ static inline u64 queue_drops(const struct sluice_queue *q) { return load(q->dro
 static inline u64 queue_stalls(const struct sluice_queue *q) { return q->stalls; }
 static inline const struct ptr_ring *queue_ring_seen(const struct sluice_queue *q) { return q->ring; }
 static inline int queue_size_seen(const struct sluice_queue *q) { return q->size; }
+static inline spinlock_t *queue_lock(struct sluice_queue *q) { return &q->lock; }
 static inline bool queue_locked(const struct sluice_queue *q) { return q->lock.owner; }
 static inline bool queue_timer_armed(const struct sluice_queue *q)
 {

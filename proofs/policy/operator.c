@@ -234,20 +234,32 @@ static void set_qdisc(void)
 }
 
 /*
- * Somebody stops a queue that is open, and wakes it later. Not while our stop
- * lasts, even if it was woken: there is one bit for both.
+ * Somebody stops a queue unless our stop lasts: there is one bit for both. Under the
+ * queue's lock, because a wake of ours ends the stop before it clears the bit.
  */
+static void stop_unless_ours(struct netdev_queue *txq, struct sluice_queue *q)
+{
+	if (!q) {
+		stop_any(txq);
+		return;
+	}
+	spin_lock_irq(queue_lock(q));
+	if (!queue_stopped(q))
+		stop_any(txq);
+	spin_unlock_irq(queue_lock(q));
+}
+
+/* Somebody stops a queue that is open, and wakes it later. */
 static void stop_foreign(void)
 {
 	struct sluice_device *served = served_device();
 	unsigned int id = chance(plan.queues);
 	struct netdev_queue *txq;
 
-	if (!the_device || !the_device->dev.running ||
-	    (served && queue_stopped(&served->queue[id])))
+	if (!the_device || !the_device->dev.running)
 		return;
 	txq = &the_device->dev.tx[id];
-	stop_any(txq);
+	stop_unless_ours(txq, served ? &served->queue[id] : NULL);
 	if (!load(the_device->foreign[txq - the_device->dev.tx]))
 		return;
 	sleep_ns(chance(chance(2) ? 3000 : 3000000));
