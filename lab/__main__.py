@@ -31,7 +31,7 @@ from lab.errors import LabError, NO, Unsuitable
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
-from lab.report.results import Run, combine, read_run
+from lab.report.results import Run, read_run
 from lab.row import Row
 from lab.setup import ensure_venv, say
 from lab.workloads import applications, in_kernel, rows_of
@@ -111,11 +111,11 @@ def _measure(
     return run, path
 
 
-def _write_page(result: Path) -> None:
-    """The page beside the result; its plots need the lab's venv."""
-    page = result.with_suffix(".html")
+def _write_page(result: Path, page: Path) -> None:
+    """The plots need the lab's venv."""
     command = [str(ensure_venv()), "-B", "-m", "lab.report.page"]
-    done = subprocess.run([*command, str(result), str(page)], cwd=vm.REPOSITORY)
+    command += [str(path.absolute()) for path in (result, page)]
+    done = subprocess.run(command, cwd=vm.REPOSITORY)
     if done.returncode != 0:
         raise LabError(f"{page}: could not be drawn (see above)")
     print(f"page  in {page}")
@@ -146,7 +146,7 @@ def _measure_with_page(
     options: argparse.Namespace, known: list[Row], **how: Any
 ) -> int:
     run, path = _measure(options, known, **how)
-    _write_page(path)
+    _write_page(path, path.with_suffix(".html"))
     return measure.bench_status(run)
 
 
@@ -182,11 +182,10 @@ def command_cost(options: argparse.Namespace) -> int:
 
 
 def command_report(options: argparse.Namespace) -> int:
-    run = combine([read_run(Path(name)) for name in options.files])
+    run = read_run(Path(options.file))
     measure.show(run)
     if options.page:
-        path = measure.save(run, Path(options.page).with_suffix(".json"))
-        _write_page(path)
+        _write_page(Path(options.file), Path(options.page))
     return measure.bench_status(run)
 
 
@@ -322,8 +321,8 @@ def _add_measuring(
 
 
 def _add_rest(commands) -> None:
-    report = commands.add_parser("report", help="show saved runs of one boot")
-    report.add_argument("files", nargs="+", metavar="FILE")
+    report = commands.add_parser("report", help="show a saved run")
+    report.add_argument("file", metavar="FILE")
     report.add_argument("--page", metavar="FILE", help="write an HTML page there")
     report.set_defaults(run=command_report)
     test = commands.add_parser("test", help="run the tests")

@@ -64,7 +64,6 @@ class Row:
     name: str
     title: str
     unit: str
-    higher_is_better: bool = True
     demo: bool = False
     floor: Optional[float] = None  # sluice is at least this much of stock
     above_upstream: bool = False  # sluice is above upstream

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The page of a run: python3 -m lab.report.page RESULT.json PAGE.html [FOLDER]
 
-One self-contained file with tables and plots; beside it the table as Markdown,
-and the README's pictures in the FOLDER. It runs in the lab's virtual
-environment, because matplotlib draws the plots; everything else of the lab
-does without.
+One self-contained file with tables and plots, and the documentation's pictures in
+the FOLDER. It runs in the lab's virtual environment, because matplotlib draws the
+plots; everything else of the lab does without.
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ from lab.row import VARIANTS, Row, parse_variant  # noqa: E402
 
 COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6
-FILL_MS = 500  # of the trace, what can be read at a glance
-FEW_MARKS = 60
 # The rows in the pictures of the documentation.
 LOST_ROWS = ("pktgen_2", "vhost_1", "tcp_8_fast", "tcp_8_slow", "udp_flood", "udp_link")
 LATENCY_ROWS = ("kernel_tcp_8_slow", "udp_flood", "kernel_tcp_8_link")
@@ -94,7 +91,7 @@ def _rows_axes(rows: list[Row]) -> tuple[Any, Any]:
 
 def plot_ratios(run: Run) -> str:
     """Each row's values as a share of stock's median: median and spread."""
-    rows = [r for r in run.rows if r.higher_is_better and "stock" in _found(run, r)]
+    rows = [row for row in run.rows if "stock" in _found(run, row)]
     figure, axes = _rows_axes(rows)
     for y, row in enumerate(rows):
         found = _found(run, row)
@@ -142,6 +139,34 @@ def _held(row: Row) -> list[str]:
     return [f"sluice@{row.targets[0]}"] if len(row.targets) == 1 else []
 
 
+def _panels(
+    rows: list[Row], columns: int, inches: float, **how: Any
+) -> tuple[Any, Any]:
+    """One for each row, so many inches high, with pings on a logarithmic axis."""
+    lines = -(-len(rows) // columns)
+    size = (WIDTH_INCHES, inches * lines)
+    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, **how)
+    for axes in grid.flat[len(rows) :]:
+        axes.set_visible(False)
+    for axes, row in zip(grid.flat, rows):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
+        axes.set_title(row.title, fontsize=8)
+        axes.tick_params(which="both", labelsize=7)
+        axes.grid(color="#eee")
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, grid
+
+
+def _with_labels(figure: Any, grid: Any, x: str, y: str) -> str:
+    figure.supxlabel(x, fontsize=9)
+    figure.supylabel(y, fontsize=9)
+    figure.tight_layout()
+    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.15))
+    return _svg(figure)
+
+
 def plot_latency(run: Run) -> str:
     """The distribution of ping under load, one panel for each row.
 
@@ -150,13 +175,9 @@ def plot_latency(run: Run) -> str:
     rows = [row for row in run.rows if _pings(run, row, "sluice")]
     if not rows:
         return ""
-    lines = (len(rows) + 2) // 3
-    figure, grid = plt.subplots(
-        lines, 3, figsize=(WIDTH_INCHES, 2.3 * lines), sharey=True, squeeze=False
-    )
-    for axes in grid.flat[len(rows) :]:
-        axes.set_visible(False)
+    figure, grid = _panels(rows, 3, 2.3, sharey=True)
     for axes, row in zip(grid.flat, rows):
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         for name in (*VARIANTS, *_held(row)):
             times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
             one = summarise(run, row.name, name)
@@ -167,20 +188,9 @@ def plot_latency(run: Run) -> str:
             colour = COLOURS[parse_variant(name).base]
             style = "--" if name in _held(row) else "-"
             axes.step(times[some], shares, style, where="pre", color=colour, lw=1.5)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
-        axes.set_title(row.title, fontsize=8)
-        axes.tick_params(which="both", labelsize=7)
-        axes.grid(color="#eee")
-        axes.spines[["top", "right"]].set_visible(False)
     dashed = "; dashed: with target_us" if any(map(_held, rows)) else ""
-    figure.supxlabel(f"ping under load, ms{dashed}", fontsize=9)
-    figure.supylabel("share of the pings sent", fontsize=9)
-    figure.tight_layout()
-    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.15))
-    return _svg(figure)
+    x = f"ping under load, ms{dashed}"
+    return _with_labels(figure, grid, x, "share of the pings sent")
 
 
 def _mark(name: str) -> str:
@@ -215,16 +225,9 @@ def _plot_tradeoff_of(axes: Any, run: Run, row: Row) -> None:
             color=colour,
         )
     axes.axhline(1, color="#444", lw=1)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("")
     axes.margins(0.12, 0.15)
     axes.set_ylim(bottom=0)
-    axes.set_title(row.title, fontsize=9)
-    axes.tick_params(labelsize=7)
-    axes.grid(color="#eee")
     axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def plot_tradeoff(run: Run) -> str:
@@ -232,57 +235,11 @@ def plot_tradeoff(run: Run) -> str:
     rows = [row for row in run.rows if row.targets and "stock" in _found(run, row)]
     if not rows:
         return ""
-    lines = (len(rows) + 1) // 2
-    size = (WIDTH_INCHES, 2.9 * lines)
-    figure, grid = plt.subplots(lines, 2, figsize=size, squeeze=False)
-    for axes in grid.flat[len(rows) :]:
-        axes.set_visible(False)
+    figure, grid = _panels(rows, 2, 2.9)
     for axes, row in zip(grid.flat, rows):
         _plot_tradeoff_of(axes, run, row)
-    figure.supxlabel("median ping under load, ms", fontsize=9)
-    figure.supylabel("share of stock's median", fontsize=9)
-    figure.tight_layout()
-    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.1))
-    return _svg(figure)
-
-
-def _traces(run: Run, row: Row) -> dict[str, dict[str, Any]]:
-    """The last round's trace of each variant."""
-    return {
-        m.variant: m.sample["extra"]["trace"]
-        for m in run.measurements
-        if m.row == row.name and m.sample and "trace" in m.sample["extra"]
-    }
-
-
-def plot_fill(run: Run, row: Row) -> str:
-    """Packets in the ring over time, with the stops and wakes of sluice."""
-    traces = _traces(run, row)
-    if not traces:
-        return ""
-    inches = (WIDTH_INCHES, 1.7 * len(traces))
-    figure, grid = plt.subplots(
-        len(traces), 1, figsize=inches, sharex=True, squeeze=False
-    )
-    for axes, name in zip(grid.flat, [v for v in VARIANTS if v in traces]):
-        trace = traces[name]
-        trace = {k: [p for p in v if p[0] <= FILL_MS] for k, v in trace.items()}
-        points = sorted(trace["fill"] + trace["stops"] + trace["wakes"])
-        moments, fills = zip(*points)
-        axes.plot(moments, fills, color=COLOURS[name], lw=1, marker=".", ms=3)
-        for kind, mark in (("stops", "v"), ("wakes", "^")):
-            if trace[kind]:
-                at, fill = zip(*trace[kind])
-                size = 5 if len(at) < FEW_MARKS else 2
-                axes.plot(at, fill, mark, color="#222", ms=size, label=kind[:-1])
-        axes.set_ylabel(name, fontsize=9)
-        axes.set_ylim(-0.03 * max(fills), 1.08 * max(fills))
-        axes.spines[["top", "right"]].set_visible(False)
-        if trace["stops"]:
-            axes.legend(frameon=False, ncols=2, fontsize=7, loc="upper right")
-    axes.set_xlim(0, min(FILL_MS, max(moments)))
-    axes.set_xlabel("milliseconds; packets in a ring of 1000, each panel to its own")
-    return _svg(figure)
+    x = "median ping under load, ms"
+    return _with_labels(figure, grid, x, "share of stock's median")
 
 
 def _cells(run: Run, row: Row) -> list[str]:
@@ -313,29 +270,6 @@ PUBLISHED_HEADER = (
     *("series", "published", "patched : stock", "lost at the ring"),
     *("row", "sluice : stock", "lost at the ring"),
 )
-READER_HEADER = (
-    "reader pinned: switches/s, softirq % of its CPU, of senders'",
-    *VARIANTS,
-)
-
-
-def _reader_cells(run: Run) -> list[list[str]]:
-    """For rows with a pinned reader: what it and the senders spent."""
-    lines = []
-    for row in run.rows:
-        found = _found(run, row)
-        if all(one.reader_softirq is None for one in found.values()):
-            continue
-        lines.append([row.title])
-        for name in VARIANTS:
-            one = found.get(name)
-            lines[-1].append(
-                f"{format_number(one.reader_switches or 0.0)} / "
-                f"{one.reader_softirq:.0f} / {one.sender_softirq:.0f}"
-                if one and one.reader_softirq is not None
-                else "-"
-            )
-    return lines
 
 
 def _counted_table(run: Run) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -383,20 +317,9 @@ def tables(run: Run) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
         ("Median / packets lost at the ring in all rounds", HEADER, rows),
         ("Other rings, other targets", OTHERS_HEADER, _other_cells(run)),
         ("Beside what was published", PUBLISHED_HEADER, published_cells(run)),
-        ("What a pinned reader pays", READER_HEADER, _reader_cells(run)),
         ("Median of what else was counted", *_counted_table(run)),
     ]
     return [table for table in all_tables if table[2]]
-
-
-def format_markdown(run: Run) -> str:
-    """The tables of the README."""
-    lines = []
-    for title, head, body in tables(run):
-        lines += [f"{title}:", "", "| " + " | ".join(head) + " |"]
-        lines += ["|---" * len(head) + "|"]
-        lines += ["| " + " | ".join(cells) + " |" for cells in body] + [""]
-    return "\n".join(lines)
 
 
 def _table(head: tuple[str, ...], body: list[list[str]]) -> str:
@@ -425,7 +348,6 @@ def format_page(run: Run) -> str:
         ("Lost at the ring", plot_losses(run)),
         ("Latency under load", plot_latency(run)),
         ("Throughput and latency", plot_tradeoff(run)),
-        *((f"Fill of the ring: {row.title}", plot_fill(run, row)) for row in run.rows),
         *((title, _table(head, body)) for title, head, body in tables(run)),
         ("What was demanded", _findings(run)),
     ]
@@ -459,7 +381,6 @@ def main() -> None:
     run = parse_run(Path(sys.argv[1]).read_text())
     page = Path(sys.argv[2])
     page.write_text(format_page(run))
-    page.with_suffix(".md").write_text(format_markdown(run))
     if len(sys.argv) == 4:
         for name, plot, names in (
             ("lost", plot_losses, LOST_ROWS),

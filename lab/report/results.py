@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -79,25 +79,24 @@ class Summary:
     ping_p50_ms: float | None
     ping_p99_ms: float | None
     ping_answered: float | None  # share of all that were sent; None: not told
-    retransmits: float | None  # median; None where no TCP was measured
-    reader_switches: float | None  # context switches/s, median; None: not counted
-    reader_softirq: float | None  # per cent of its CPU, median; None: not pinned
-    sender_softirq: float | None
-    jain: float | None  # fairness between streams, median; None: one stream
-    ecn_marks: float | None  # median
-    cpu_seconds: float | None  # of the program's ends together, median
-    seconds_until_all: float | None  # of what has an end, median
+    counted: dict[str, float]  # the median of each of COUNTED that was counted
 
     @property
     def rounds(self) -> int:
         return len(self.values)
 
 
-# What a sample may have besides, whose median is taken.
-EXTRAS = (
-    *("retransmits", "reader_switches", "reader_softirq", "sender_softirq"),
-    *("jain", "ecn_marks", "cpu_seconds", "seconds_until_all"),
-)
+# What a sample may have counted besides -> what the tables call it.
+COUNTED = {
+    "retransmits": "TCP retransmits",
+    "ecn_marks": "ECN marks",
+    "jain": "Jain's fairness of the streams",
+    "cpu_seconds": "CPU of the program's ends, s",
+    "seconds_until_all": "until all was there, s",
+    "reader_switches": "reader switched/s",
+    "reader_softirq": "softirq, % of the reader's CPU",
+    "sender_softirq": "softirq, % of the senders' CPUs",
+}
 
 
 def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:
@@ -105,12 +104,16 @@ def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _extras(sample: dict[str, Any]) -> dict[str, Any]:
-    """All of EXTRAS; None for what the sample does not tell."""
-    extras = {**dict.fromkeys(EXTRAS), **sample["extra"]}
-    if extras["cpu_seconds"] is not None:
-        extras["cpu_seconds"] = sum(extras["cpu_seconds"])
-    return extras
+def _counted(samples: list[dict[str, Any]]) -> dict[str, float]:
+    """The median of each of COUNTED that any sample has."""
+    medians = {}
+    for name in COUNTED:
+        values = [s["extra"][name] for s in samples if name in s["extra"]]
+        if name == "cpu_seconds":
+            values = [sum(of_each_end) for of_each_end in values]
+        if values:
+            medians[name] = statistics.median(values)
+    return medians
 
 
 def _share_answered(samples: list[dict[str, Any]]) -> float | None:
@@ -131,7 +134,6 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         return None
     samples = list(by_round.values())
     values = {number: sample["value"] for number, sample in by_round.items()}
-    extras = [_extras(sample) for sample in samples]
     return Summary(
         values=values,
         median=statistics.median(values.values()),
@@ -142,7 +144,7 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         ping_p50_ms=_median_of(samples, "ping_p50_ms"),
         ping_p99_ms=_median_of(samples, "ping_p99_ms"),
         ping_answered=_share_answered(samples),
-        **{name: _median_of(extras, name) for name in EXTRAS},
+        counted=_counted(samples),
     )
 
 
@@ -155,44 +157,10 @@ def why_missing(run: Run, row: str, variant: str) -> str:
     return reasons[0] if reasons else "not reached"
 
 
-def combine(runs: list[Run]) -> Run:
-    """Runs of one boot as one; unlike runs are never put side by side."""
-    if not runs:
-        raise LabError("results: none given; name at least one file")
-    first = runs[0]
-    for other in runs[1:]:
-        for name in ("boot_id", "accelerator", "kernel_package", "module_commit"):
-            mine = getattr(first.provenance, name)
-            theirs = getattr(other.provenance, name)
-            if mine != theirs:
-                raise LabError(
-                    f"results: {name} differs ({mine}, {theirs}), so their "
-                    "numbers cannot be compared; measure both in one boot"
-                )
-    rows = {row.name: row for run in runs for row in run.rows}
-    measurements: list[Measurement] = []
-    for run in runs:
-        before = 1 + max((m.round for m in measurements), default=-1)
-        measurements += [replace(m, round=before + m.round) for m in run.measurements]
-    return Run(
-        first.provenance,
-        list(rows.values()),
-        measurements,
-        sum(run.planned for run in runs),
-        [line for run in runs for line in run.trouble],
-    )
-
-
 def parse_run(text: str) -> Run:
     try:
         facts = json.loads(text)
-        return Run(
-            Provenance(**facts["provenance"]),
-            [Row(**row) for row in facts["rows"]],
-            [Measurement(**m) for m in facts["measurements"]],
-            facts["planned"],
-            facts["trouble"],
-        )
+        return run_of(Provenance(**facts["provenance"]), facts, facts["trouble"])
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(
             f"results: not what the lab writes ({error}); measure again"
@@ -226,30 +194,28 @@ def _rounded(value: Any) -> Any:
     return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
-def _compact(one: dict[str, Any], last_round: int) -> dict[str, Any]:
-    """A measurement as it is saved: of its pings the distribution, of the traces
-    of a row and variant the last, which is the one that is drawn."""
+def _compact(one: dict[str, Any]) -> dict[str, Any]:
+    """A measurement as it is saved: of its pings only the distribution."""
     sample = one["sample"]
     if sample is None:
         return one
-    extra = dict(sample["extra"])
-    if one["round"] != last_round:
-        extra.pop("trace", None)
     pings = thin(sample.get("pings_ms", []))
-    return {**one, "sample": _rounded({**sample, "pings_ms": pings, "extra": extra})}
+    return {**one, "sample": _rounded({**sample, "pings_ms": pings})}
 
 
 def format_run(run: Run) -> str:
     whole = asdict(run)
-    last = max((one["round"] for one in whole["measurements"]), default=0)
-    whole["measurements"] = [_compact(one, last) for one in whole["measurements"]]
+    whole["measurements"] = [_compact(one) for one in whole["measurements"]]
     return json.dumps(whole, separators=(",", ":")) + "\n"
 
 
 def run_of(provenance: Provenance, result: dict[str, Any], trouble: list[str]) -> Run:
+    """From what the guest writes. Fields of rows that are no longer used are ignored."""
+    known = {one.name for one in fields(Row)}
+    rows = [{n: v for n, v in row.items() if n in known} for row in result["rows"]]
     return Run(
         provenance,
-        [Row(**row) for row in result["rows"]],
+        [Row(**row) for row in rows],
         [Measurement(**m) for m in result["measurements"]],
         result["planned"],
         trouble,

@@ -16,7 +16,8 @@ from lab.machines import vm
 from lab.machines.matrix import VARIANTS
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.published import PUBLISHED
-from lab.report.results import Provenance, Run, Summary, summarise, why_missing
+from lab.report.results import COUNTED, Provenance, Run, Summary
+from lab.report.results import summarise, why_missing
 from lab.row import Row, disagree, parse_variant
 from lab.sure import SURE_PERCENT
 
@@ -38,7 +39,8 @@ class Finding:
     demand: str
     got: str
     reached: bool
-    decided: bool = True  # if not, the samples disagree too much to tell
+    of_rates: bool = False  # it compares rates, whose samples may disagree
+    decided: bool = True  # if not, they disagree too much to tell
 
     @property
     def verdict(self) -> str:
@@ -90,28 +92,34 @@ def format_interval(interval: tuple[float, float]) -> str:
 
 
 def _against_stock(
-    row: Row, name: str, stock: Summary, sluice: Summary
+    row: Row, name: str, stock: Summary, sluice: Summary, lossless: Summary | None
 ) -> Finding:
+    """The row's floor, against stock, or else against stock with the lossless ring."""
+    floor = row.floor or 0.0
     share = ratio(sluice, stock) or 0.0
-    reached = row.floor is None or share >= row.floor
+    reached = share >= floor
     got = f"{share:.2f}x" if reached else f"{share:.3f}x"
-    if not reached and row.floor == 1.0 and is_equal(sluice, stock):
+    if not reached and floor == 1.0 and is_equal(sluice, stock):
         got, reached = got + ", within the spread", True
     interval = None if reached else ratio_interval(sluice, stock)
     if interval:
         got += f" ({format_interval(interval)}, {SURE_PERCENT} % sure)"
-    return Finding(name, f"at least {row.floor:.2f}x stock", got, reached)
+    other_share = None if reached else ratio(sluice, lossless)
+    if other_share is not None:
+        got += f"; of stock with a ring of {row.lossless_ring} {other_share:.2f}x"
+        reached = other_share >= floor
+    return Finding(name, f"at least {floor:.2f}x stock", got, reached, of_rates=True)
 
 
 def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> Finding:
     share = ratio(sluice, upstream) or 0.0
     got = f"{share:.2f}x"
     if row.above_upstream:
-        return Finding(row.name, "above upstream", got, share > 1)
+        return Finding(row.name, "above upstream", got, share > 1, of_rates=True)
     reached = share >= 1
     if not reached and is_equal(sluice, upstream):
         got, reached = got + ", within the spread", True
-    return Finding(row.name, "at least upstream", got, reached)
+    return Finding(row.name, "at least upstream", got, reached, of_rates=True)
 
 
 def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[Finding]:
@@ -143,7 +151,9 @@ def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
     return Finding(name, demand, " of ".join(told), reached)
 
 
-def _owed(row: Row, name: str, stock: Summary, sluice: Summary) -> list[Finding]:
+def _owed(
+    row: Row, name: str, stock: Summary, sluice: Summary, lossless: Summary | None = None
+) -> list[Finding]:
     """The requirements that hold for any target_us."""
     findings = []
     if row.lossless:
@@ -151,25 +161,8 @@ def _owed(row: Row, name: str, stock: Summary, sluice: Summary) -> list[Finding]
         got = f"{lost:,} lost"
         findings.append(Finding(name, "0 lost at the ring", got, lost == 0))
     if row.floor is not None:
-        findings.append(_against_stock(row, name, stock, sluice))
+        findings.append(_against_stock(row, name, stock, sluice, lossless))
     return findings
-
-
-def _with_lossless_ring(
-    run: Run, row: Row, findings: list[Finding], sluice: Summary
-) -> list[Finding]:
-    """A floor that is not reached, against stock with a ring that loses little."""
-    stock = summarise(run, row.name, f"stock-{row.lossless_ring}")
-    share = ratio(sluice, stock)
-    if share is None or row.floor is None:
-        return findings
-    told = f"; of stock with a ring of {row.lossless_ring} {share:.2f}x"
-    return [
-        replace(finding, got=finding.got + told, reached=share >= row.floor)
-        if finding.demand.startswith("at least") and not finding.reached
-        else finding
-        for finding in findings
-    ]
 
 
 def _not_measured(run: Run, row: Row, name: str, variant: str) -> Finding:
@@ -195,15 +188,14 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
     if stock is None or sluice is None:
         absent = "stock" if stock is None else "sluice"
         return [_not_measured(run, row, row.name, absent)]
-    findings = _owed(row, row.name, stock, sluice)
+    lossless = found.get(f"stock-{row.lossless_ring}")
+    findings = _owed(row, row.name, stock, sluice, lossless)
     strays = sum(s.unaccounted for s in found.values() if s)
     if strays:
         got = f"{strays:,} are not"
         findings.append(Finding(row.name, "every packet accounted for", got, False))
     if row.latency_share is not None and not row.targets:
         findings.append(_latency(row, row.name, stock, sluice))
-    if row.lossless_ring is not None:
-        findings = _with_lossless_ring(run, row, findings, sluice)
     if upstream is not None and (row.above_upstream or row.reaches_upstream):
         findings.append(_against_upstream(row, upstream, sluice))
     if row.prompt:
@@ -212,17 +204,8 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         findings += _ping_against(row, "upstream", upstream, sluice)
     for target in row.targets:
         findings += _with_target(run, row, stock, target)
-    return [_decide(finding, is_undecided(run, row)) for finding in findings]
-
-
-# Required even if the rates disagree; pings, too.
-_ABSOLUTE = ("0 lost at the ring", "every packet accounted for", "a measurement")
-
-
-def _decide(finding: Finding, undecided: bool) -> Finding:
-    settled = finding.demand in _ABSOLUTE or finding.demand.startswith("ping")
-    decided = settled or not undecided
-    return replace(finding, decided=decided)
+    undecided = is_undecided(run, row)
+    return [replace(one, decided=not (undecided and one.of_rates)) for one in findings]
 
 
 def is_undecided(run: Run, row: Row) -> bool:
@@ -293,13 +276,6 @@ def tell_pings(summary: Summary) -> str:
     return f"{times}, {format_answered(summary)} % back"
 
 
-def _reader(summary: Summary | None) -> str:
-    if summary is None or summary.reader_softirq is None:
-        return "-"
-    switches = format_number(summary.reader_switches or 0.0)
-    return f"{switches}, {summary.reader_softirq:.0f}"
-
-
 def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
     """A variant of a variant, on one line."""
     label = f"  {parse_variant(name)}: "
@@ -312,29 +288,19 @@ def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
     return (label + text)[:WIDTH]
 
 
-# What a summary may tell besides.
-COUNTED = {
-    "retransmits": "TCP retransmits",
-    "ecn_marks": "ECN marks",
-    "jain": "Jain's fairness of the streams",
-    "cpu_seconds": "CPU of the program's ends, s",
-    "seconds_until_all": "until all was there, s",
-}
-
-
 def counted_of(summaries: Iterable[Summary | None]) -> dict[str, str]:
     """Those of COUNTED that any summary has with a value other than 0."""
     told = [summary for summary in summaries if summary is not None]
     return {
         name: label
         for name, label in COUNTED.items()
-        if any(getattr(summary, name) for summary in told)
+        if any(summary.counted.get(name) for summary in told)
     }
 
 
 def format_counted(summary: Summary | None, name: str) -> str:
     """One of COUNTED."""
-    value = getattr(summary, name, None)
+    value = summary.counted.get(name) if summary else None
     return "-" if value is None else format_number(value)
 
 
@@ -368,9 +334,6 @@ def format_row(run: Run, row: Row) -> list[str]:
     for name, label in counted_of(measured).items():
         counts = [format_counted(s, name) for s in found]
         lines.append(_line(f"  {label}", counts))
-    if any(s.reader_softirq is not None for s in measured):
-        cells = [_reader(s) for s in found]
-        lines.append(_line("  reader switched/s, softirq %", cells))
     lines += [_other_line(run, row, name, found[0]) for name in row.others]
     for name, summary in zip(VARIANTS, found):
         if summary is None:

@@ -16,10 +16,9 @@ PROGRAM = """
 import os, subprocess, sys
 from lab.guest.scenarios import Env
 from pathlib import Path
-from tests.kernel.scenarios._ftrace import settles_on_direct_call
+from tests.kernel.scenarios._ftrace import mount_tracefs, settles_on_direct_call
 from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import counters, read_queue, send
-from lab.workloads.fill import mount_tracefs
 
 env = Env(Path("/out/bin"), Path("/out/sluice.ko"))
 mount_tracefs()

@@ -235,7 +235,7 @@ def test_rows_are_unique_and_the_demo_is_a_part() -> None:
     everywhere = [row.name for row in all_rows()]
     assert len(everywhere) == len(set(everywhere))
     names = [row.name for row in rows_of("bench")]
-    assert len(names) == 39
+    assert len(names) == 37
     assert 0 < sum(row.demo for row in rows_of("bench")) < len(names)
     assert VARIANTS == ("stock", "upstream", "sluice")
 

@@ -15,7 +15,7 @@ from typing import Iterator
 
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env
-from lab.workloads.fill import TRACING, mount_tracefs
+from tests.kernel.scenarios._ftrace import TRACING, mount_tracefs
 from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, Flood, counters
 
 PROTOCOL = 0x88B5  # "local experimental"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kernel's own view of who looks at the function sluice hooks."""
+"""ftrace: its files, and the kernel's own view of who hooks tun's function."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ import contextlib
 from pathlib import Path
 from typing import Iterator
 
-from lab.guest.scenarios import Env
-from lab.workloads.fill import TRACING
+from lab.guest.devices import run_tool
+from lab.guest.scenarios import Env, Skipped
 
+TRACING = Path("/sys/kernel/tracing")
 TRANSMIT = "tun_net_xmit"
 DIRECT = "direct-->sluice_entry"  # that function calls sluice itself
+
+
+def mount_tracefs() -> None:
+    if not TRACING.is_dir():
+        raise Skipped("this kernel has no ftrace")
+    if not TRACING.joinpath("events").exists():
+        run_tool(["mount", "-t", "tracefs", "tracefs", str(TRACING)])
 
 
 def read_hook() -> str:

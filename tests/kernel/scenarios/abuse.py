@@ -42,7 +42,7 @@ from lab.guest.tun import (
     request,
 )
 from lab.row import WorkloadError
-from lab.workloads.fill import TRACING, mount_tracefs
+from tests.kernel.scenarios._ftrace import TRACING, mount_tracefs
 from sluice import system
 from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _ftrace, _patch

@@ -18,7 +18,7 @@ import time
 from typing import Iterator
 
 from lab.guest.scenarios import Env, scenario
-from lab.workloads.fill import mount_tracefs
+from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios._traffic import (
     assert_flows,

@@ -8,7 +8,7 @@ import os
 from typing import Callable, ContextManager, Iterator
 
 from lab.guest.scenarios import Env, scenario
-from lab.workloads.fill import TRACING, mount_tracefs
+from tests.kernel.scenarios._ftrace import TRACING, mount_tracefs
 from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios._traffic import (
     assert_flows,

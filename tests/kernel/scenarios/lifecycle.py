@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lab.guest.devices import HERE, THERE, attach, read_counters
 from lab.guest.scenarios import Env, scenario
-from lab.workloads.fill import mount_tracefs
+from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios import _ftrace, _patch
 from tests.kernel.scenarios._traffic import (
     assert_flows,
