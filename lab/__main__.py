@@ -36,58 +36,72 @@ from lab.row import Row
 from lab.setup import ensure_venv, say
 from lab.workloads import applications, in_kernel, rows_of
 
+OUTPUT = vm.REPOSITORY / "out"
 DEMO_RETRIES = 2  # of rows whose samples disagree, as a busy host's do
 
-
-def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:
-    return (kernel_named(options.kernel),) if options.kernel else PACKAGED
-
-
-def command_shell(options: argparse.Namespace) -> int:
-    packages = applications.PACKAGES if options.apps else ()
-    kernel = kernel_named(options.kernel)
-    root = ensure_root(kernel, packages)
-    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        output = Path(options.out or name).absolute()
-        output.mkdir(parents=True, exist_ok=True)
-        staged = {} if options.bare else build.stage(root, output)
-        memory_mb = options.memory or kernel.memory_mb
-        cpus = options.cpus or vm.default_vcpus(kernel)
-        machine = vm.Machine(root, output, cpus, memory_mb)
-        if options.exec is None:
-            return vm.run_shell(machine)
-        job = {"kind": "command", "argv": ["sh", "-c", options.exec], **staged}
-        result = vm.run_job(machine, job, options.deadline)
-        for line in result.trouble:
-            print(f"lab: kernel: {line}", file=sys.stderr)
-        if options.verbose:
-            say(f"{result.seconds:.1f} s")
-        return result.status or (NO if result.trouble else 0)
+Option = tuple[str, dict[str, Any]]  # what add_argument() takes
+Function = Callable[[argparse.Namespace], int]
 
 
-def command_build(options: argparse.Namespace) -> int:
-    source = Path(options.source).absolute()
-    for kernel in kernels_of(options):
-        root = ensure_root(kernel)
-        print(build.build_module(root, source))
-        if not options.check:
-            continue
-        check = build.check_module(root, source)
-        if check.warnings:
-            print("\n".join(check.warnings))
-            raise LabError(
-                f"kernel {kernel.name}: {len(check.warnings)} complaints of "
-                "the compiler and sparse (see above); correct them"
-            )
-    if options.check:
-        complaints = build.check_style(root, build.source_files(source))
-        if complaints:
-            print("\n".join(complaints))
-            raise LabError(
-                f"{source.name}/: {len(complaints)} complaints of checkpatch "
-                "(see above); correct them"
-            )
-    return 0
+def positive(kind: type) -> Callable[[str], float]:
+    """An argparse type: a number above 0."""
+
+    def parse(text: str) -> float:
+        value = kind(text)
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text}: must be above 0")
+        return value
+
+    parse.__name__ = kind.__name__
+    return parse
+
+
+def option(name: str, text: str | None = None, **how: Any) -> Option:
+    return name, {"help": text, **how}
+
+
+def number(
+    name: str, default: float | None, text: str | None = None, **how: Any
+) -> Option:
+    """A number above 0: of the type of its default, an int if there is none."""
+    kind = float if isinstance(default, float) else int
+    how = {"type": positive(kind), "default": default, "metavar": "N", **how}
+    return option(name, text, **how)
+
+
+def switch(name: str, text: str) -> Option:
+    return option(name, text, action="store_true")
+
+
+KERNEL = option("--kernel", default=NEWEST)
+JSON = option("--json", "save the result there", metavar="FILE")
+_NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
+AS_NATIVE = option(
+    "--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE.name
+)
+_COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matter"
+COUNTED = switch("--counted", _COUNTED)
+
+
+def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
+    """The options of every subcommand that measures."""
+    rows = option("--rows", "only these rows; * and ? match", metavar="A,B")
+    long = number("--seconds", seconds, metavar="S")
+    return KERNEL, AS_NATIVE, number("--rounds", rounds), long, rows, JSON
+
+
+SUBCOMMANDS: dict[str, tuple[Function, str, tuple[Option, ...]]] = {}
+
+
+def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
+    """Makes the function command_NAME the subcommand NAME."""
+
+    def add(function: Function) -> Function:
+        name = function.__name__.removeprefix("command_")
+        SUBCOMMANDS[name] = function, text, options
+        return function
+
+    return add
 
 
 def _written(name: str | None) -> Path | None:
@@ -121,6 +135,14 @@ def _write_page(result: Path, page: Path) -> None:
     print(f"page  in {page}")
 
 
+def _measure_with_page(
+    options: argparse.Namespace, known: list[Row], **how: Any
+) -> int:
+    run, path = _measure(options, known, **how)
+    _write_page(path, path.with_suffix(".html"))
+    return measure.bench_status(run)
+
+
 def _show_native_first(options: argparse.Namespace) -> None:
     """The demo's rows at the CPU's own speed, if that machine is built."""
     if not has_root(NATIVE):
@@ -134,6 +156,7 @@ def _show_native_first(options: argparse.Namespace) -> None:
         say(f"no native figures: {error}")
 
 
+@subcommand("a few rows as a table, in a few minutes", *measuring(1.5))
 def command_demo(options: argparse.Namespace) -> int:
     if options.kernel == NEWEST and options.rows is None:
         _show_native_first(options)
@@ -142,27 +165,26 @@ def command_demo(options: argparse.Namespace) -> int:
     return measure.demo_status(run)
 
 
-def _measure_with_page(
-    options: argparse.Namespace, known: list[Row], **how: Any
-) -> int:
-    run, path = _measure(options, known, **how)
-    _write_page(path, path.with_suffix(".html"))
-    return measure.bench_status(run)
+_MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
 
 
+@subcommand(
+    "measure every row and check the figures it must reach",
+    *(*measuring(3.0), COUNTED),
+    option("--minutes", _MINUTES, type=float, default=30, metavar="N"),
+)
 def command_bench(options: argparse.Namespace) -> int:
-    if kernel_named(options.kernel).native:
-        return _measure_native(options)
-    return _measure_with_page(options, rows_of("bench"), counted=options.counted)
-
-
-def _measure_native(options: argparse.Namespace) -> int:
+    if not kernel_named(options.kernel).native:
+        return _measure_with_page(options, rows_of("bench"), counted=options.counted)
     rows = rows_of("native")
     if options.rows is None:
         rows = in_kernel.usual(rows, vm.default_vcpus(NATIVE))
     return _measure_with_page(options, rows, minutes=options.minutes)
 
 
+@subcommand(
+    "measure VPN programs of the distribution, unmodified", *measuring(12.0), COUNTED
+)
 def command_apps(options: argparse.Namespace) -> int:
     known = rows_of("apps")
     if options.rows is None:
@@ -171,16 +193,23 @@ def command_apps(options: argparse.Namespace) -> int:
     return _measure_with_page(options, known, **how)
 
 
+@subcommand("measure latency and throughput of shorter rings", *measuring(3.0))
 def command_depth(options: argparse.Namespace) -> int:
     native = kernel_named(options.kernel).native
     return _measure_with_page(options, rows_of("native_depth" if native else "depth"))
 
 
+@subcommand("count instructions per packet on one CPU", *measuring(3.0, rounds=1))
 def command_cost(options: argparse.Namespace) -> int:
     run, _ = _measure(options, rows_of("cost"), counted=True, vcpus=1)
     return measure.bench_status(run)
 
 
+@subcommand(
+    "show a saved run",
+    option("file", metavar="FILE"),
+    option("--page", "write an HTML page there", metavar="FILE"),
+)
 def command_report(options: argparse.Namespace) -> int:
     run = read_run(Path(options.file))
     measure.show(run)
@@ -189,14 +218,94 @@ def command_report(options: argparse.Namespace) -> int:
     return measure.bench_status(run)
 
 
+@subcommand(
+    "a shell in a VM, or one command",
+    *(KERNEL, AS_NATIVE),
+    option("--exec", "run CMD and power off", metavar="CMD"),
+    option("--out", "keep the guest's /out there", metavar="DIR"),
+    switch("--apps", "with the programs of lab apps"),
+    switch("--bare", "build nothing first"),
+    number("--deadline", 600.0, metavar="S"),
+    number("--cpus", None),
+    number("--memory", None, metavar="MB"),
+    switch("--verbose", "print how long it took"),
+)
+def command_shell(options: argparse.Namespace) -> int:
+    packages = applications.PACKAGES if options.apps else ()
+    kernel = kernel_named(options.kernel)
+    root = ensure_root(kernel, packages)
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        output = Path(options.out or name).absolute()
+        output.mkdir(parents=True, exist_ok=True)
+        staged = {} if options.bare else build.stage(root, output)
+        memory_mb = options.memory or kernel.memory_mb
+        cpus = options.cpus or vm.default_vcpus(kernel)
+        machine = vm.Machine(root, output, cpus, memory_mb)
+        if options.exec is None:
+            return vm.run_shell(machine)
+        job = {"kind": "command", "argv": ["sh", "-c", options.exec], **staged}
+        result = vm.run_job(machine, job, options.deadline)
+        for line in result.trouble:
+            print(f"lab: kernel: {line}", file=sys.stderr)
+        if options.verbose:
+            say(f"{result.seconds:.1f} s")
+        return result.status or (NO if result.trouble else 0)
+
+
+def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:
+    return (kernel_named(options.kernel),) if options.kernel else PACKAGED
+
+
+@subcommand(
+    "build the module",
+    option("--kernel", "only for this one; default: for all"),
+    option("--source", default=str(build.KMOD), metavar="DIR"),
+    switch("--check", "W=1, sparse and checkpatch too"),
+)
+def command_build(options: argparse.Namespace) -> int:
+    source = Path(options.source).absolute()
+    for kernel in kernels_of(options):
+        root = ensure_root(kernel)
+        print(build.build_module(root, source))
+        if not options.check:
+            continue
+        warnings = build.check_module(root, source)
+        if warnings:
+            print("\n".join(warnings))
+            raise LabError(
+                f"kernel {kernel.name}: {len(warnings)} complaints of "
+                "the compiler and sparse (see above); correct them"
+            )
+    if options.check:
+        complaints = build.check_style(root, build.source_files(source))
+        if complaints:
+            print("\n".join(complaints))
+            raise LabError(
+                f"{source.name}/: {len(complaints)} complaints of checkpatch "
+                "(see above); correct them"
+            )
+    return 0
+
+
+@subcommand(
+    "run the tests",
+    option("what", nargs="?", default="all", choices=testing.FOLDERS),
+    option("arguments", "for pytest, after --", nargs="*"),
+)
 def command_test(options: argparse.Namespace) -> int:
     return testing.test(options.what, options.arguments)
 
 
+@subcommand("run linters, unit tests and one build", KERNEL)
 def command_check(options: argparse.Namespace) -> int:
     return quick.check(kernel_named(options.kernel))
 
 
+@subcommand(
+    "run every proof",
+    switch("--short", "only those of make test"),
+    switch("--reviewed", "record that copies were compared with the changed functions"),
+)
 def command_verify(options: argparse.Namespace) -> int:
     if options.reviewed:
         copies.write_reviewed()
@@ -204,6 +313,13 @@ def command_verify(options: argparse.Namespace) -> int:
     return verify.verify(options.short)
 
 
+@subcommand(
+    "seed faults that the proofs must find",
+    option("--files", "only of these sources", metavar="A,B"),
+    number("--sample", 0, "N mutants drawn at random, with less effort for each"),
+    option("--seed", "of the sample", type=int, metavar="N"),
+    number("--goal", 0.9, "the share that must be killed", metavar="X"),
+)
 def command_mutants(options: argparse.Namespace) -> int:
     files = tuple(options.files.split(",")) if options.files else mutants.FILES
     unknown = set(files) - set(mutants.FILES)
@@ -212,21 +328,45 @@ def command_mutants(options: argparse.Namespace) -> int:
     return mutants.mutants(options.sample, options.seed, files, options.goal)
 
 
+@subcommand(
+    "play random sequences on a tap in use",
+    *(KERNEL, number("--seed", 1), number("--sequences", 300)),
+    option("--json", "append the result to FILE", metavar="FILE"),
+)
 def command_abuse(options: argparse.Namespace) -> int:
     path = _written(options.json)
     kernel = kernel_named(options.kernel)
     return abuse.abuse(kernel, options.seed, options.sequences, path)
 
 
+@subcommand(
+    "one scenario many times in one boot",
+    *(option("scenario", metavar="MODULE.FUNCTION"), KERNEL, number("--times", 20)),
+)
 def command_again(options: argparse.Namespace) -> int:
     return testing.again(kernel_named(options.kernel), options.scenario, options.times)
 
 
+@subcommand("run mixed traffic for a long time", KERNEL, number("--minutes", 30.0), JSON)
 def command_soak(options: argparse.Namespace) -> int:
     path = _written(options.json)
     return soak.soak(kernel_named(options.kernel), options.minutes, path)
 
 
+@subcommand(
+    "build and check the kernel patches",
+    option("--kernel", default=NEWEST, choices=[*series.KERNELS]),
+    option("--out", "default: out/series/", default=OUTPUT / "series", metavar="DIR"),
+    switch("--boot", "play its selftests in a VM, on the newest kernel"),
+)
+def command_series(options: argparse.Namespace) -> int:
+    return series.series(options.kernel, Path(options.out).absolute(), options.boot)
+
+
+@subcommand(
+    "build the Debian packages",
+    option("--out", "default: out/", default=OUTPUT, metavar="DIR"),
+)
 def command_deb(options: argparse.Namespace) -> int:
     output = Path(options.out).absolute()
     output.mkdir(parents=True, exist_ok=True)
@@ -235,147 +375,11 @@ def command_deb(options: argparse.Namespace) -> int:
     return 0
 
 
-def command_series(options: argparse.Namespace) -> int:
-    output = Path(options.out or vm.REPOSITORY / "out" / "series").absolute()
-    return series.series(options.kernel, output, options.boot)
-
-
+@subcommand("empty the cache")
 def command_clean(_: argparse.Namespace) -> int:
     say(f"removing {cache_dir()}")
     shutil.rmtree(cache_dir(), ignore_errors=True)
     return 0
-
-
-def positive(kind: type) -> Callable[[str], float]:
-    """An argparse type: a number above 0."""
-
-    def parse(text: str) -> float:
-        value = kind(text)
-        if not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text}: must be above 0")
-        return value
-
-    parse.__name__ = kind.__name__
-    return parse
-
-
-def _add_native(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--native",
-        action="store_const",
-        dest="kernel",
-        const=NATIVE.name,
-        help=f"as --kernel {NATIVE.name}: a process at the CPU's own speed",
-    )
-
-
-def _add_shell(commands) -> None:
-    shell = commands.add_parser("shell", help="a shell in a VM, or one command")
-    shell.add_argument("--kernel", default=NEWEST)
-    shell.add_argument("--exec", metavar="CMD", help="run CMD and power off")
-    shell.add_argument("--out", metavar="DIR", help="keep the guest's /out there")
-    with_apps = "with the programs of lab apps"
-    shell.add_argument("--apps", action="store_true", help=with_apps)
-    shell.add_argument("--bare", action="store_true", help="build nothing first")
-    shell.add_argument("--deadline", type=positive(float), default=600, metavar="S")
-    shell.add_argument("--cpus", type=positive(int), metavar="N")
-    _add_native(shell)
-    shell.add_argument("--memory", type=positive(int), metavar="MB")
-    shell.add_argument("--verbose", action="store_true", help="print how long it took")
-    shell.set_defaults(run=command_shell)
-
-
-def _add_build(commands) -> None:
-    make = commands.add_parser("build", help="build the module")
-    make.add_argument("--kernel", help="only for this one; default: for all")
-    make.add_argument("--source", default=str(build.KMOD), metavar="DIR")
-    check = "W=1, sparse and checkpatch too"
-    make.add_argument("--check", action="store_true", help=check)
-    make.set_defaults(run=command_build)
-
-
-def _add_measuring(
-    commands,
-    name: str,
-    text: str,
-    seconds: float,
-    run,
-    rounds: int = 3,
-    counted: str | None = None,
-) -> argparse.ArgumentParser:
-    """counted: help for the option of that name, if it is to have it."""
-    command = commands.add_parser(name, help=text)
-    command.add_argument("--kernel", default=NEWEST)
-    command.add_argument("--rounds", type=positive(int), default=rounds, metavar="N")
-    command.add_argument(
-        "--seconds", type=positive(float), default=seconds, metavar="S"
-    )
-    rows = "only these rows; * and ? match"
-    command.add_argument("--rows", metavar="A,B", help=rows)
-    command.add_argument("--json", metavar="FILE", help="save the run there")
-    if counted is not None:
-        command.add_argument("--counted", action="store_true", help=counted)
-    _add_native(command)
-    command.set_defaults(run=run)
-    return command
-
-
-def _add_rest(commands) -> None:
-    report = commands.add_parser("report", help="show a saved run")
-    report.add_argument("file", metavar="FILE")
-    report.add_argument("--page", metavar="FILE", help="write an HTML page there")
-    report.set_defaults(run=command_report)
-    test = commands.add_parser("test", help="run the tests")
-    test.add_argument("what", nargs="?", default="all", choices=testing.FOLDERS)
-    test.add_argument("arguments", nargs="*", help="for pytest, after --")
-    test.set_defaults(run=command_test)
-    check = commands.add_parser("check", help="run linters, unit tests and one build")
-    check.add_argument("--kernel", default=NEWEST)
-    check.set_defaults(run=command_check)
-    proofs = commands.add_parser("verify", help="run every proof")
-    proofs.add_argument("--short", action="store_true", help="only those of make test")
-    reviewed = "record that the copies were compared with the changed functions"
-    proofs.add_argument("--reviewed", action="store_true", help=reviewed)
-    proofs.set_defaults(run=command_verify)
-    faults = commands.add_parser("mutants", help="seed faults that the proofs must find")
-    faults.add_argument("--files", metavar="A,B", help="only of these sources")
-    sixteen = "N mutants drawn at random, with less effort for each"
-    number = positive(int)
-    faults.add_argument("--sample", type=number, default=0, metavar="N", help=sixteen)
-    faults.add_argument("--seed", type=int, metavar="N", help="of the sample")
-    share = "the share that must be killed"
-    goal = positive(float)
-    faults.add_argument("--goal", type=goal, default=0.9, metavar="X", help=share)
-    faults.set_defaults(run=command_mutants)
-    rough = commands.add_parser("abuse", help="play random sequences on a tap in use")
-    rough.add_argument("--kernel", default=NEWEST)
-    rough.add_argument("--seed", type=positive(int), default=1, metavar="N")
-    rough.add_argument("--sequences", type=positive(int), default=300, metavar="N")
-    rough.add_argument("--json", metavar="FILE", help="append the result to FILE")
-    rough.set_defaults(run=command_abuse)
-    more = commands.add_parser("again", help="one scenario many times in one boot")
-    more.add_argument("scenario", metavar="MODULE.FUNCTION")
-    more.add_argument("--kernel", default=NEWEST)
-    more.add_argument("--times", type=positive(int), default=20, metavar="N")
-    more.set_defaults(run=command_again)
-    long = commands.add_parser("soak", help="run mixed traffic for a long time")
-    long.add_argument("--kernel", default=NEWEST)
-    long.add_argument("--minutes", type=positive(float), default=30, metavar="N")
-    long.add_argument("--json", metavar="FILE", help="save the result there")
-    long.set_defaults(run=command_soak)
-    patches = commands.add_parser("series", help="build and check the kernel patches")
-    sources = [*series.KERNELS]
-    patches.add_argument("--kernel", default=sources[0], choices=sources)
-    patches.add_argument("--out", metavar="DIR", help="default: out/series/")
-    boot = "play its selftests in a VM, on the newest kernel"
-    patches.add_argument("--boot", action="store_true", help=boot)
-    patches.set_defaults(run=command_series)
-    deb = commands.add_parser("deb", help="build the Debian packages")
-    where = vm.REPOSITORY / "out"
-    deb.add_argument("--out", metavar="DIR", default=str(where), help="default: out/")
-    deb.set_defaults(run=command_deb)
-    clean = commands.add_parser("clean", help="empty the cache")
-    clean.set_defaults(run=command_clean)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -384,26 +388,11 @@ def parser() -> argparse.ArgumentParser:
         prog="python3 -m lab", description=__doc__, epilog=f"kernels: {names}"
     )
     commands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
-    demo = "a few rows as a table, in a few minutes"
-    _add_measuring(commands, "demo", demo, 1.5, command_demo)
-    bench = "measure every row and check the figures it must reach"
-    counted = "the clock counts instructions, 1 ns each: a busy host does not matter"
-    command = _add_measuring(
-        commands, "bench", bench, 3.0, command_bench, counted=counted
-    )
-    further = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
-    command.add_argument(
-        "--minutes", type=float, default=30, metavar="N", help=further
-    )
-    apps = "measure VPN programs of the distribution, unmodified"
-    _add_measuring(commands, "apps", apps, 12.0, command_apps, counted=counted)
-    depth = "measure latency and throughput of shorter rings"
-    _add_measuring(commands, "depth", depth, 3.0, command_depth)
-    price = "count instructions per packet on one CPU"
-    _add_measuring(commands, "cost", price, 3.0, command_cost, rounds=1)
-    _add_shell(commands)
-    _add_build(commands)
-    _add_rest(commands)
+    for name, (function, text, options) in SUBCOMMANDS.items():
+        command = commands.add_parser(name, help=text)
+        for argument, how in options:
+            command.add_argument(argument, **how)
+        command.set_defaults(run=function)
     return top
 
 
