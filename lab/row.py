@@ -9,7 +9,7 @@ rest and must be 0.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from lab.errors import LabError
 
@@ -92,20 +92,6 @@ class Row:
     @property
     def variants(self) -> Tuple[str, ...]:
         return VARIANTS + self.others
-
-
-DISAGREE = 1.5  # the highest sample : the lowest, above which a row is not decided
-
-
-def disagree(values: Sequence[float]) -> bool:
-    """Whether the samples of a variant are too far apart to compare it.
-
-    Of five and more the highest and the lowest are left out.
-    """
-    ascending = sorted(values)
-    if len(ascending) >= 5:
-        ascending = ascending[1:-1]
-    return len(ascending) > 1 and ascending[-1] > DISAGREE * ascending[0]
 
 
 @dataclass(frozen=True)

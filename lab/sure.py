@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The ratio of two variants and its confidence interval; used in the guest as well."""
+"""The ratio of two variants, its confidence interval, and whether rounds disagree
+about it; used in the guest as well."""
 
 from __future__ import annotations
 
 import random
 import statistics
-from typing import List, Mapping, Optional, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 # How sure an interval is, and what it takes to tell one.
 SURE_PERCENT = 90
@@ -57,3 +58,23 @@ def is_within(interval: Optional[Tuple[float, float]], share: float) -> bool:
         return False
     low, high = interval
     return (high - low) / 2 <= share * (high + low) / 2
+
+
+DISAGREE = 1.5  # the highest sample : the lowest, above which a row is not decided
+
+
+def disagree(values: Sequence[float]) -> bool:
+    """Whether the samples of a variant are too far apart to compare it.
+
+    Of five and more the highest and the lowest are left out.
+    """
+    ascending = sorted(values)
+    if len(ascending) >= 5:
+        ascending = ascending[1:-1]
+    return len(ascending) > 1 and ascending[-1] > DISAGREE * ascending[0]
+
+
+def is_undecided(values: Mapping[str, Mapping[int, float]]) -> bool:
+    """Whether the rounds disagree about a variant's ratio to stock; values: of each."""
+    stock = values.get("stock", {})
+    return any(disagree(shares(own, stock)) for own in values.values())

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.cache import cache_dir, cached, digest
 from lab.errors import LabError
 from lab.machines import roots
 from lab.machines.arch import HOST
-from lab.machines.build import KMOD, source_files
+from lab.machines.build import KMOD, copy_source
 from lab.machines.chroot import Root, run_in_root
 from lab.machines.matrix import Kernel
 from lab.machines.roots import read_release
@@ -90,16 +91,15 @@ def ensure_cross_root(kernel: Kernel) -> Root:
     recipe = _recipe(kernel)
     key = digest(json.dumps([recipe, kernel.extra_suites, kernel.version]), _HEADERS)
     final = cache_dir() / "cross" / f"{kernel.name}-{key}"
-    with locked(f"cross-{kernel.name}"):
-        if not final.exists():
+    with cached(final, f"cross-{kernel.name}") as work:
+        if work:
             say(f"kernel {kernel.name}: headers and compilers of all architectures")
-            with fresh_directory(final) as work:
-                tree = work / "tree"
-                roots.bootstrap(kernel, recipe, tree)
-                root = Root(kernel.name, tree, read_release(tree), "", key)
-                (work / "debs").mkdir()
-                _add_headers(root, kernel, work / "debs")
-                shutil.rmtree(work / "debs")
+            tree = work / "tree"
+            roots.bootstrap(kernel, recipe, tree)
+            root = Root(kernel.name, tree, read_release(tree), "", key)
+            (work / "debs").mkdir()
+            _add_headers(root, kernel, work / "debs")
+            shutil.rmtree(work / "debs")
     tree = final / "tree"
     return Root(kernel.name, tree, read_release(tree), package="", key=key)
 
@@ -116,15 +116,11 @@ def build(kernel: Kernel, target: Target) -> tuple[str, str]:
     headers = f"linux-headers-{release_of(root, target)}"
     if not (root.path / "usr/src" / headers).exists():
         return ABSENT, headers
-    key = f"{kernel.name}-{target.arch}"
-    with fresh_directory(cache_dir() / "checks" / f"cross-{key}") as work:
-        for path in source_files(KMOD):
-            shutil.copyfile(path, work / path.name)
-        shutil.copyfile(KMOD / "Kbuild", work / "Kbuild")
+    with tempfile.TemporaryDirectory(prefix="sluice-cross-") as name:
+        copy_source(KMOD, Path(name))
         script = _BUILD.format(release=release_of(root, target))
-        status, log = run_in_root(root, work, script)
-        built = (work / "sluice.ko").exists()
-        shutil.rmtree(work.with_name(work.name.removeprefix(".new-")), True)
+        status, log = run_in_root(root, Path(name), script)
+        built = (Path(name) / "sluice.ko").exists()
     if status == 0 and built:
         found = re.search(r"^sluice: (this kernel has.*)$", log, re.M)
         return BUILT, found[1] if found else ""
@@ -132,4 +128,5 @@ def build(kernel: Kernel, target: Target) -> tuple[str, str]:
     if refusal:
         return REFUSED, refusal
     print(log)
-    raise LabError(f"kernel {key}: the module does not build (see above)")
+    what = f"kernel {kernel.name}, {target.arch}"
+    raise LabError(f"{what}: the module does not build (see above)")

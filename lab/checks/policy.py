@@ -15,6 +15,7 @@ from pathlib import Path
 from lab.checks.provers import RING
 from lab.errors import LabError
 from lab.machines.build import KMOD
+from lab.machines.chroot import last_line
 from lab.machines.vm import REPOSITORY
 
 POLICY = REPOSITORY / "proofs" / "policy"
@@ -190,7 +191,7 @@ def parse_world(log: str) -> tuple[str, str]:
             return FOUND, line
     fine = re.search(r"^fine: (\d+) seeds, (\d+) packets, .*?(\d+) stops", log, re.M)
     if not fine or not int(fine[1]):
-        return "no verdict", (log.strip().splitlines() or ["no output"])[-1]
+        return "no verdict", last_line(log)
     seeds, packets, stops = (int(fine[i]) for i in (1, 2, 3))
     return FINE, f"{seeds} seeds, {packets:,} packets, {stops:,} stops"
 
@@ -202,5 +203,5 @@ def parse_paces(log: str, status: int) -> tuple[str, str]:
     if wrong:
         return FOUND, " ".join(wrong[0].split())
     if status or not lines:
-        return "no verdict", lines[-1] if lines else "no output"
+        return "no verdict", last_line(log)
     return FINE, f"{len(lines)} readers"

@@ -91,7 +91,7 @@ def static_steps(python: Path) -> list[Step]:
 def _build(kernel: Kernel) -> str:
     root = ensure_root(kernel)
     build.build_module(root, build.KMOD)
-    warnings = build.check_module(root, build.KMOD).warnings
+    warnings = build.check_module(root, build.KMOD)
     style = build.check_style(root, build.source_files(build.KMOD))
     return "\n".join([*warnings, *style])
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lab.checks.provers import RING
 from lab.errors import LabError
+from lab.machines.chroot import last_line
 from lab.machines.vm import REPOSITORY
 
 SELFTEST = REPOSITORY / "kmod" / "selftest_ring.c"
@@ -108,7 +109,7 @@ def give_meaning(text: str, meaning: Meaning) -> str:
 def parse_complaint(log: str) -> str:
     """The field that the self-test names, or what it said instead."""
     found = re.search(r"self-test: (.+?) of a ptr_ring is not", log)
-    return found[1] if found else (log.strip().splitlines() or ["no output"])[-1]
+    return found[1] if found else last_line(log)
 
 
 def prepare(work: Path, ring: str) -> str:

@@ -20,6 +20,7 @@ from lab.checks import series_boot
 from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
 from lab.errors import LabError
+from lab.machines.build import SPARSE
 from lab.machines.chroot import Root, must_run_in_root, run_in_root
 from lab.machines.matrix import NEWEST, Kernel, kernel_named
 from lab.machines.roots import ensure_source_root
@@ -57,11 +58,6 @@ git add -f LICENSES {files}
 git commit -q -m base
 git tag base
 """
-# See build.py: what sparse 0.6.4 does not know.
-_SPARSE = (
-    "C=2 KBUILD_CHECKSRC=2 \"CF='-D__builtin_strlen(s)=(sizeof(s)-1)' "
-    "-D__typeof_unqual__=__typeof__\""
-)
 _IN_TREE = "export HOME=/tmp; cd linux; "
 _COMPLAINT = re.compile(r"^(?:\./)?(\S+?):\d+:(?:\d+:)? (?:warning|error): (.*)$", re.M)
 
@@ -220,7 +216,7 @@ def _complaints(tree: Tree) -> Counter[str]:
     if (tree.linux / f"{KUNIT}.c").exists():
         objects.append(f"{KUNIT}.o")
     sources = " ".join(name.replace(".o", ".c") for name in objects)
-    script = f"touch {sources}; make -s W=1 {_SPARSE} {' '.join(objects)}"
+    script = f"touch {sources}; make -s W=1 {SPARSE} {' '.join(objects)}"
     log = tree.must(f"{script} 2>&1")
     return Counter(f"{file}: {text}" for file, text in _COMPLAINT.findall(log))
 

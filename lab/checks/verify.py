@@ -33,8 +33,7 @@ from lab.checks.policy import (
 )
 from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
 from lab.errors import LabError
-from lab.machines.build import run_in_root
-from lab.machines.roots import Root
+from lab.machines.chroot import Root, last_line, run_in_root
 from lab.machines.vm import REPOSITORY
 from lab.setup import say
 
@@ -293,8 +292,7 @@ def parse_search(log: str) -> tuple[str, str]:
     states = re.search(r"(\d+) states, stored", log)
     errors = re.search(r"errors: (\d+)", log)
     if not states or not errors:
-        last = (log.strip().splitlines() or ["no output"])[-1]
-        return "no verdict", last
+        return "no verdict", last_line(log)
     detail = f"{int(states[1]):,} states"
     if int(errors[1]):
         why = re.search(r"^pan:1: (.*?) \(at depth", log, re.MULTILINE)
@@ -333,8 +331,7 @@ def _ask_litmus(place: Workplace, path: Path) -> tuple[str, str]:
         shutil.copy(source, work)
     _, log = place.run(work, f"herd7 -conf linux-kernel.cfg '{path.name}'")
     said = parse_observation(log, path.stem)
-    last = (log.strip().splitlines() or ["no output"])[-1]
-    return said, last if said == "no verdict" else ""
+    return said, last_line(log) if said == "no verdict" else ""
 
 
 def litmus_proofs(place: Workplace) -> list[Proof]:

@@ -9,14 +9,14 @@ import subprocess
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from lab import sure, workloads
 from lab.guest import lateness
 from lab.guest.child import Ending, run_child
 from lab.guest.env import GuestEnv
 from lab.guest.host import QUIET_PERCENT, HostLoad
-from lab.row import Row, disagree
+from lab.row import Row
 from lab.workloads import in_kernel
 
 # What a sample may take beyond the seconds it measures. Where instructions are
@@ -39,12 +39,6 @@ def schedule_round(rows: Sequence[Row], number: int) -> List[Tuple[int, str, str
         variants = row.variants[turn:] + row.variants[:turn]
         plan += [(number, row.name, variant) for variant in variants]
     return plan
-
-
-def schedule(
-    rows: Sequence[Row], rounds: int, first: int = 0
-) -> List[Tuple[int, str, str]]:
-    return [p for n in range(rounds) for p in schedule_round(rows, n)]
 
 
 def values_of(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Dict[int, float]]:
@@ -76,19 +70,6 @@ def unsure_rows(
     ]
 
 
-def choose_rows(known: List[Row], names: Optional[List[str]]) -> List[Row]:
-    """The rows with these names; None: all of them."""
-    if names is None:
-        return known
-    by_name = {row.name: row for row in known}
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
-        raise ValueError(
-            f"row {unknown[0]}: unknown; choose from {', '.join(by_name)}"
-        )
-    return [row for row in known if row.name in names]
-
-
 def measurement(place: Tuple[int, str, str], ending: Ending) -> Dict[str, Any]:
     """One line of the result from how the child ended."""
     number, row, variant = place
@@ -118,13 +99,7 @@ def format_progress(line: Dict[str, Any], done: int, total: int) -> str:
 
 def undecided_rows(rows: List[Row], lines: List[Dict[str, Any]]) -> List[Row]:
     """Those with a variant whose rounds disagree about its ratio to stock."""
-
-    def is_undecided(row: Row) -> bool:
-        values = values_of(row, lines)
-        stock = values.pop("stock")
-        return any(disagree(sure.shares(own, stock)) for own in values.values())
-
-    return [row for row in rows if is_undecided(row)]
+    return [row for row in rows if sure.is_undecided(values_of(row, lines))]
 
 
 @contextlib.contextmanager
@@ -159,8 +134,8 @@ class Bench:
     """The samples of one boot, in the order of the plan."""
 
     def __init__(self, job: Dict[str, Any], report: Report, say: Say) -> None:
-        known = choose_rows(workloads.all_rows(), job["rows"])
-        self.rows = {row.name: row for row in known}
+        known = workloads.all_rows()
+        self.rows = {row.name: row for row in known if row.name in job["rows"]}
         self._job, self._report, self._say = job, report, say
         module = Path(job["module"]) if job["module"] else None
         self._env = GuestEnv(Path(job["helpers"]), module)
@@ -173,9 +148,9 @@ class Bench:
 
     def take_round(self, rows: Sequence[Row], number: int) -> None:
         plan = schedule_round(rows, number)
+        of_a_round = sum(len(row.variants) for row in self.rows.values())
         self._planned = max(
-            len(self.lines) + len(plan),
-            len(schedule(list(self.rows.values()), self._job["rounds"])),
+            len(self.lines) + len(plan), self._job["rounds"] * of_a_round
         )
         for place in plan:
             self.lines.append(self._take(place))

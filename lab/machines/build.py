@@ -8,10 +8,10 @@ import re
 import shutil
 import subprocess
 import tarfile
-from dataclasses import dataclass
+import tempfile
 from pathlib import Path
 
-from lab.cache import cache_dir, cached, digest, digest_files, fresh_directory
+from lab.cache import cache_dir, cached, digest, digest_files
 from lab.errors import LabError
 from lab.machines.chroot import Root, first_error, must_run_in_root, run_in_root
 from lab.machines.vm import REPOSITORY
@@ -37,11 +37,9 @@ PRELOADED = "_preload"  # helpers named so are libraries for other programs
 
 # Debian's 7.3 headers lack the script that asks whether sparse is there, and
 # sparse 0.6.4 knows neither C23's typeof_unqual nor a constant strlen.
-_SPARSE = (
-    "C=2",
-    "KBUILD_CHECKSRC=2",
-    "\"CF='-D__builtin_strlen(s)=(sizeof(s)-1)' "
-    "-D__typeof_unqual__=__typeof__\"",
+SPARSE = (
+    "C=2 KBUILD_CHECKSRC=2 \"CF='-D__builtin_strlen(s)=(sizeof(s)-1)' "
+    "-D__typeof_unqual__=__typeof__\""
 )
 KERNEL_SOURCE = "linux-source-6.12"
 CHECKPATCH_FILES = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
@@ -58,15 +56,6 @@ CHECKPATCH_SPARED = ("trace.h",)
 _WARNING = re.compile(r"^(?P<file>[^\s:]+):(\d+.*\b(warning|error)| warning: objtool):")
 
 
-@dataclass(frozen=True)
-class Check:
-    """What the compiler and sparse say about the module."""
-
-    kernel: str
-    warnings: list[str]
-    log: str
-
-
 def source_files(source: Path) -> list[Path]:
     """The files a module is built from, without the products of a build."""
     wanted = (".c", ".h", ".S", ".sh", ".mk")
@@ -78,7 +67,8 @@ def source_files(source: Path) -> list[Path]:
     )
 
 
-def _copy_source(source: Path, target: Path) -> None:
+def copy_source(source: Path, target: Path) -> None:
+    """The files of a module, without the products of a build."""
     files = source_files(source)
     if not (source / "Kbuild").exists():
         raise LabError(f"{source}: holds no module to build; check the tree")
@@ -126,7 +116,7 @@ def build_module(root: Root, source: Path = KMOD) -> Path:
     final = cache_dir() / "modules" / f"{root.release}-{key}"
     with cached(final, f"module-{root.kernel}") as work:
         if work:
-            _copy_source(source, work)
+            copy_source(source, work)
             for path in replacements:
                 shutil.copyfile(path, work / path.name)
             failure = f"{source.name}/: does not build for {root.release}"
@@ -137,19 +127,15 @@ def build_module(root: Root, source: Path = KMOD) -> Path:
     return modules[0]
 
 
-def check_module(root: Root, source: Path = KMOD) -> Check:
-    """Build with W=1 and sparse, and keep what they complain about."""
-    key = digest(root.key, digest_files(source_files(source)))
-    with fresh_directory(cache_dir() / "checks" / f"{root.kernel}-{key}") as work:
-        _copy_source(source, work)
-        status, log = run_in_root(root, work, _make(root, "W=1", *_SPARSE))
-        unchecked = parse_unchecked(log, source_files(source))
-        shutil.rmtree(work.with_name(work.name.removeprefix(".new-")), True)
+def check_module(root: Root, source: Path = KMOD) -> list[str]:
+    """Build with W=1 and sparse: what they complain about."""
+    with tempfile.TemporaryDirectory(prefix="sluice-check-") as name:
+        copy_source(source, Path(name))
+        status, log = run_in_root(root, Path(name), _make(root, "W=1", SPARSE))
     warnings = parse_warnings(log)
+    unchecked = parse_unchecked(log, source_files(source))
     warnings += [f"{name}: sparse did not look at it" for name in unchecked]
-    if status != 0 and not warnings:
-        warnings = [first_error(log)]
-    return Check(root.kernel, warnings, log)
+    return warnings or ([first_error(log)] if status != 0 else [])
 
 
 def _extract(deb: Path, names: tuple[str, ...], target: Path) -> None:

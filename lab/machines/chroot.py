@@ -62,11 +62,16 @@ def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+def last_line(log: str) -> str:
+    return (log.strip().splitlines() or ["no output"])[-1]
+
+
 def first_error(log: str) -> str:
+    """The first line that names an error, else the last."""
     for line in log.splitlines():
         if "error:" in line or "ERROR:" in line:
             return line.strip()
-    return (log.strip().splitlines() or ["no output"])[-1]
+    return last_line(log)
 
 
 def must_run_in_root(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest
 from lab.errors import LabError
-from lab.machines.roots import Root
+from lab.machines.chroot import Root, last_line
 from lab.setup import say
 
 SIZE = "4G"  # sparse: what the root takes, and no more
@@ -32,5 +32,5 @@ def _make(root: Root, image: Path) -> None:
     command = [*COMMAND, "-d", str(root.path), str(image), SIZE]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise LabError(f"{image}: mke2fs could not make it ({last}); is the disk full?")
+        said = last_line(done.stderr)
+        raise LabError(f"{image}: mke2fs could not make it ({said}); is the disk full?")

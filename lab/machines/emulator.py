@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import time
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.cache import cache_dir, cached, digest
 from lab.machines.arch import Arch
 from lab.machines.roots import unpack
 from lab.setup import ensure_tools, say
@@ -43,23 +42,17 @@ def format_starter(tree: Path, name: str) -> str:
     )
 
 
-def _build(arch: Arch, final: Path) -> None:
-    started = time.monotonic()
-    say(f"QEMU for {arch.name}: unpacking that of {SUITE} (less than a minute)")
-    with fresh_directory(final) as unfinished:
-        unpack("QEMU", SUITE, (arch.emulator_package,), unfinished / "tree")
-        shutil.rmtree(unfinished / "tree/dev", ignore_errors=True)
-        starter = unfinished / arch.emulator
-        starter.write_text(format_starter(final / "tree", arch.emulator))
-        starter.chmod(0o755)
-    say(f"QEMU for {arch.name}: complete after {time.monotonic() - started:.0f} s")
-
-
 def ensure_qemu(arch: Arch) -> Path:
     """The command that starts QEMU: from the cache, or unpacked now."""
     ensure_tools()
-    final = cache_dir() / "emulator" / digest(Path(__file__).read_bytes(), arch.emulator)
-    with locked("emulator"):
-        if not final.exists():
-            _build(arch, final)
+    key = digest(SUITE, arch.emulator_package, format_starter(Path(), arch.emulator))
+    final = cache_dir() / "emulator" / key
+    with cached(final, "emulator") as work:
+        if work:
+            say(f"QEMU for {arch.name}: unpacking that of {SUITE} (less than a minute)")
+            unpack("QEMU", SUITE, (arch.emulator_package,), work / "tree")
+            shutil.rmtree(work / "tree/dev", ignore_errors=True)
+            starter = work / arch.emulator
+            starter.write_text(format_starter(final / "tree", arch.emulator))
+            starter.chmod(0o755)
     return final / arch.emulator

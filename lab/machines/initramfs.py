@@ -6,7 +6,7 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.cache import cache_dir, cached, digest
 from lab.errors import LabError
 from lab.machines.chroot import Root
 
@@ -98,9 +98,8 @@ def ensure_initramfs(root: Root, disk: bool = False) -> Path:
     source = Path(__file__).read_bytes()
     key = digest(root.key, INIT.read_bytes(), source, "disk" if disk else "share")
     final = cache_dir() / "initramfs" / f"{root.kernel}-{key}"
-    with locked(f"initramfs-{root.kernel}"):
-        if not final.exists():
-            with fresh_directory(final) as unfinished:
-                archive = format_archive(_contents(root, disk))
-                (unfinished / "initramfs.cpio").write_bytes(archive)
+    with cached(final, f"initramfs-{root.kernel}") as work:
+        if work:
+            archive = format_archive(_contents(root, disk))
+            (work / "initramfs.cpio").write_bytes(archive)
     return final / "initramfs.cpio"

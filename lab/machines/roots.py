@@ -13,7 +13,7 @@ from pathlib import Path
 from lab.cache import cache_dir, cached, digest
 from lab.errors import LabError
 from lab.machines.arch import HOST
-from lab.machines.chroot import Root, must_run_in_root
+from lab.machines.chroot import Root, last_line, must_run_in_root
 from lab.machines.kernels import FILES, build_kernel, configs_key
 from lab.machines.matrix import Kernel
 from lab.machines.native import source as native
@@ -87,9 +87,7 @@ def _mmdebstrap(arguments: list[str], tree: Path) -> str | None:
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    if done.returncode == 0:
-        return None
-    return (log.read_text().strip().splitlines() or ["no output"])[-1]
+    return None if done.returncode == 0 else last_line(log.read_text())
 
 
 _UNPACK = ("--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"')

@@ -18,7 +18,7 @@ from lab.machines.native.boot import ACCELERATOR
 from lab.report.published import PUBLISHED
 from lab.report.results import COUNTED, Provenance, Run, Summary
 from lab.report.results import summarise, why_missing
-from lab.row import Row, disagree, parse_variant
+from lab.row import Row, parse_variant
 from lab.sure import SURE_PERCENT
 
 WIDTH = 80
@@ -210,11 +210,8 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
 
 def is_undecided(run: Run, row: Row) -> bool:
     """Whether the rounds disagree about the ratio of one of its variants."""
-    found = [summarise(run, row.name, name) for name in row.variants]
-    stock = summarise(run, row.name, "stock")
-    return stock is not None and any(
-        disagree(sure.shares(one.values, stock.values)) for one in found if one
-    )
+    found = {name: summarise(run, row.name, name) for name in row.variants}
+    return sure.is_undecided({name: one.values for name, one in found.items() if one})
 
 
 def all_findings(run: Run) -> list[Finding]:
