@@ -16,18 +16,17 @@ from typing import Any
 
 from lab.cache import cache_dir
 from lab.checks import (
-    abuse,
     copies,
+    endurance,
     measure,
     mutants,
     packages,
     quick,
     series,
-    soak,
     testing,
     verify,
 )
-from lab.errors import LabError, NO, Unsuitable
+from lab.failure import LabError, NO, Unsuitable
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
@@ -336,7 +335,7 @@ def command_mutants(options: argparse.Namespace) -> int:
 def command_abuse(options: argparse.Namespace) -> int:
     path = _written(options.json)
     kernel = kernel_named(options.kernel)
-    return abuse.abuse(kernel, options.seed, options.sequences, path)
+    return endurance.abuse(kernel, options.seed, options.sequences, path)
 
 
 @subcommand(
@@ -350,7 +349,7 @@ def command_again(options: argparse.Namespace) -> int:
 @subcommand("run mixed traffic for a long time", KERNEL, number("--minutes", 30.0), JSON)
 def command_soak(options: argparse.Namespace) -> int:
     path = _written(options.json)
-    return soak.soak(kernel_named(options.kernel), options.minutes, path)
+    return endurance.soak(kernel_named(options.kernel), options.minutes, path)
 
 
 @subcommand(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-from lab.errors import LabError
+from lab.failure import LabError
 
 VARIANTS = ("stock", "upstream", "sluice")
 

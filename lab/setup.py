@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from lab.cache import cache_dir, digest, locked
-from lab.errors import LabError, Unsuitable
+from lab.failure import LabError, Unsuitable
 
 REQUIREMENTS = Path(__file__).resolve().parents[1] / "tests" / "requirements.txt"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from lab.checks.testing import Played, Suite, choose_scenarios, play
-from lab.errors import LabError, Unsuitable
+from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import find_scenarios
 from lab.machines.matrix import Kernel
 

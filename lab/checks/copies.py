@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 
 from lab.cache import digest
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.vm import REPOSITORY
 
 _COPY = re.compile(

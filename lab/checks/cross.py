@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines import roots
 from lab.machines.arch import HOST
 from lab.machines.build import KMOD, copy_source

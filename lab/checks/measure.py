@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lab.cache import cache_dir
-from lab.errors import FINE, LabError, NO, UsageError
+from lab.failure import FINE, LabError, NO, UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root

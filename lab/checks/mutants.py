@@ -33,7 +33,7 @@ from lab.checks.policy import (
     Variant,
 )
 from lab.checks.verify import Workplace
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.build import KMOD
 from lab.machines.vm import REPOSITORY
 from lab.setup import ensure_venv, say

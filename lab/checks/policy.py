@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.checks.provers import RING
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.build import KMOD
 from lab.machines.chroot import last_line
 from lab.machines.vm import REPOSITORY

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError
+from lab.failure import LabError
 
 _RULE = re.compile(r"^@(\w+)@$", re.MULTILINE)
 _HEAD = re.compile(r"^(?:// )?(file|if|unless|after|before|from): (.*)\n", re.MULTILINE)

@@ -19,7 +19,7 @@ from pathlib import Path
 from lab.checks import series_boot
 from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.build import SPARSE
 from lab.machines.chroot import Root, must_run_in_root, run_in_root
 from lab.machines.matrix import NEWEST, Kernel, kernel_named

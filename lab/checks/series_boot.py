@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines import vm
 from lab.machines.build import build_module
 from lab.machines.matrix import NEWEST, kernel_named

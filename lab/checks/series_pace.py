@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from lab.checks.policy import POLICY, Runner, headers_named, parse_paces
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.vm import REPOSITORY
 
 PROOFS = REPOSITORY / "proofs" / "series"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.checks import mutants, packages, quick, verify
-from lab.errors import FINE, LabError, NO, UsageError
+from lab.failure import FINE, LabError, NO, UsageError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
 from lab.machines.chroot import Root

@@ -32,7 +32,7 @@ from lab.checks.policy import (
     seeded_text,
 )
 from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.chroot import Root, last_line, run_in_root
 from lab.machines.vm import REPOSITORY
 from lab.setup import say

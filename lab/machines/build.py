@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest, digest_files
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.chroot import Root, first_error, must_run_in_root, run_in_root
 from lab.machines.vm import REPOSITORY
 from lab.setup import say

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.arch import HOST, Arch
 
 # Runs $3 in the root $1 with the directory $2 as its /mnt. The mounts live in

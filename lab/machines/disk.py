@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.chroot import Root, last_line
 from lab.setup import say
 

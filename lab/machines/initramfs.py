@@ -7,7 +7,7 @@ import lzma
 from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.chroot import Root
 
 # What the root's file systems and the progress port need, where the kernel

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from lab.cache import digest, digest_files
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.matrix import Kernel
 from lab.machines.native import source as native

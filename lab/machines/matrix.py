@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from lab.errors import UsageError
+from lab.failure import UsageError
 from lab.machines.arch import ARM64, HOST, Arch
 from lab.row import VARIANTS
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.arch import HOST
 from lab.machines.chroot import Root, last_line, must_run_in_root
 from lab.machines.kernels import FILES, build_kernel, configs_key

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from lab.cache import cache_dir, digest, locked
-from lab.errors import LabError, Unsuitable, UsageError
+from lab.failure import LabError, Unsuitable, UsageError
 from lab.machines.matrix import NEWEST, Kernel
 from lab.setup import say
 

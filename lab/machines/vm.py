@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.cache import cache_dir
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.arch import HOST
 from lab.machines.chroot import Root
 from lab.machines.emulator import ensure_qemu

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.cache import cache_dir
-from lab.errors import LabError, UsageError
+from lab.failure import LabError, UsageError
 from lab.machines.vm import REPOSITORY, Machine, accelerator
 from lab.row import Row
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lab.checks.testing import play
-from lab.errors import Unsuitable
+from lab.failure import Unsuitable
 from lab.machines.matrix import NATIVE
 
 SMOKE = [

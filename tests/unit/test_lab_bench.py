@@ -12,7 +12,7 @@ import pytest
 
 from lab import workloads
 from lab.checks import measure
-from lab.errors import FINE, LabError, NO
+from lab.failure import FINE, LabError, NO
 from lab.guest import env, rows
 from lab.guest.child import Ending
 from lab.machines.matrix import kernel_named

@@ -10,7 +10,7 @@ import pytest
 
 from lab.__main__ import parser
 from lab.checks import measure
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.vm import REPOSITORY, VCPUS
 
 

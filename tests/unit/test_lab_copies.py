@@ -11,7 +11,7 @@ from lab.checks.copies import (
     proofs_with_copies,
     reviewed,
 )
-from lab.errors import LabError
+from lab.failure import LabError
 
 SOURCE = """
 static int one(int a)

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from lab.checks.testing import KERNEL
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.guest.debug import parse_is_watching
 from lab.machines import kernels
 from lab.machines.matrix import DEBUG, KERNELS, PACKAGED, Kernel

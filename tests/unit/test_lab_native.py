@@ -8,7 +8,7 @@ import os
 import pytest
 
 from lab import sure
-from lab.errors import LabError, Unsuitable
+from lab.failure import LabError, Unsuitable
 from lab.guest import lateness, rows
 from lab.machines.native import boot, source
 from lab.machines.vm import REPOSITORY

@@ -14,7 +14,7 @@ from lab.checks.testing import (
     choose_scenarios,
     parse_outcomes,
 )
-from lab.errors import LabError, Unsuitable
+from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import Scenario, find_scenarios
 from lab.machines.build import parse_warnings
 from lab.machines.initramfs import format_archive, format_entry, parse_load_order

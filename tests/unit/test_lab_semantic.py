@@ -6,7 +6,7 @@ import pytest
 from lab.checks.semantic import insert, parse_rules, parse_semantic_patch, tidy
 from lab.checks.series import read_series
 from lab.checks.series_pace import HEADER, SEEDED, added_lines, seeded_header
-from lab.errors import LabError
+from lab.failure import LabError
 
 RULES = """// file: a.c
 // unless: new in b.h

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from lab.errors import LabError, UsageError
+from lab.failure import LabError, UsageError
 from lab.machines import suites
 from lab.machines.matrix import kernel_named
 from lab.machines.roots import root_key

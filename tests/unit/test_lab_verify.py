@@ -28,7 +28,7 @@ from lab.checks.verify import (
     parse_observation,
     parse_search,
 )
-from lab.errors import LabError
+from lab.failure import LabError
 from lab.machines.build import KMOD
 
 BASES = sorted({path.stem.partition("+")[0] for path in LITMUS.glob("*.litmus")})

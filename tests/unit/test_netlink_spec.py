@@ -38,7 +38,7 @@ SETS = {one["name"]: one for one in SPEC["attribute-sets"]}
 
 
 def page_maker() -> ModuleType:
-    path = REPOSITORY / "docs/netlink.py"
+    path = REPOSITORY / "docs/make_netlink.py"
     found = importlib.util.spec_from_file_location("docs_netlink", path)
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
@@ -282,7 +282,7 @@ def test_command_knows_the_ranges() -> None:
 def test_page_is_up_to_date() -> None:
     page = page_maker()
     text = (REPOSITORY / "docs/netlink.md").read_text()
-    assert text == page.format_page(SPEC), "run: python3 docs/netlink.py"
+    assert text == page.format_page(SPEC), "run: python3 docs/make_netlink.py"
 
 
 def test_event_as_it_arrives() -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import Unsuitable
+from lab.failure import Unsuitable
 
 if TYPE_CHECKING:
     from lab.machines.vm import Machine

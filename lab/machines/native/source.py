@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from lab.cache import digest, digest_files
-from lab.errors import LabError
+from lab.failure import LabError
 
 NATIVE = Path(__file__).parent
 KERNEL = NATIVE / "kernel"

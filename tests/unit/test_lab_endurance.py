@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `make abuse` says of its sequences."""
+"""What `make abuse` says of its sequences, `make soak` of its lanes and of memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from lab.checks.abuse import SCENARIO, format_outcome, format_seconds, format_sum
-from lab.checks.abuse import read_boots
-from lab.errors import UsageError
+from lab.checks.endurance import ABUSE, SOAK, format_lanes, format_memory
+from lab.checks.endurance import format_outcome, format_seconds, format_sum, read_boots
+from lab.failure import UsageError
 from lab.guest.scenarios import find_scenarios
+from tests.kernel.scenarios.soak import Tally
 
 
-def test_scenario_exists() -> None:
-    assert SCENARIO in [one.name for one in find_scenarios("kernel")]
+def test_scenarios_exist() -> None:
+    assert {ABUSE, SOAK} <= {one.name for one in find_scenarios("kernel")}
 
 
 def test_operations_done_and_refused_are_counted() -> None:
@@ -60,3 +61,20 @@ def test_file_of_something_else_is_not_written_over(tmp_path: Path, text: str) -
     path.write_text(text)
     with pytest.raises(UsageError, match="other.json: not what lab abuse writes"):
         read_boots(path)
+
+
+def test_lanes_line_up() -> None:
+    tallies = [Tally("fq", "fq", "process", read=123456), Tally("vhost", "mq", "vhost")]
+    heading, first, second = format_lanes([vars(one) for one in tallies]).splitlines()
+    assert heading.startswith("lane   qdisc  reader   ")
+    assert first.index("123456") + 6 == second.index(" 0 ") + 2
+    assert second.endswith("None")
+
+
+def test_memory_is_told_before_at_both_ends_and_after() -> None:
+    sizes = (1, 2, 3, 4, 5)
+    memory = [{"slab_kb": 1024 * n, "available_kb": 10240 * n} for n in sizes]
+    assert format_memory(memory) == (
+        "slab, MB: 1.0 before; 2.0 at the start, 4.0 at the end; 5.0 after\n"
+        "available, MB: 10; 20, 40; 50"
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes docs/netlink.md from docs/sluice.yaml: python3 docs/netlink.py"""
+"""Makes docs/netlink.md from docs/sluice.yaml: python3 docs/make_netlink.py"""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def format_page(spec: Spec) -> str:
     lines = [
         f"# The generic netlink family `{spec['name']}`",
         "",
-        "Made from sluice.yaml by `python3 docs/netlink.py`: edit that, not this.",
+        "Made from sluice.yaml by `python3 docs/make_netlink.py`: edit that, not this.",
         "",
         one_line(spec["doc"]),
         "",
