@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,9 @@ def _measure(
     """how: the further fields of measure.Plan."""
     rows = measure.choose_rows(options.rows, known)
     kernel = kernel_named(options.kernel)
+    if getattr(options, "series", False):
+        series.require_source(kernel)
+        rows = [replace(row, series=True) for row in rows]
     how.setdefault("vcpus", vm.default_vcpus(kernel))
     plan = measure.Plan(kernel, rows, options.rounds, options.seconds, **how)
     run, path = measure.measure(plan, _written(options.json))
@@ -164,12 +168,14 @@ def command_demo(options: argparse.Namespace) -> int:
     return measure.demo_status(run)
 
 
+_PATCHED = "the drivers of make series are one more variant (newest kernels only)"
 _MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
 
 
 @subcommand(
     "measure every row and check the figures it must reach",
     *(*measuring(3.0), COUNTED),
+    switch("--series", _PATCHED),
     option("--minutes", _MINUTES, type=float, default=30, metavar="N"),
 )
 def command_bench(options: argparse.Namespace) -> int:
@@ -356,7 +362,7 @@ def command_soak(options: argparse.Namespace) -> int:
     "build and check the kernel patches",
     option("--kernel", default=NEWEST, choices=[*series.KERNELS]),
     option("--out", "default: out/series/", default=OUTPUT / "series", metavar="DIR"),
-    switch("--boot", "play its selftests in a VM, on the newest kernel"),
+    switch("--boot", "play its tests with the patched drivers loaded, in VMs"),
 )
 def command_series(options: argparse.Namespace) -> int:
     return series.series(options.kernel, Path(options.out).absolute(), options.boot)

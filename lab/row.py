@@ -14,11 +14,12 @@ from typing import Any, Dict, List, Optional, Tuple
 from lab.failure import LabError
 
 VARIANTS = ("stock", "upstream", "sluice")
+SERIES = "series"  # the drivers that make series patches, without the module
 
 
 @dataclass(frozen=True)
 class Variant:
-    base: str  # one of VARIANTS
+    base: str  # one of VARIANTS, or SERIES
     ring: Optional[int] = None  # txqueuelen, if it is not the default
     target_us: Optional[int] = None  # of sluice, if it is not the row's
     parameters: Tuple[str, ...] = ()  # of sluice's module, over the row's
@@ -79,6 +80,7 @@ class Row:
     # sluice with these, us, too; then latency_share is theirs
     targets: List[int] = field(default_factory=list)
     parameters: List[str] = field(default_factory=list)  # of sluice's module
+    series: bool = False  # with SERIES, too
     # Each sample begins with insmod, whatever the variant: see GuestEnv.variant().
     always_loads: bool = False
 
@@ -87,7 +89,8 @@ class Row:
         """Variants of the variants."""
         longest = [] if self.lossless_ring is None else [self.lossless_ring]
         rings = tuple(f"stock-{ring}" for ring in self.rings + longest)
-        return rings + tuple(f"sluice@{target}" for target in self.targets)
+        targets = tuple(f"sluice@{target}" for target in self.targets)
+        return rings + targets + (SERIES,) * self.series
 
     @property
     def variants(self) -> Tuple[str, ...]:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lab.cache import cache_dir
+from lab.checks import series
 from lab.failure import FINE, LabError, NO, UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import Kernel
@@ -42,6 +43,11 @@ class Plan:
     retries: int = 0  # further rounds of rows whose samples disagree
     minutes: float = 0.0  # at most, of further rounds until the ratios are sure
     vcpus: int = vm.VCPUS
+
+    @property
+    def series(self) -> bool:
+        """Whether the drivers of make series are one more variant."""
+        return any(row.series for row in self.rows)
 
     @property
     def deadline(self) -> float:
@@ -98,6 +104,8 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
         staged = build.stage(root, output)
+        if plan.series:
+            series.stage_drivers(root, output)
         machine = vm.Machine(root, output, plan.vcpus, counted=plan.counted)
         job = {
             "kind": "bench",
@@ -108,6 +116,7 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
             "retries": plan.retries,
             "native": root.native,
             "minutes": plan.minutes,
+            "series": plan.series,
             **staged,
         }
         say(f"kernel {root.release}: booting under {vm.accelerator(root, plan.counted)}")

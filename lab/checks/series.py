@@ -11,21 +11,24 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from lab.checks import series_boot
+from lab.checks.series_drivers import build_drivers
 from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
-from lab.failure import LabError
+from lab.failure import LabError, UsageError
 from lab.machines.build import SPARSE
 from lab.machines.chroot import Root, must_run_in_root, run_in_root
-from lab.machines.matrix import NEWEST, Kernel, kernel_named
+from lab.machines.matrix import NATIVE, NEWEST, Kernel, kernel_named
 from lab.machines.roots import ensure_source_root
 from lab.machines.suites import find_kernel
 from lab.machines.vm import REPOSITORY
+from lab.row import SERIES as SERIES_VARIANT
 from lab.setup import say
 
 SERIES = REPOSITORY / "series"
@@ -33,6 +36,8 @@ CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
 # The sources there are patches for -> a kernel that is built from them.
 KERNELS = {NEWEST: f"{NEWEST}-debug", "6.12": "6.12-builtin"}
+# The kernels on which its tests are played. The native one has no ftrace.
+BOOTED = {NEWEST: (NEWEST, NATIVE.name), "6.12": ("6.12",)}
 AUTHOR = "Your Name <you@example.org>"
 OBJECTS = ("drivers/net/tun.o", "drivers/net/tap.o", "drivers/vhost/net.o")
 KUNIT = "lib/tests/ptr_ring_kunit"
@@ -111,6 +116,16 @@ def read_series(newest: bool) -> list[Patch]:
     folders = sorted(path.parent for path in SERIES.glob("*/message"))
     patches = [Patch(folder) for folder in folders]
     return [p for p in patches if not (newest and p.folder.name.startswith("00"))]
+
+
+def touched(newest: bool) -> set[str]:
+    """The kernel's own files that the series reads or changes."""
+    return set().union(*(patch.touched(newest) for patch in read_series(newest)))
+
+
+def newest_source() -> Kernel:
+    """A kernel that is built from the newest source."""
+    return find_kernel(kernel_named(KERNELS[NEWEST]))
 
 
 @dataclass(frozen=True)
@@ -237,21 +252,48 @@ def check_patches(tree: Tree, files: list[Path]) -> list[str]:
     return wrong
 
 
+def require_source(kernel: Kernel) -> None:
+    """UsageError if the newest source, which the patches are for, is not its own."""
+    if kernel.release != kernel_named(NEWEST).release:
+        raise UsageError(
+            f"kernel {kernel.name}: the series' drivers are built for {NEWEST} and "
+            f"{NEWEST}-native only; choose one of them"
+        )
+
+
+def stage_drivers(root: Root, output: Path) -> None:
+    """The newest kernel's patched drivers, built for this root: series/ in the guest's
+    /out."""
+    with locked("series"), tempfile.TemporaryDirectory() as name:
+        tree = ensure_tree(newest_source(), True, touched(True))
+        make_patches(tree, read_series(True), Path(name))
+        modules = build_drivers(root, tree.linux)
+    (output / SERIES_VARIANT).mkdir()
+    for module in modules:
+        shutil.copy(module, output / SERIES_VARIANT)
+
+
+def _boot(source: str, tree: Tree) -> None:
+    selftest = SERIES / "06-selftests" / "files" / series_boot.SELFTEST
+    newest = tree if tree.newest else ensure_tree(newest_source(), True, touched(True))
+    for name in BOOTED[source]:
+        kernel = kernel_named(name)
+        series_boot.boot(kernel, tree.linux, selftest, newest.linux)
+
+
 def series(source: str, output: Path, booted: bool) -> int:
     """Make, write and check the patches for this source; 0 or an error.
 
-    booted: play the selftests in a VM as well, on the newest kernel.
+    booted: play its tests on the kernels of BOOTED as well.
     """
     newest = source == NEWEST
     kernel = find_kernel(kernel_named(KERNELS[source]))
-    patches = read_series(newest)
-    touched = set().union(*(patch.touched(newest) for patch in patches))
     with locked("series"):
-        tree = ensure_tree(kernel, newest, touched)
-        files = make_patches(tree, patches, output)
+        tree = ensure_tree(kernel, newest, touched(newest))
+        files = make_patches(tree, read_series(newest), output)
         wrong = check_patches(tree, files)
         if booted and not wrong:
-            series_boot.boot(tree.linux)
+            _boot(source, tree)
     if wrong:
         print("\n".join(wrong))
         raise LabError(f"series: {len(wrong)} complaints (see above); correct series/")

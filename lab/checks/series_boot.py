@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The patched drivers in a VM: built as modules for the packaged kernel, put in
-place of its own, and asked by the series' own selftests."""
+"""The patched drivers in a VM, loaded instead of the kernel's own: the series'
+selftests are played there."""
 
 from __future__ import annotations
 
@@ -8,30 +8,17 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from lab.checks.series_drivers import build_drivers
 from lab.failure import LabError
 from lab.machines import vm
 from lab.machines.build import build_module
-from lab.machines.matrix import NEWEST, kernel_named
+from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
 from lab.setup import say
 
 PACKAGES = ("python3-yaml",)  # the selftests' netlink client reads specs
 DEADLINE_SECONDS = 600.0
 SELFTEST = "tools/testing/selftests/net/tun_backpressure.py"
-# Where the drivers' files are in the kernel -> where they are built.
-_DRIVERS = {
-    "drivers/net/tun.c": "tun.c",
-    "drivers/net/tun_vnet.h": "tun_vnet.h",
-    "drivers/net/tun_txq.h": "tun_txq.h",
-    "drivers/vhost/net.c": "vhost_net.c",
-    "drivers/vhost/vhost.h": "vhost.h",
-    "include/linux/ptr_ring.h": "include/linux/ptr_ring.h",
-    "include/linux/if_tun.h": "include/linux/if_tun.h",
-}
-_KBUILD = """
-obj-m := tun.o vhost_net.o
-LINUXINCLUDE := -I$(src)/include $(LINUXINCLUDE)
-"""
 # What the selftest and the library it stands on need of the kernel's tree.
 _TREES = (
     "Documentation/netlink/specs",
@@ -46,6 +33,12 @@ insmod /out/tun.ko
 insmod /out/vhost_net.ko
 export PYTHONDONTWRITEBYTECODE=1
 (cd /out/linux && python3 {SELFTEST})
+if test -e /out/ptr_ring_kunit.ko; then
+    modprobe kunit
+    insmod /out/ptr_ring_kunit.ko
+    dmesg | grep -E '# ptr_ring: pass|    (not )?ok '
+    dmesg | grep -q '# ptr_ring: pass:[1-9][0-9]* fail:0 '
+fi
 insmod /out/sluice.ko
 cd /sluice
 exec python3 /out/states.py
@@ -64,27 +57,25 @@ sys.exit("served by the driver (IFF_BACKPRESSURE)" not in shown.stdout)
 """
 
 
-def stage(linux: Path, source: Path, output: Path) -> None:
-    """linux: the patched tree; source: of the modules; output: the guest's /out."""
-    for file, name in _DRIVERS.items():
-        target = source / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(linux / file, target)
-    (source / "Kbuild").write_text(_KBUILD.lstrip())
+def stage_selftest(selftest: Path, source: Path, output: Path) -> None:
+    """source: the newest kernel's; output: the guest's /out."""
     for folder in _TREES:
-        shutil.copytree(linux / folder, output / "linux" / folder, symlinks=True)
-    shutil.copy(linux / SELFTEST, output / "linux" / SELFTEST)
+        shutil.copytree(source / folder, output / "linux" / folder, symlinks=True)
+    shutil.copy(selftest, output / "linux" / SELFTEST)
 
 
-def boot(linux: Path) -> None:
-    """Play the selftests on the newest packaged kernel with the patched drivers."""
-    root = ensure_root(kernel_named(NEWEST), PACKAGES)
+def boot(kernel: Kernel, linux: Path, selftest: Path, source: Path) -> None:
+    """Play the selftest, and on a native kernel the KUnit tests.
+
+    linux: the patched tree of this kernel; source: the newest kernel's, which the
+    selftest's library comes from.
+    """
+    root = ensure_root(kernel, PACKAGES)
     say(f"series: booting {root.release} with the patched drivers")
     with tempfile.TemporaryDirectory(prefix="sluice-series-") as name:
-        source, output = Path(name) / "source", Path(name) / "out"
-        stage(linux, source, output)
-        first = build_module(root, source)
-        for module in (*first.parent.glob("*.ko"), build_module(root)):
+        output = Path(name)
+        stage_selftest(selftest, source, output)
+        for module in (*build_drivers(root, linux), build_module(root)):
             shutil.copy(module, output)
         (output / "states.py").write_text(_STATES)
         machine = vm.Machine(root, output)
@@ -93,4 +84,6 @@ def boot(linux: Path) -> None:
     for line in result.trouble:
         print(f"kernel: {line}")
     if result.status or result.trouble:
-        raise LabError("series: selftests fail or the kernel complains (see above)")
+        raise LabError(
+            f"series: on {kernel.name} the tests fail or the kernel complains (see above)"
+        )

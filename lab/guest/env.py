@@ -11,7 +11,17 @@ from typing import Iterator, Optional, Sequence
 
 from lab.guest.devices import run_tool
 from lab.guest.tun import read_has_backpressure
-from lab.row import VARIANTS, Skipped, WorkloadError, parse_variant
+from lab.row import SERIES, VARIANTS, Skipped, WorkloadError, parse_variant
+
+
+def is_loaded(module: str) -> bool:
+    return os.path.exists(f"/sys/module/{module}")
+
+
+def are_drivers_patched() -> bool:
+    """Whether tun was built outside of the kernel's tree, as the series' is."""
+    taint = Path("/sys/module/tun/taint")
+    return taint.exists() and "O" in taint.read_text()
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,28 @@ class GuestEnv:
             raise WorkloadError(f"{path}: not there; build it with lab build")
         return str(path)
 
+    def use_drivers(self, name: str) -> None:
+        """Loads the variant's tun driver, if another one is loaded; no device exists.
+
+        The series' modules are beside the module, in a folder series/.
+        """
+        series = parse_variant(name).base == SERIES
+        if is_loaded("tun") and are_drivers_patched() == series:
+            return
+        for module in ("kernel_reader", "vhost_net", "tun"):
+            if is_loaded(module):
+                run_tool(["rmmod", module])
+        if not series:
+            run_tool(["modprobe", "tun"])
+            return
+        folder = self.helpers.parent / SERIES
+        if not folder.exists():
+            raise Skipped("the drivers of series/ were not built; use bench --series")
+        run_tool(["modprobe", "-a", "tap", "vhost"])
+        for module in ("tun", "vhost_net", "kernel_reader"):  # the last if native
+            if (folder / f"{module}.ko").exists():
+                run_tool(["insmod", str(folder / f"{module}.ko")])
+
     @contextlib.contextmanager
     def variant(
         self, name: str, parameters: Sequence[str] = (), always_loads: bool = False
@@ -37,9 +69,9 @@ class GuestEnv:
         """
         variant = parse_variant(name)
         base = variant.base
-        if base not in VARIANTS:
-            raise WorkloadError(f"variant {name}: use one of {VARIANTS}")
-        run_tool(["modprobe", "tun"])
+        if base not in (*VARIANTS, SERIES):
+            raise WorkloadError(f"variant {name}: use one of {(*VARIANTS, SERIES)}")
+        self.use_drivers(name)
         if base == "upstream" and not read_has_backpressure():
             raise Skipped("this kernel has no IFF_BACKPRESSURE")
         if base != "sluice":

@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
@@ -134,14 +134,14 @@ class Bench:
     """The samples of one boot, in the order of the plan."""
 
     def __init__(self, job: Dict[str, Any], report: Report, say: Say) -> None:
-        known = workloads.all_rows()
-        self.rows = {row.name: row for row in known if row.name in job["rows"]}
+        known = [row for row in workloads.all_rows() if row.name in job["rows"]]
+        known = [replace(row, series=job.get("series", False)) for row in known]
+        self.rows = {row.name: row for row in known}
         self._job, self._report, self._say = job, report, say
         module = Path(job["module"]) if job["module"] else None
         self._env = GuestEnv(Path(job["helpers"]), module)
         self._host = HostLoad() if job.get("native") else None
         if self._host:
-            in_kernel.load_reader(self._env)  # its timers tell how late they come
             self._call_us = lateness.system_call_us()
         self.lines: List[Dict[str, Any]] = []
         self._planned = 0
@@ -168,6 +168,8 @@ class Bench:
         for _ in range(DISTURBED_SAMPLES):
             if self._host is None:
                 return self._take_once(place)
+            self._env.use_drivers(place[2])
+            in_kernel.load_reader(self._env)  # its timers tell how late they come
             before = self._host.read()
             late = lateness.read()
             line = self._take_once(place)

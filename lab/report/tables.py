@@ -18,7 +18,7 @@ from lab.machines.native.boot import ACCELERATOR
 from lab.report.published import PUBLISHED
 from lab.report.results import COUNTED, Provenance, Run, Summary
 from lab.report.results import summarise, why_missing
-from lab.row import Row, parse_variant
+from lab.row import SERIES, Row, parse_variant
 from lab.sure import SURE_PERCENT
 
 WIDTH = 80
@@ -181,6 +181,20 @@ def _with_target(run: Run, row: Row, stock: Summary, target: int) -> list[Findin
     return findings
 
 
+def _of_series(run: Run, row: Row, stock: Summary, sluice: Summary) -> list[Finding]:
+    """The patched drivers lose nothing and are below neither stock nor the module."""
+    name = f"{row.name}, {SERIES}"
+    own = summarise(run, row.name, SERIES)
+    if own is None:
+        return [_not_measured(run, row, name, SERIES)]
+    floor = None if row.floor is None else 1.0
+    findings = _owed(replace(row, floor=floor), name, stock, own)
+    share = ratio(own, sluice) or 0.0
+    reached = share >= 1 or is_equal(own, sluice)
+    got = f"{share:.2f}x"
+    return [*findings, Finding(name, "at least sluice", got, reached, of_rates=True)]
+
+
 def findings_of(run: Run, row: Row) -> list[Finding]:
     """What is demanded of a row, measured or not."""
     found = {name: summarise(run, row.name, name) for name in row.variants}
@@ -204,6 +218,8 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         findings += _ping_against(row, "upstream", upstream, sluice)
     for target in row.targets:
         findings += _with_target(run, row, stock, target)
+    if row.series:
+        findings += _of_series(run, row, stock, sluice)
     undecided = is_undecided(run, row)
     return [replace(one, decided=not (undecided and one.of_rates)) for one in findings]
 

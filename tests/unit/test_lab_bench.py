@@ -85,6 +85,21 @@ def test_variants_of_variants_are_named_by_what_is_different() -> None:
     assert str(parse_variant("sluice")) == "sluice"
 
 
+def test_the_series_is_compared_with_stock_and_with_the_module() -> None:
+    row = dataclasses.replace(ROW, series=True)
+    assert row.variants == ("stock", "upstream", "sluice", "series")
+    rates = {"stock": [100, 101], "sluice": [99, 98]}
+    equal = tables.findings_of(run_with(row, **rates, series=[100, 102]), row)
+    slow = tables.findings_of(run_with(row, **rates, series=[90, 89]), row)
+    absent = tables.findings_of(run_with(row, **rates), row)
+    name = f"{ROW.name}, series"
+    of_series = [[f for f in found if f.row == name] for found in (equal, slow, absent)]
+    assert all(finding.reached for finding in of_series[0])
+    demands = [f.demand for f in of_series[1] if not f.reached]
+    assert demands == ["at least 1.00x stock", "at least sluice"]
+    assert [f.demand for f in of_series[2]] == ["a measurement"]
+
+
 @pytest.fixture
 def fake_workload(monkeypatch):
     """A workload that needs no kernel."""
