@@ -10,6 +10,7 @@
 # never guard the answers: those of a compiler that takes nothing, or
 # everything, would mean nothing. SLUICE_OTHER_HOOK: hook.c is the lab's own.
 
+spdx="SPDX-License-""Identifier:" # apart: it is that of what is written
 output=$1
 built_with=$2
 shift 2
@@ -193,7 +194,7 @@ for name in $tests; do
 	fi
 done
 {
-	echo "/* SPDX-License-Identifier: GPL-2.0-only */"
+	echo "/* $spdx GPL-2.0-only */"
 	for name in $found; do
 		echo "#define SLUICE_HAS_$(echo "$name" | tr '[:lower:]' '[:upper:]')"
 	done

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 
 """
 Backpressure of TUN/TAP devices: a full ring stops the transmit queue, so that
