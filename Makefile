@@ -18,6 +18,7 @@
 # make mutants  how many faults in the module the proofs find, and which not
 # make abuse    random sequences of all that is done to a tap in use, by a seed
 # make soak     mixed traffic for half an hour, through readers that pause and die
+# make generate what is made from docs/sluice.yaml: the module's headers, a page
 # make shell    a shell in a VM with the newest kernel of the lab
 # make debug    the scenarios on kernels that watch memory, locks and races
 # make unit, make kernel, make command, make modules    parts of make test
@@ -43,7 +44,7 @@ module:
 release: python
 	@python3 -B packaging/release $(ARGS)
 
-demo bench apps depth cost abuse series soak shell deb verify mutants check: python
+demo bench apps depth cost abuse series soak shell deb verify mutants check generate: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 native: python
@@ -91,5 +92,5 @@ python:
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
 .PHONY: module release systemd demo bench native apps depth cost abuse series soak shell deb
-.PHONY: install uninstall verify mutants
+.PHONY: install uninstall verify mutants generate
 .PHONY: test test-all kernel command debug packaging unit check modules clean python

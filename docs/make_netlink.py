@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes docs/netlink.md from docs/sluice.yaml: python3 docs/make_netlink.py"""
+"""Makes docs/netlink.md from docs/sluice.yaml: make generate."""
 
 from __future__ import annotations
 
@@ -44,6 +44,9 @@ def format_checks(attribute: Spec) -> str:
 
 
 def format_attribute_set(one: Spec) -> list[str]:
+    if "subset-of" in one:
+        title = f"## Attributes: {one['name']}"
+        return [title, "", f"Those of {one['subset-of']}."]
     rows = [
         (
             str(number),
@@ -100,7 +103,7 @@ def format_page(spec: Spec) -> str:
     lines = [
         f"# The generic netlink family `{spec['name']}`",
         "",
-        "Made from sluice.yaml by `python3 docs/make_netlink.py`: edit that, not this.",
+        "Made from sluice.yaml by `make generate`: edit that, not this.",
         "",
         one_line(spec["doc"]),
         "",

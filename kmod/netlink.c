@@ -12,25 +12,9 @@
 
 #include "compat.h"
 #include "netlink.h"
+#include "policy.h"
 
 enum { GROUP_EVENTS };
-
-/* Of device-get and queue-get: the one device asked for. */
-static const struct nla_policy get_policy[SLUICE_A_DEVICE_IFINDEX + 1] = {
-	[SLUICE_A_DEVICE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
-};
-
-static const struct nla_policy set_policy[__SLUICE_A_DEVICE_END] = {
-	[SLUICE_A_DEVICE_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
-	[SLUICE_A_DEVICE_ON] = NLA_POLICY_MAX(NLA_U8, 1),
-	[SLUICE_A_DEVICE_STALL_MS] = NLA_POLICY_FULL_RANGE(NLA_U32,
-							   &sluice_stall_ms_range),
-	[SLUICE_A_DEVICE_LOW_PERCENT] = NLA_POLICY_MAX(NLA_U32,
-						       SLUICE_LOW_PERCENT_MAX),
-	[SLUICE_A_DEVICE_LIMIT] = { .type = NLA_U32 },
-	[SLUICE_A_DEVICE_TARGET_US] = NLA_POLICY_FULL_RANGE(NLA_U32,
-							    &sluice_target_us_range),
-};
 
 /* rule-get takes no attribute: without a policy any would be ignored. */
 static const struct nla_policy no_policy[] = {
@@ -349,27 +333,28 @@ static int queue_dump(struct sk_buff *skb, struct netlink_callback *cb)
 static const struct genl_ops ops[] = {
 	{
 		.cmd = SLUICE_CMD_DEVICE_GET,
-		.policy = get_policy,
-		.maxattr = ARRAY_SIZE(get_policy) - 1,
+		/* That of the dump is the same. */
+		.policy = sluice_device_get_do_nl_policy,
+		.maxattr = ARRAY_SIZE(sluice_device_get_dump_nl_policy) - 1,
 		.doit = device_get,
 		.dumpit = device_dump,
 	},
 	{
 		.cmd = SLUICE_CMD_DEVICE_SET,
-		.policy = set_policy,
-		.maxattr = ARRAY_SIZE(set_policy) - 1,
+		.policy = sluice_device_set_nl_policy,
+		.maxattr = ARRAY_SIZE(sluice_device_set_nl_policy) - 1,
 		.doit = device_set,
 	},
 	{
 		.cmd = SLUICE_CMD_QUEUE_GET,
-		.policy = get_policy,
-		.maxattr = ARRAY_SIZE(get_policy) - 1,
+		.policy = sluice_queue_get_nl_policy,
+		.maxattr = ARRAY_SIZE(sluice_queue_get_nl_policy) - 1,
 		.dumpit = queue_dump,
 	},
 	{
 		.cmd = SLUICE_CMD_RULES_SET,
-		.policy = sluice_rules_policy,
-		.maxattr = __SLUICE_A_RULES_END - 1,
+		.policy = sluice_rules_set_nl_policy,
+		.maxattr = ARRAY_SIZE(sluice_rules_set_nl_policy) - 1,
 		.doit = sluice_rules_set,
 	},
 	{
@@ -385,8 +370,8 @@ static const struct genl_multicast_group groups[] = {
 };
 
 struct genl_family sluice_family __ro_after_init = {
-	.name = SLUICE_GENL_NAME,
-	.version = SLUICE_GENL_VERSION,
+	.name = SLUICE_FAMILY_NAME,
+	.version = SLUICE_FAMILY_VERSION,
 	.netnsok = true,
 	.module = THIS_MODULE,
 	.ops = ops,

@@ -13,11 +13,9 @@
 /* netlink.c */
 extern struct genl_family sluice_family;
 
-/* rules.c */
-extern struct netlink_range_validation sluice_stall_ms_range;
-extern struct netlink_range_validation sluice_target_us_range;
-extern const struct nla_policy sluice_rules_policy[__SLUICE_A_RULES_END];
+extern const struct nla_policy sluice_rule_entry_nl_policy[SLUICE_A_RULE_MAX + 1];
 
+/* rules.c */
 int sluice_rules_set(struct sk_buff *skb, struct genl_info *info);
 int sluice_rules_dump(struct sk_buff *skb, struct netlink_callback *cb);
 

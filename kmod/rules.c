@@ -60,40 +60,6 @@ void sluice_rules_free(void)
 	rules = NULL;
 }
 
-/* The range needs more bits than a policy has itself; const since 6.6. */
-struct netlink_range_validation sluice_stall_ms_range = {
-	.min = 1,
-	.max = SLUICE_STALL_MS_MAX,
-};
-
-struct netlink_range_validation sluice_target_us_range = {
-	.max = SLUICE_TARGET_US_MAX,
-};
-
-static const struct nla_policy rule_policy[__SLUICE_A_RULE_END] = {
-	[SLUICE_A_RULE_PATTERN] = { .type = NLA_NUL_STRING,
-				    .len = SLUICE_PATTERN_MAX },
-	[SLUICE_A_RULE_NETNS] = NLA_POLICY_MAX(NLA_U32, SLUICE_RULE_NETNS_HOST),
-	[SLUICE_A_RULE_ON] = NLA_POLICY_MAX(NLA_U8, 1),
-	[SLUICE_A_RULE_STALL_MS] = NLA_POLICY_FULL_RANGE(NLA_U32,
-							 &sluice_stall_ms_range),
-	[SLUICE_A_RULE_LOW_PERCENT] = NLA_POLICY_MAX(NLA_U32,
-						     SLUICE_LOW_PERCENT_MAX),
-	[SLUICE_A_RULE_LIMIT] = { .type = NLA_U32 },
-	[SLUICE_A_RULE_TARGET_US] = NLA_POLICY_FULL_RANGE(NLA_U32,
-							  &sluice_target_us_range),
-	[SLUICE_A_RULE_QDISC] = { .type = NLA_NUL_STRING,
-				  .len = SLUICE_QDISC_MAX },
-	[SLUICE_A_RULE_ORIGIN] = { .type = NLA_NUL_STRING,
-				   .len = SLUICE_ORIGIN_MAX },
-};
-
-const struct nla_policy sluice_rules_policy[__SLUICE_A_RULES_END] = {
-	[SLUICE_A_RULES_RULE] = NLA_POLICY_NESTED(rule_policy),
-	[SLUICE_A_RULES_RESET] = { .type = NLA_NUL_STRING,
-				   .len = SLUICE_PATTERN_MAX },
-};
-
 static u32 read_u32(struct sluice_settings *s, u32 setting,
 		    const struct nlattr *attr)
 {
@@ -112,12 +78,12 @@ static void read_string(char *to, size_t size, const struct nlattr *attr)
 static int read_rule(struct sluice_rule *rule, const struct nlattr *nest,
 		     struct netlink_ext_ack *extack)
 {
-	struct nlattr *a[__SLUICE_A_RULE_END];
+	struct nlattr *a[SLUICE_A_RULE_MAX + 1];
 	struct sluice_settings *s = &rule->settings;
 	int err;
 
-	err = nla_parse_nested(a, __SLUICE_A_RULE_END - 1, nest, rule_policy,
-			       extack);
+	err = nla_parse_nested(a, SLUICE_A_RULE_MAX, nest,
+			       sluice_rule_entry_nl_policy, extack);
 	if (err)
 		return err;
 	if (!a[SLUICE_A_RULE_PATTERN] || !a[SLUICE_A_RULE_ON]) {

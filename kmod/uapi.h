@@ -1,57 +1,88 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
- * The generic netlink family "sluice": the numbers of docs/sluice.yaml.
+ * Made from docs/sluice.yaml by the kernel's ynl-gen: edit that, run make generate.
  */
-#ifndef SLUICE_UAPI_H
-#define SLUICE_UAPI_H
 
-#define SLUICE_GENL_NAME	"sluice"
-#define SLUICE_GENL_VERSION	1
-#define SLUICE_MCGRP_EVENTS	"events"
+#ifndef _UAPI_LINUX_SLUICE_H
+#define _UAPI_LINUX_SLUICE_H
 
-enum sluice_cmd {
-	SLUICE_CMD_DEVICE_GET = 1,
-	SLUICE_CMD_DEVICE_SET,
-	SLUICE_CMD_QUEUE_GET,
-	SLUICE_CMD_QUEUE_EVENT,
-	SLUICE_CMD_RULES_SET,
-	SLUICE_CMD_RULE_GET,
-	__SLUICE_CMD_END,
-};
+#define SLUICE_FAMILY_NAME	"sluice"
+#define SLUICE_FAMILY_VERSION	1
 
-/* What sluice does for a device, and why. */
+/**
+ * enum sluice_device_state - What sluice does for a device, and why.
+ * @SLUICE_DEVICE_SERVED: Its queues are stopped before the ring is full, and
+ *   woken.
+ * @SLUICE_DEVICE_OFF: Switched off; stock behaviour.
+ * @SLUICE_DEVICE_DOWN: On, but the link is down.
+ * @SLUICE_DEVICE_UPSTREAM: Its application set IFF_BACKPRESSURE; the driver
+ *   does it itself.
+ * @SLUICE_DEVICE_UNREAD: No queue has had a reader yet, so nothing could be
+ *   verified.
+ * @SLUICE_DEVICE_REFUSED: Not the driver sluice knows; reason says more. Stock
+ *   behaviour.
+ */
 enum sluice_device_state {
-	SLUICE_DEVICE_SERVED = 0,	/* its queues are stopped and woken */
-	SLUICE_DEVICE_OFF,		/* switched off by the operator */
-	SLUICE_DEVICE_DOWN,		/* on, but the link is down */
-	SLUICE_DEVICE_UPSTREAM,		/* its application set IFF_BACKPRESSURE */
-	SLUICE_DEVICE_UNREAD,		/* no queue has had a reader yet */
-	SLUICE_DEVICE_REFUSED,		/* driver not recognised, see the reason */
+	SLUICE_DEVICE_SERVED,
+	SLUICE_DEVICE_OFF,
+	SLUICE_DEVICE_DOWN,
+	SLUICE_DEVICE_UPSTREAM,
+	SLUICE_DEVICE_UNREAD,
+	SLUICE_DEVICE_REFUSED,
 };
 
+/**
+ * enum sluice_queue_state - What happens to packets for a queue now.
+ * @SLUICE_QUEUE_OPEN: They flow into the ring.
+ * @SLUICE_QUEUE_STOPPED: They wait in the qdisc; a timer is armed.
+ * @SLUICE_QUEUE_STALLED: The reader shows no life, or others take the room it
+ *   makes; they are dropped at the full ring.
+ * @SLUICE_QUEUE_NOQUEUE: The qdisc has no queue; they are dropped at the full
+ *   ring.
+ * @SLUICE_QUEUE_UNREAD: No reader is attached.
+ * @SLUICE_QUEUE_IDLE: The device is not served.
+ * @SLUICE_QUEUE_LOCKLESS: The qdisc is lockless (pfifo_fast), the device has
+ *   several queues, and this kernel could free its packets twice; they are
+ *   dropped at the full ring.
+ */
 enum sluice_queue_state {
-	SLUICE_QUEUE_OPEN = 0,		/* packets flow into the ring */
-	SLUICE_QUEUE_STOPPED,		/* stopped by sluice, timer armed */
-	SLUICE_QUEUE_STALLED,		/* reader too slow: senders pass, tail drop */
-	SLUICE_QUEUE_NOQUEUE,		/* no qdisc queue: stock tail drop */
-	SLUICE_QUEUE_UNREAD,		/* no reader attached */
-	SLUICE_QUEUE_IDLE,		/* the device is not served */
-	SLUICE_QUEUE_LOCKLESS,		/* qdisc must not fill: stock tail drop */
+	SLUICE_QUEUE_OPEN,
+	SLUICE_QUEUE_STOPPED,
+	SLUICE_QUEUE_STALLED,
+	SLUICE_QUEUE_NOQUEUE,
+	SLUICE_QUEUE_UNREAD,
+	SLUICE_QUEUE_IDLE,
+	SLUICE_QUEUE_LOCKLESS,
 };
 
+/**
+ * enum sluice_event_kind - What a message of the group events tells.
+ * @SLUICE_EVENT_STOP: The queue was stopped for the first time since the
+ *   module knows it; told once.
+ * @SLUICE_EVENT_STALL: Its reader made no room for stall-ms or longer while it
+ *   was stopped; at most one message per queue and second.
+ * @SLUICE_EVENT_NOQUEUE: The device has noqueue, though its rule names a
+ *   qdisc: told within some two seconds, and every ten seconds while it lasts.
+ */
 enum sluice_event_kind {
-	SLUICE_EVENT_STOP = 0,		/* the first of a queue */
-	SLUICE_EVENT_STALL,		/* its reader is too slow */
-	SLUICE_EVENT_NOQUEUE,		/* though its rule names a qdisc */
+	SLUICE_EVENT_STOP,
+	SLUICE_EVENT_STALL,
+	SLUICE_EVENT_NOQUEUE,
 };
 
-/* Where a rule applies. */
+/**
+ * enum sluice_rule_netns - Where a rule applies.
+ * @SLUICE_RULE_NETNS_ALL: In every network namespace of the machine.
+ * @SLUICE_RULE_NETNS_HOST: In the initial network namespace only.
+ */
 enum sluice_rule_netns {
-	SLUICE_RULE_NETNS_ALL = 0,	/* in every network namespace */
-	SLUICE_RULE_NETNS_HOST,		/* in the initial one only */
+	SLUICE_RULE_NETNS_ALL,
+	SLUICE_RULE_NETNS_HOST,
 };
 
-/* Bits: the settings of a device, or of a rule. */
+/*
+ * The settings of a device, or of a rule.
+ */
 enum sluice_setting {
 	SLUICE_SETTING_ON = 1,
 	SLUICE_SETTING_STALL_MS = 2,
@@ -61,74 +92,98 @@ enum sluice_setting {
 };
 
 enum sluice_device_attr {
-	SLUICE_A_DEVICE_IFINDEX = 1,	/* u32 */
-	SLUICE_A_DEVICE_IFNAME,		/* string */
-	SLUICE_A_DEVICE_ON,		/* u8, 0 or 1 */
-	SLUICE_A_DEVICE_STATE,		/* u32, enum sluice_device_state */
-	SLUICE_A_DEVICE_REASON,		/* string, only when refused */
-	SLUICE_A_DEVICE_QUEUES,		/* u32 */
-	SLUICE_A_DEVICE_STALL_MS,	/* u32, 1 ... 60000 */
-	SLUICE_A_DEVICE_LOW_PERCENT,	/* u32, 0 ... 95, of the limit */
-	SLUICE_A_DEVICE_LIMIT,		/* u32, packets, 0: ring - headroom */
-	SLUICE_A_DEVICE_TX_DROPPED,	/* u64, the driver's own counter */
+	SLUICE_A_DEVICE_IFINDEX = 1,
+	SLUICE_A_DEVICE_IFNAME,
+	SLUICE_A_DEVICE_ON,
+	SLUICE_A_DEVICE_STATE,
+	SLUICE_A_DEVICE_REASON,
+	SLUICE_A_DEVICE_QUEUES,
+	SLUICE_A_DEVICE_STALL_MS,
+	SLUICE_A_DEVICE_LOW_PERCENT,
+	SLUICE_A_DEVICE_LIMIT,
+	SLUICE_A_DEVICE_TX_DROPPED,
 	SLUICE_A_DEVICE_PAD,
-	SLUICE_A_DEVICE_TARGET_US,	/* u32, 0 ... 100000, 0: the whole ring */
-	SLUICE_A_DEVICE_RULE,		/* string, origin of its rule */
-	SLUICE_A_DEVICE_BY_RULE,	/* u32, enum sluice_setting */
-	SLUICE_A_DEVICE_BY_HAND,	/* u32, enum sluice_setting */
-	SLUICE_A_DEVICE_QDISC,		/* string, what its rule wants */
-	__SLUICE_A_DEVICE_END,
+	SLUICE_A_DEVICE_TARGET_US,
+	SLUICE_A_DEVICE_RULE,
+	SLUICE_A_DEVICE_BY_RULE,
+	SLUICE_A_DEVICE_BY_HAND,
+	SLUICE_A_DEVICE_QDISC,
+
+	__SLUICE_A_DEVICE_MAX,
+	SLUICE_A_DEVICE_MAX = (__SLUICE_A_DEVICE_MAX - 1)
 };
 
 enum sluice_queue_attr {
-	SLUICE_A_QUEUE_IFINDEX = 1,	/* u32 */
-	SLUICE_A_QUEUE_ID,		/* u32 */
-	SLUICE_A_QUEUE_STATE,		/* u32, enum sluice_queue_state */
-	SLUICE_A_QUEUE_RING,		/* u32, slots */
-	SLUICE_A_QUEUE_FILL,		/* u32, packets */
-	SLUICE_A_QUEUE_LIMIT,		/* u32, packets */
-	SLUICE_A_QUEUE_LOW,		/* u32, packets */
-	SLUICE_A_QUEUE_STOPS,		/* u64 */
-	SLUICE_A_QUEUE_WAKES_TIMER,	/* u64 */
-	SLUICE_A_QUEUE_WAKES_OTHER,	/* u64 */
-	SLUICE_A_QUEUE_STALLS,		/* u64 */
-	SLUICE_A_QUEUE_LONGEST_STOP_NS,	/* u64 */
-	SLUICE_A_QUEUE_DROPS,		/* u64 */
-	SLUICE_A_QUEUE_READER_NS,	/* u32, learned ns per packet */
+	SLUICE_A_QUEUE_IFINDEX = 1,
+	SLUICE_A_QUEUE_ID,
+	SLUICE_A_QUEUE_STATE,
+	SLUICE_A_QUEUE_RING,
+	SLUICE_A_QUEUE_FILL,
+	SLUICE_A_QUEUE_LIMIT,
+	SLUICE_A_QUEUE_LOW,
+	SLUICE_A_QUEUE_STOPS,
+	SLUICE_A_QUEUE_WAKES_TIMER,
+	SLUICE_A_QUEUE_WAKES_OTHER,
+	SLUICE_A_QUEUE_STALLS,
+	SLUICE_A_QUEUE_LONGEST_STOP_NS,
+	SLUICE_A_QUEUE_DROPS,
+	SLUICE_A_QUEUE_READER_NS,
 	SLUICE_A_QUEUE_PAD,
-	SLUICE_A_QUEUE_RESCUED,		/* u64, its timer was lost */
-	SLUICE_A_QUEUE_CHECKS,		/* u32, of the ring by senders; wraps */
-	__SLUICE_A_QUEUE_END,
+	SLUICE_A_QUEUE_RESCUED,
+	SLUICE_A_QUEUE_CHECKS,
+
+	__SLUICE_A_QUEUE_MAX,
+	SLUICE_A_QUEUE_MAX = (__SLUICE_A_QUEUE_MAX - 1)
 };
 
 enum sluice_rule_attr {
-	SLUICE_A_RULE_PATTERN = 1,	/* string, a glob */
-	SLUICE_A_RULE_NETNS,		/* u32, enum sluice_rule_netns */
-	SLUICE_A_RULE_ON,		/* u8, 0 or 1 */
-	SLUICE_A_RULE_STALL_MS,		/* u32, 1 ... 60000 */
-	SLUICE_A_RULE_LOW_PERCENT,	/* u32, 0 ... 95, of the limit */
-	SLUICE_A_RULE_LIMIT,		/* u32, packets, 0: ring - headroom */
-	SLUICE_A_RULE_TARGET_US,	/* u32, 0 ... 100000, 0: whole ring */
-	SLUICE_A_RULE_QDISC,		/* string, in place of noqueue */
-	SLUICE_A_RULE_ORIGIN,		/* string, where the operator wrote it */
-	__SLUICE_A_RULE_END,
+	SLUICE_A_RULE_PATTERN = 1,
+	SLUICE_A_RULE_NETNS,
+	SLUICE_A_RULE_ON,
+	SLUICE_A_RULE_STALL_MS,
+	SLUICE_A_RULE_LOW_PERCENT,
+	SLUICE_A_RULE_LIMIT,
+	SLUICE_A_RULE_TARGET_US,
+	SLUICE_A_RULE_QDISC,
+	SLUICE_A_RULE_ORIGIN,
+
+	__SLUICE_A_RULE_MAX,
+	SLUICE_A_RULE_MAX = (__SLUICE_A_RULE_MAX - 1)
 };
 
 enum sluice_rules_attr {
-	SLUICE_A_RULES_RULE = 1,	/* nest, enum sluice_rule_attr */
-	SLUICE_A_RULES_RESET,		/* string, a glob */
-	__SLUICE_A_RULES_END,
+	SLUICE_A_RULES_RULE = 1,
+	SLUICE_A_RULES_RESET,
+
+	__SLUICE_A_RULES_MAX,
+	SLUICE_A_RULES_MAX = (__SLUICE_A_RULES_MAX - 1)
 };
 
 enum sluice_event_attr {
-	SLUICE_A_EVENT_IFINDEX = 1,	/* u32 */
-	SLUICE_A_EVENT_IFNAME,		/* string */
-	SLUICE_A_EVENT_QUEUE,		/* u32 */
-	SLUICE_A_EVENT_KIND,		/* u32, enum sluice_event_kind */
-	SLUICE_A_EVENT_COUNT,		/* u32, how many it stands for */
-	SLUICE_A_EVENT_FILL,		/* u32, packets */
-	SLUICE_A_EVENT_RING,		/* u32, slots */
-	__SLUICE_A_EVENT_END,
+	SLUICE_A_EVENT_IFINDEX = 1,
+	SLUICE_A_EVENT_IFNAME,
+	SLUICE_A_EVENT_QUEUE,
+	SLUICE_A_EVENT_KIND,
+	SLUICE_A_EVENT_COUNT,
+	SLUICE_A_EVENT_FILL,
+	SLUICE_A_EVENT_RING,
+
+	__SLUICE_A_EVENT_MAX,
+	SLUICE_A_EVENT_MAX = (__SLUICE_A_EVENT_MAX - 1)
 };
 
-#endif
+enum sluice_cmd {
+	SLUICE_CMD_DEVICE_GET = 1,
+	SLUICE_CMD_DEVICE_SET,
+	SLUICE_CMD_QUEUE_GET,
+	SLUICE_CMD_QUEUE_EVENT,
+	SLUICE_CMD_RULES_SET,
+	SLUICE_CMD_RULE_GET,
+
+	__SLUICE_CMD_MAX,
+	SLUICE_CMD_MAX = (__SLUICE_CMD_MAX - 1)
+};
+
+#define SLUICE_MCGRP_EVENTS	"events"
+
+#endif /* _UAPI_LINUX_SLUICE_H */

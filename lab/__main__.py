@@ -19,6 +19,7 @@ from lab.cache import cache_dir
 from lab.checks import (
     copies,
     endurance,
+    generate,
     measure,
     mutants,
     packages,
@@ -378,6 +379,11 @@ def command_deb(options: argparse.Namespace) -> int:
     for package in packages.ensure_packages():
         print(shutil.copy(package, output))
     return 0
+
+
+@subcommand("make the module's headers and docs/netlink.md from docs/sluice.yaml")
+def command_generate(_: argparse.Namespace) -> int:
+    return generate.generate()
 
 
 @subcommand("empty the cache")

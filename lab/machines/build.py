@@ -43,16 +43,22 @@ SPARSE = (
 )
 KERNEL_SOURCE = "linux-source-6.12"
 CHECKPATCH_FILES = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
-# The kernel's own client of such families, and the schema of their specs.
+# The kernel's own client of such families, its generator of headers, and the schema
+# of their specs.
+YNL_CLIENT = "tools/net/ynl/cli.py"
+YNL_GENERATOR = "tools/net/ynl/ynl-gen-c.py"
+YNL_SCHEMA = "Documentation/netlink/genetlink-c.yaml"
 YNL_FILES = (
-    "tools/net/ynl/cli.py",
+    YNL_CLIENT,
+    YNL_GENERATOR,
     "tools/net/ynl/lib/__init__.py",
     "tools/net/ynl/lib/nlspec.py",
     "tools/net/ynl/lib/ynl.py",
-    "Documentation/netlink/genetlink.yaml",
+    YNL_SCHEMA,
 )
-# Alignment inside the kernel's own tracing macros, which checkpatch misreads.
-CHECKPATCH_SPARED = ("trace.h",)
+# Alignment inside the kernel's own tracing macros, which checkpatch misreads; what the
+# kernel's own generator writes has longer lines.
+CHECKPATCH_SPARED = ("trace.h", "policy.h")
 _WARNING = re.compile(r"^(?P<file>[^\s:]+):(\d+.*\b(warning|error)| warning: objtool):")
 
 
@@ -178,6 +184,16 @@ def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
     return final
 
 
+def ynl_folder() -> Path:
+    """Where YNL_FILES are once they were fetched."""
+    return cache_dir() / "netlink" / KERNEL_SOURCE
+
+
+def ensure_ynl(root: Root) -> Path:
+    """Fetched, if need be; the root is one of KERNEL_SOURCE's suite."""
+    return ensure_kernel_files(root, ynl_folder().parent.name, YNL_FILES)
+
+
 def ensure_checkpatch(root: Root) -> Path:
     return ensure_kernel_files(root, "checkpatch", CHECKPATCH_FILES) / "checkpatch.pl"
 
@@ -239,6 +255,5 @@ def stage(root: Root, output: Path) -> dict[str, str]:
 
 def stage_with_ynl(root: Root, output: Path) -> dict[str, str]:
     """The same, and ynl below /out/linux; the root is one of KERNEL_SOURCE's suite."""
-    files = ensure_kernel_files(root, "ynl", YNL_FILES)
-    shutil.copytree(files, output / "linux", dirs_exist_ok=True)
+    shutil.copytree(ensure_ynl(root), output / "linux", dirs_exist_ok=True)
     return stage(root, output)

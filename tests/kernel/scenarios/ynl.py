@@ -27,7 +27,7 @@ from tests.kernel.scenarios._traffic import (
 
 LINUX = Path("/out/linux")
 CLIENT = LINUX / "tools/net/ynl/cli.py"
-SCHEMA = LINUX / "Documentation/netlink/genetlink.yaml"
+SCHEMA = LINUX / "Documentation/netlink/genetlink-c.yaml"
 SPEC = Path(__file__).resolve().parents[3] / "docs/sluice.yaml"
 RING = 50
 

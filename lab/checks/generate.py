@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""kmod/uapi.h and kmod/policy.h, made from docs/sluice.yaml by the kernel's ynl-gen.
+
+Of what the generator writes for the kernel only the policies are taken: its table of
+operations is one of struct genl_split_ops, which Linux has since 6.2.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from lab.failure import FINE, LabError
+from lab.machines.build import KMOD, YNL_GENERATOR, YNL_SCHEMA, ensure_ynl
+from lab.machines.matrix import kernel_named
+from lab.machines.roots import ensure_root
+from lab.machines.vm import REPOSITORY
+from lab.setup import ensure_venv
+
+SPEC = REPOSITORY / "docs/sluice.yaml"
+# The generator takes no other; what it then writes is under our licences again.
+DEMANDED = "((GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause)"
+LICENCES = {
+    "uapi.h": "GPL-2.0-only WITH Linux-syscall-note",
+    "policy.h": "GPL-2.0-only",
+}
+TAG = "SPDX-License-" "Identifier:"  # in one word it would be this file's
+HEAD = f"""\
+/* {TAG} {{licence}} */
+/*
+ * Made from docs/sluice.yaml by the kernel's ynl-gen: edit that, run make generate.
+ */
+"""
+POLICIES = "/* Integer value ranges */"
+OPERATIONS = "/* Ops table for sluice */"
+
+
+def _run_generator(python: Path, files: Path, work: Path, *mode: str) -> str:
+    """What it writes about a copy of the spec, in a folder that looks like a kernel."""
+    (work / "docs").mkdir(exist_ok=True)
+    (work / "MAINTAINERS").touch()
+    shutil.copy(files / YNL_SCHEMA, work)
+    spec, output = work / "docs/sluice.yaml", work / "output"
+    _, _, rest = SPEC.read_text().partition("\n")
+    spec.write_text(f"# {TAG} {DEMANDED}\n{rest}")
+    command: list[str | Path] = [python, "-B", files / YNL_GENERATOR, "--spec", spec]
+    command += [*mode, "-o", output]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if done.returncode != 0 or not output.exists():
+        said = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
+        raise LabError(f"ynl-gen: fails ({said[-1]}); correct docs/sluice.yaml")
+    return output.read_text()
+
+
+def _between(text: str, first: str, last: str) -> str:
+    if first not in text or last not in text:
+        raise LabError(
+            f"ynl-gen: wrote no {first!r} or no {last!r}; correct {__name__}"
+        )
+    return first + text.partition(first)[2].partition(last)[0]
+
+
+def format_uapi(text: str) -> str:
+    """Its header for programs, under our head."""
+    return HEAD.format(licence=LICENCES["uapi.h"]) + text[text.index("\n\n") + 1 :]
+
+
+def format_policies(text: str) -> str:
+    """Its policies, as a header for netlink.c."""
+    body = _between(text, POLICIES, OPERATIONS)
+    # Linux before 6.6 has a policy point to a range that is not const.
+    ranges = "static {}struct netlink_range_validation"
+    body = body.replace(ranges.format("const "), ranges.format(""))
+    # It forgets for an attribute that is repeated that strings end with a NUL.
+    body = body.replace("NLA_STRING", "NLA_NUL_STRING")
+    head = HEAD.format(licence=LICENCES["policy.h"])
+    guard = "SLUICE_POLICY_H"
+    return f"{head}#ifndef {guard}\n#define {guard}\n\n{body}#endif\n"
+
+
+def make(python: Path, files: Path) -> dict[str, str]:
+    """The files of kmod/ that are generated, and their text."""
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        work = Path(name)
+        header = _run_generator(python, files, work, "--mode", "uapi", "--header")
+        source = _run_generator(python, files, work, "--mode", "kernel", "--source")
+    return {"uapi.h": format_uapi(header), "policy.h": format_policies(source)}
+
+
+def generate() -> int:
+    """make generate."""
+    root = ensure_root(kernel_named("6.12"))  # its suite has that source
+    files = ensure_ynl(root)
+    python = ensure_venv()
+    for name, text in make(python, files).items():
+        (KMOD / name).write_text(text)
+        print(KMOD / name)
+    subprocess.run([python, "-B", REPOSITORY / "docs/make_netlink.py"], check=True)
+    print(REPOSITORY / "docs/netlink.md")
+    return FINE
