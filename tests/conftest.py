@@ -93,11 +93,11 @@ def assert_module_passes(pytestconfig: pytest.Config, show: Callable[[str], None
         pytest.skip("needs a root of its own; make test-all has it")
 
     def assert_passes(
-        kernel: Kernel, module: str, suite: Suite, extra: tuple[str, ...]
+        kernel: Kernel, beginning: str, suite: Suite, extra: tuple[str, ...]
     ) -> None:
         found = [one.name for one in find_scenarios(suite.name)]
-        names = [name for name in found if name.startswith(f"{module}.")]
-        assert names, f"{module}: holds no scenario"
+        names = [name for name in found if name.startswith(beginning)]
+        assert names, f"{beginning}: no scenario"
         played = play(kernel, names, show, suite, extra)
         assert played.trouble == []
         outcomes = {name: one.outcome for name, one in played.outcomes.items()}

@@ -16,7 +16,7 @@ from lab.failure import FINE, LabError, NO, UsageError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
 from lab.machines.chroot import Root
-from lab.machines.disk import ensure_disk
+from lab.machines.disk import ensure_disk, make_empty
 from lab.machines.matrix import DEBUG, KERNELS, NATIVE, NEWEST, PACKAGED
 from lab.machines.matrix import Kernel, kernel_named
 from lab.machines.roots import ensure_root
@@ -197,6 +197,32 @@ def play(
             settled, trouble = boot(machine, job, deadline, progress)
         played.outcomes |= {one.name: one for one in settled}
         played.trouble += trouble
+    return played
+
+
+def play_across_boots(
+    kernel: Kernel, names: list[str], progress: Callable[[str], None], suite: Suite
+) -> Played:
+    """Each scenario in a boot of its own, which finds what the one before changed."""
+    root = scenario_root(kernel, suite)
+    played = Played()
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        changes = Path(name, "changes.ext4")
+        make_empty(changes)
+        machine = vm.Machine(
+            root,
+            Path(name, "out"),
+            memory_mb=kernel.memory_mb,
+            disk=ensure_disk(root),
+            changes=changes,
+            cmdline=suite.cmdline,
+        )
+        for scenario in names:
+            job = _job(machine, kernel, suite, [scenario])
+            deadline = (BOOT_SECONDS + suite.seconds) * kernel.patience
+            settled, trouble = boot(machine, job, deadline, progress)
+            played.outcomes |= {one.name: one for one in settled}
+            played.trouble += trouble
     return played
 
 

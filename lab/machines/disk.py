@@ -28,8 +28,16 @@ def ensure_disk(root: Root) -> Path:
     return final / "root.ext4"
 
 
+def make_empty(image: Path) -> None:
+    """For what a guest changes; a boot after its end finds it again."""
+    _run(["mke2fs", "-q", "-t", "ext4", str(image), SIZE], image)
+
+
 def _make(root: Root, image: Path) -> None:
-    command = [*COMMAND, "-d", str(root.path), str(image), SIZE]
+    _run([*COMMAND, "-d", str(root.path), str(image), SIZE], image)
+
+
+def _run(command: list[str], image: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         said = last_line(done.stderr)

@@ -65,6 +65,7 @@ class Machine:
     memory_mb: int = MEMORY_MB
     counted: bool = False  # an instruction takes 1 ns, the vCPUs take turns; emulated
     disk: Path | None = None  # an image of its root, instead of the share
+    changes: Path | None = None  # an image that keeps what it changes; with a disk
     cmdline: str = ""  # more of the kernel's command line
 
 
@@ -130,11 +131,18 @@ def _share(tag: str, path: Path, readonly: bool) -> list[str]:
     return ["-fsdev", options, "-device", device]
 
 
+def _drive(name: str, image: Path, more: str = "") -> list[str]:
+    drive = f"file={image},format=raw,if=none,id={name}{more}"
+    return ["-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
+
+
 def _root(machine: Machine) -> list[str]:
     if machine.disk is None:
         return _share("root", machine.root.path, readonly=True)
-    drive = f"file={machine.disk},format=raw,if=none,id=root,readonly=on"
-    return ["-drive", drive, "-device", "virtio-blk-pci,drive=root"]
+    drives = _drive("root", machine.disk, ",readonly=on")
+    if machine.changes is not None:
+        drives += _drive("changes", machine.changes)
+    return drives
 
 
 def qemu_command(

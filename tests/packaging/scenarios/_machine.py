@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, List, Set, Tuple
 
+from lab.guest.devices import THERE
 from lab.guest.scenarios import Env
+from sluice import VERSION
 from tests.kernel.scenarios._traffic import assert_flows, read_device, read_queue, send
 
 PACKAGES = Path("/out/packages")
@@ -129,6 +131,37 @@ def assert_no_trace(before: Set[str]) -> None:
     kept = run("find", *sorted(left)).said if left else ""
     assert not left and not gone, {"left": left, "gone": gone, "with": kept}
     assert not os.path.exists("/sys/module/sluice"), "the module is still loaded"
+
+
+@contextlib.contextmanager
+def pings() -> Iterator[None]:
+    """A tunnel in use: not one ping may be lost, whatever is installed."""
+    command = ["ping", "-i", "0.5", "-W", "5", THERE.address]
+    ping = subprocess.Popen(command, stdout=subprocess.PIPE, universal_newlines=True)
+    try:
+        yield
+    finally:
+        ping.send_signal(2)  # it says what it counted
+        said = ping.communicate()[0]
+    answered = [int(number) for number in re.findall(r"icmp_seq=(\d+) ttl", said)]
+    # Up to the last that was answered: one may be under way at the end.
+    assert sorted(answered) == list(range(1, len(answered) + 1)), said[-300:]
+    assert answered, said
+
+
+def newer_package(env: Env, version: str) -> str:
+    """The module's package again, with a version above its own."""
+    tree, path = Path("/tmp/newer"), f"/tmp/sluice-dkms_{version}.deb"
+    env.run("dpkg-deb", "-R", package("sluice-dkms"), str(tree))
+    source = tree / "usr/src" / f"sluice-{VERSION}"
+    named = (tree / "DEBIAN/control", source / "dkms.conf", source / "main.c",
+             tree / "usr/lib/sluice/module")
+    for file in named:
+        assert VERSION in file.read_text(), file
+        file.write_text(file.read_text().replace(VERSION, version))
+    source.rename(source.with_name(f"sluice-{version}"))
+    env.run("dpkg-deb", "-b", str(tree), path)
+    return path
 
 
 @contextlib.contextmanager

@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
-import subprocess
 from pathlib import Path
-from typing import Iterator
 
-from lab.guest.devices import HERE, THERE
+from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from sluice import VERSION
 from sluice.netlink import Client
@@ -29,29 +25,15 @@ from tests.packaging.scenarios._machine import (
     broken_headers,
     has_command,
     module_files,
+    newer_package,
     package,
+    pings,
     purge,
     read_files,
     run,
 )
 
 NEXT = f"{RELEASE}-next"
-
-
-@contextlib.contextmanager
-def pings() -> Iterator[None]:
-    """A tunnel in use: not one ping may be lost, whatever is installed."""
-    command = ["ping", "-i", "0.5", "-W", "5", THERE.address]
-    ping = subprocess.Popen(command, stdout=subprocess.PIPE, universal_newlines=True)
-    try:
-        yield
-    finally:
-        ping.send_signal(2)  # it says what it counted
-        said = ping.communicate()[0]
-    answered = [int(number) for number in re.findall(r"icmp_seq=(\d+) ttl", said)]
-    # Up to the last that was answered: one may be under way at the end.
-    assert sorted(answered) == list(range(1, len(answered) + 1)), said[-300:]
-    assert answered, said
 
 
 def run_kernel_hooks(moment: str, release: str) -> str:
@@ -190,21 +172,6 @@ def pack(env: Env, tree: Path, kind: str) -> str:
     path = f"/tmp/{kind}.deb"
     env.run("dpkg-deb", "-b", str(tree), path)
     env.run("rm", "-r", str(tree))
-    return path
-
-
-def newer_package(env: Env, version: str) -> str:
-    """The module's package again, with a version above its own."""
-    tree, path = Path("/tmp/newer"), f"/tmp/sluice-dkms_{version}.deb"
-    env.run("dpkg-deb", "-R", package("sluice-dkms"), str(tree))
-    source = tree / "usr/src" / f"sluice-{VERSION}"
-    named = (tree / "DEBIAN/control", source / "dkms.conf", source / "main.c",
-             tree / "usr/lib/sluice/module")
-    for file in named:
-        assert VERSION in file.read_text(), file
-        file.write_text(file.read_text().replace(VERSION, version))
-    source.rename(source.with_name(f"sluice-{version}"))
-    env.run("dpkg-deb", "-b", str(tree), path)
     return path
 
 
