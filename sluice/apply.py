@@ -10,7 +10,7 @@ from sluice.errors import FINE, NO, SluiceError
 
 
 def follow() -> None:
-    """Attach the qdisc of its rule to each device that is found without one."""
+    """Attach the qdisc that its rule asks for to each device that has noqueue."""
     for netns, event in monitor.events(None):
         if event.kind != "noqueue":
             continue

@@ -23,7 +23,7 @@ from sluice.output import complain, say_json
 COMMON_WITH_VALUE = ("--netns",)
 FIRST = ("--help", "-h", "--version", "-V", "help")
 # In the order of use; each subcommand is the function of its name in a module,
-# which is not imported before it is needed: start-up is most of the time we take.
+# which is imported only when it is needed: most of the run time is start-up.
 MODULES = {
     "status": "status",
     "on": "switch",
@@ -49,7 +49,7 @@ if not IN_TREE:
 
 
 def _is_device(name: str) -> bool:
-    """Whether a word that is no subcommand names a device."""
+    """Whether a word that is not a subcommand names a device."""
     with contextlib.suppress(Exception):
         views = devices.read_machine(with_owners=False).views
         return bool(devices.matching(views, [name]))
@@ -62,7 +62,7 @@ class Sluice(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = self._word_at(args)
         if ctx.resilient_parsing and args[-1:] != ["--netns"]:
-            pass  # a shell completes: what is not there yet may be a subcommand
+            pass  # a shell completes: the word may become a subcommand
         elif args[:1] == ["help"]:
             args = [*args[1:2], "--help"]
         elif args and args[0] in FIRST:
@@ -74,7 +74,7 @@ class Sluice(click.Group):
         return super().parse_args(ctx, args)
 
     def _is_name(self, ctx: click.Context, word: str) -> bool:
-        """`sluice NAME` is `sluice status NAME`; a slip of a subcommand is not."""
+        """Whether `sluice WORD` is `sluice status WORD`, and no misspelt subcommand."""
         if ctx.resilient_parsing:
             return False
         return word.startswith("-") or _is_device(word)
@@ -101,7 +101,7 @@ class Sluice(click.Group):
         return found + [item for item in more if item.value not in known]
 
     def _word_at(self, args: list[str]) -> int | None:
-        """Where the first word is that is no option and no option's value."""
+        """The index of the first word that is neither an option nor an option's value."""
         at = 0
         while at < len(args) and args[at].startswith("-"):
             at += 2 if args[at] in COMMON_WITH_VALUE else 1
@@ -150,7 +150,7 @@ def _netlink_text(error: NetlinkError) -> str:
 
 
 def fail(text: str, code: int, as_json: bool) -> int:
-    """An error as one line on stderr; as JSON on stdout if that was asked for."""
+    """Print an error: one line on stderr, or JSON on stdout if --json was given."""
     complain(text)
     if as_json:
         say_json({"error": text, "code": code, "meaning": EXIT_CODES[code]})
@@ -158,7 +158,7 @@ def fail(text: str, code: int, as_json: bool) -> int:
 
 
 def _failed(error: BaseException, as_json: bool) -> int:
-    """The exit code of what went wrong, which is said."""
+    """Print what went wrong; return its exit code."""
     if isinstance(error, click.UsageError):
         return fail(_usage_text(error), USAGE, as_json)
     if isinstance(error, SluiceError):
@@ -181,7 +181,7 @@ def _failed(error: BaseException, as_json: bool) -> int:
 
 
 def run(call: Callable[[], Any], as_json: bool = False) -> int:
-    """The exit code of a command; whatever went wrong is one line on stderr."""
+    """Run a command and return its exit code; any error is one line on stderr."""
     try:
         result = call()
         sys.stdout.flush()
@@ -191,7 +191,7 @@ def run(call: Callable[[], Any], as_json: bool = False) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read has enough: nothing to say, and nothing to flush at exit.
+        # The reader of our output has ended: no message, nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO
     except Exception as error:

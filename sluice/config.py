@@ -57,7 +57,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the file: its text, and a rule or what is wrong with it."""
+    """A line of the file: its text, and its rule or its error."""
 
     text: str
     rule: Rule | None = None
@@ -125,7 +125,7 @@ def is_pattern(text: str) -> bool:
 
 
 def module_pattern(pattern: str) -> str:
-    """The pattern in the module's language: there a backslash quotes."""
+    """The pattern as the module reads it, where a backslash quotes."""
     return re.sub(
         r"\[!?\]?[^]]*\]|\\",
         lambda found: found[0] if found[0] != "\\" else "[\\]",
@@ -140,7 +140,7 @@ def rule_for(name: str, lines: list[Line]) -> Rule | None:
 
 
 def wrongs(lines: list[Line], path: Path | None = None) -> list[str]:
-    """What is wrong with the file, one line for each."""
+    """The errors of the file, one line each."""
     return [
         f"{path or PATH}:{number}: {line.wrong}"
         for number, line in enumerate(lines, 1)
@@ -149,7 +149,7 @@ def wrongs(lines: list[Line], path: Path | None = None) -> list[str]:
 
 
 def _merged(old: Rule | None, new: Rule) -> Rule:
-    """The new one, and what it does not say as the old one says."""
+    """The new rule; settings it does not have are those of the old one."""
     if old is None:
         return new
     values = {**old.values, **new.values}
@@ -157,11 +157,11 @@ def _merged(old: Rule | None, new: Rule) -> Rule:
 
 
 def remembered(lines: list[Line], rule: Rule) -> list[Line]:
-    """The file with a rule that wins; what it does not say stays as it was.
+    """The file with a rule that takes effect; settings it does not have stay as they are.
 
     A line with the same pattern is replaced where it stands if no rule comes
-    after it, else it moves to the end. A name that has no line of its own keeps what
-    the pattern says that it fell under.
+    after it; otherwise it moves to the end. A name without a line of its own keeps the
+    settings of the pattern that matched it.
     """
     at = None
     for number, line in enumerate(lines):
@@ -209,13 +209,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rules:
-    """All files: their rules from the first to the last, and their errors."""
+    """The rules of all files in their order, and the errors."""
 
     entries: tuple[Entry, ...] = ()
     wrongs: tuple[str, ...] = ()
 
     def entry_for(self, name: str, host: bool = True) -> Entry | None:
-        """The rule that the module would choose; host: in the host's namespace."""
+        """The rule that the module would apply; host: in the host's namespace."""
         for entry in reversed(self.entries):
             if entry.rule.matches(name) and (host or entry.rule.netns == "all"):
                 return entry
@@ -223,7 +223,7 @@ class Rules:
 
 
 def files() -> list[Path]:
-    """In the order in which their rules apply."""
+    """The files, in the order in which their rules apply."""
     try:
         found = sorted(path for path in FOLDER.iterdir() if path.suffix == ".conf")
     except OSError:
@@ -249,9 +249,9 @@ def collect(texts: Mapping[Path, list[Line]]) -> Rules:
 
 
 def read_all(changed: list[Line] | None = None) -> Rules:
-    """The rules of all files; changed: /etc/sluice.conf as it shall be.
+    """The rules of all files; changed: the new content of /etc/sluice.conf.
 
-    A file that cannot be read is an error of the rules as well.
+    A file that cannot be read counts as an error of the rules.
     """
     texts: dict[Path, list[Line]] = {}
     unreadable = []
@@ -267,7 +267,7 @@ def read_all(changed: list[Line] | None = None) -> Rules:
 
 @contextlib.contextmanager
 def locked(path: Path | None = None) -> Iterator[None]:
-    """Nobody else rewrites the files or loads them meanwhile."""
+    """Hold the lock: no other process rewrites or loads the files meanwhile."""
     path = path or LOCK
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -282,7 +282,7 @@ def locked(path: Path | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(lines: list[Line], path: Path | None = None) -> Iterator[None]:
-    """Replace the file when the block ends well; whole, with its mode and place."""
+    """Replace the file atomically if the block succeeds; keep its mode and a symlink."""
     path = Path(os.path.realpath(path or PATH))
     text = "".join(line.text + "\n" for line in lines)
     try:
@@ -304,7 +304,7 @@ def writing(lines: list[Line], path: Path | None = None) -> Iterator[None]:
 
 
 def with_rules(rules: list[Rule], path: Path | None = None) -> list[Line]:
-    """The file with these rules added, or in place of those of the same patterns."""
+    """The file with these rules added; they replace those of the same patterns."""
     lines = read(path) or parse(HEADER)
     for rule in rules:
         lines = remembered(lines, rule)
@@ -318,6 +318,6 @@ def without_patterns(patterns: tuple[str, ...], lines: list[Line]) -> list[Line]
 
 
 def remember(rules: list[Rule], path: Path | None = None) -> None:
-    """Add rules to the file; locked()."""
+    """Add rules to the file; the caller holds locked()."""
     with writing(with_rules(rules, path), path):
         pass

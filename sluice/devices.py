@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The devices of a namespace: what the system and the module say of each."""
+"""The devices of a namespace: what the system and the module report of each."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sluice.netlink import SETTINGS, Device, Queue
 from sluice.system import Link, ModuleAnswer, Owner, QdiscStats
 
 NOQUEUE = "noqueue"
-LOCKLESS = "lockless"  # of a queue: its qdisc must not fill on this kernel
+LOCKLESS = "lockless"  # a queue whose qdisc must not fill on this kernel
 STOCK = "stock"  # the state of a device while the module is not loaded
 
-# What the module uses unless a parameter, a rule or an operator says otherwise.
+# The module's settings unless a parameter, a rule or a command changes them.
 DEFAULTS = {
     "on": 1,
     "stall-ms": 250,
@@ -40,7 +40,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class View:
-    """Everything known of one device. What only the module knows is None."""
+    """Everything known about one device; None where only the module could tell."""
 
     netns: str
     ifindex: int
@@ -59,8 +59,8 @@ class View:
     queues: tuple[Queue, ...]
     tx_packets: int = 0
     settings: tuple[Setting, ...] = ()
-    rule: str = ""  # where the rule that matches was written
-    rule_qdisc: str = ""  # what it wants in place of noqueue
+    rule: str = ""  # FILE:LINE of the rule that matches
+    rule_qdisc: str = ""  # the qdisc that it asks for in place of noqueue
     qdisc_stats: QdiscStats = field(default_factory=QdiscStats)
     netns_process: str = ""  # the name of a process there, if it has no name
     host: bool = True  # in the host's namespace
@@ -137,7 +137,7 @@ def view(
     rules: config.Rules | None = None,
     qdiscs: Mapping[int, QdiscStats] | None = None,
 ) -> View | None:
-    """One device; None if the module no longer knows it: it vanished."""
+    """One device; None if it vanished, so that the module does not report it."""
     device = None
     queues: tuple[Queue, ...] = ()
     host = namespaces.is_host(where.inode)
@@ -180,14 +180,14 @@ def view(
 def read_views(
     where: Namespace, owners: Mapping[str, list[Owner]] | None = None
 ) -> list[View]:
-    """The devices of the namespace we are in, in the order they appeared.
+    """The devices of the current namespace, in the order they appeared.
 
-    Who owns them is looked up unless it is given: that takes a walk through
-    all processes.
+    Without the argument the owners are looked up, which takes a walk through all
+    processes.
     """
     answer = system.read_module()
-    # After the module's answer: a device of that answer that is gone by now
-    # is left out, one that came since has no answer and is left out, too.
+    # Read after the module's answer: a device that has vanished since, or appeared
+    # since, is in only one of the two and is left out.
     links = system.read_links(where)
     if not links:
         return []
@@ -211,7 +211,7 @@ def read_views(
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen in several namespaces."""
+    """The devices of several namespaces."""
 
     views: list[View]
     failed: list[SluiceError]  # why some namespaces could not be entered
@@ -254,13 +254,13 @@ def matching(views: list[View], patterns: Sequence[str]) -> list[View]:
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:
-    """Words like it, as a question; nothing if there is none."""
+    """A question that names similar words; empty if there are none."""
     found = difflib.get_close_matches(word, sorted(set(known)), n=2, cutoff=0.6)
     return f"did you mean {' or '.join(found)}?" if found else ""
 
 
 def check_found(views: list[View], patterns: Sequence[str]) -> None:
-    """Every name and pattern matches something."""
+    """Raise an error if a name or a pattern matches nothing."""
     for pattern in patterns:
         if matching(views, (pattern,)):
             continue

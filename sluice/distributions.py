@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How each distribution installs what a module takes: tables, and one look-up.
+"""How each distribution installs what building the module needs: tables, one look-up.
 
 A kernel's headers are found by its flavour, which is a part of its release: the first
-row that matches a release says the package.
+row that matches a release gives the package.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def install_mokutil(distribution: tuple[str, ...]) -> str:
 
 
 def install_module(distribution: tuple[str, ...]) -> str:
-    """No archive has a package of ours yet: it is made from a tree."""
+    """How the module is installed: built from a tree, as no archive has a package."""
     one = find(distribution)
     if one and one.install == "apt install":
         return "make deb && apt install ./out/sluice-dkms_*.deb  # in a sluice tree"

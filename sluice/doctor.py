@@ -26,14 +26,14 @@ from sluice.output import short
 
 SAMPLE_SECONDS = 1.0
 TRANSMIT = "tun_net_xmit"
-# How enabled_functions says that it calls our module, and what then stands by.
+# In enabled_functions: a direct call of our module, and the function it pins then.
 DIRECT, OURS = "direct-->sluice_entry", "ftrace_pin_target"
-# Slots: below, one burst fills it; above, it holds seconds of a slow reader.
+# Slots of a ring: with fewer one burst fills it; more hold seconds of a slow reader.
 RING_SHORT, RING_LONG = 64, 5000
-# The contract: a reader that takes fewer packets per stall_ms is stalled.
+# A reader that takes fewer packets per stall_ms is stalled (docs/design.md).
 SLOW_PACKETS = 50
 STALL_MS_MAX = config.RANGES["stall-ms"][1]
-COARSE_TIMER = 1e-5  # seconds; the kernel's timers are finer unless told otherwise
+COARSE_TIMER = 1e-5  # seconds; high-resolution timers are finer
 RELOAD = "rmmod sluice; modprobe sluice"
 
 GOOD, NOTE, BAD, HOPELESS = "good", "note", "bad", "hopeless"
@@ -41,23 +41,23 @@ GOOD, NOTE, BAD, HOPELESS = "good", "note", "bad", "hopeless"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at."""
+    """The result of one check."""
 
-    level: str  # good; note: nothing to do; bad: a problem; hopeless: not suitable
+    level: str  # good, note (nothing to do), bad (a problem), hopeless (not suitable)
     subject: str
     text: str
-    fix: str = ""  # a command, or what to do where there is none
+    fix: str = ""  # a command, or an instruction
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All the doctor knows; read_facts() asks the system for it."""
+    """Everything that the checks use; read_facts() reads it from the system."""
 
     release: str = ""
     version: str = ""  # uname -v
     distribution: tuple[str, ...] = ()
     root: bool = True
-    container: str = ""  # the kind of container we are in
+    container: str = ""  # the kind of container this runs in
     kernel_config: str | None = None
     has_modules: bool = True  # the kernel can load any
     modules_disabled: bool = False
@@ -70,10 +70,10 @@ class Facts:
     loaded: str = ""  # the version of the loaded module
     answers: bool = False
     at_boot: bool = True
-    load_at_boot: str = ""  # the command that has it loaded at boot
+    load_at_boot: str = ""  # the command that makes it load at boot
     tun: bool = True
     secure_boot: bool | None = None
-    signed_only: str = ""  # what lets only signed modules in
+    signed_only: str = ""  # what makes the kernel accept only signed modules
     signing_key: str = ""
     key_trusted: bool | None = None
     mokutil: bool = True
@@ -83,7 +83,7 @@ class Facts:
     before: tuple[View, ...] = ()
     views: tuple[View, ...] = ()
     seconds: float = SAMPLE_SECONDS
-    unread: tuple[str, ...] = ()  # why namespaces could not be entered
+    unread: tuple[str, ...] = ()  # why some namespaces could not be entered
     hidden: int = 0  # namespaces that only root may enter
     failed: tuple[str, ...] = ()  # facts that could not be read, and why
     parameters: dict[str, str] = field(default_factory=dict)
@@ -156,7 +156,7 @@ def check_headers(facts: Facts, level: str) -> Iterator[Finding]:
 
 
 def check_building(facts: Facts) -> Iterator[Finding]:
-    """What a module for this kernel and the next takes."""
+    """Whether the module can be built for this kernel and for the next one."""
     level = NOTE if facts.module_file or facts.loaded else BAD
     yield from check_headers(facts, level)
     if NIXOS in facts.distribution:
@@ -192,7 +192,7 @@ def _enrol(facts: Facts) -> str:
 
 
 def check_signing(facts: Facts) -> Iterator[Finding]:
-    """Whether the kernel would load what DKMS builds: judged by what it enforces."""
+    """Whether the kernel, which may require a signature, would load what DKMS builds."""
     by = facts.signed_only
     state = {True: "Secure Boot on", False: "Secure Boot off", None: "no EFI"}
     said, key = state[facts.secure_boot], facts.signing_key
@@ -204,7 +204,7 @@ def check_signing(facts: Facts) -> Iterator[Finding]:
         yield Finding(BAD, "signing", f"{said}; {by} requires signed modules, and DKMS "
                       "has no key", "dkms generate_mok")
     elif facts.secure_boot is None:
-        # No firmware that a key could be enrolled with.
+        # There is no firmware in which a key could be enrolled.
         yield Finding(BAD, "signing", f"{said}; {by} requires signed modules, and the "
                       f"kernel does not know {key}",
                       "remove lockdown= and module.sig_enforce from the kernel command "
@@ -220,7 +220,7 @@ def check_signing(facts: Facts) -> Iterator[Finding]:
 
 
 def check_machine(facts: Facts) -> Iterator[Finding]:
-    """Where a module can be built and loaded at all: what that takes."""
+    """What is missing to build and load the module, where that is possible at all."""
     if lacks_of(facts) or facts.container:
         return
     yield from check_building(facts)
@@ -229,7 +229,7 @@ def check_machine(facts: Facts) -> Iterator[Finding]:
 
 
 def check_unloaded(facts: Facts) -> Iterator[Finding]:
-    """The module is not loaded: what is the next step."""
+    """The next step where the module is not loaded."""
     text = "not loaded: stock behaviour"
     if facts.container:
         yield Finding(BAD, "module", f"{text}; this is a container ({facts.container}), "
@@ -264,7 +264,7 @@ def check_module(facts: Facts) -> Iterator[Finding]:
 
 
 def parse_traced(text: str) -> dict[str, tuple[int, str]]:
-    """Functions in enabled_functions: how many look at each, and the line."""
+    """The functions in enabled_functions: how many programs trace each, and the line."""
     found = {}
     for line in text.replace("\n\t", " \t").splitlines():
         match = re.match(r"(\S+)(?: \[\S+\])? \((\d+)\)", line)
@@ -274,7 +274,7 @@ def parse_traced(text: str) -> dict[str, tuple[int, str]]:
 
 
 def check_tracing(facts: Facts) -> Iterator[Finding]:
-    """Is our hook placed, and who else looks at the same function?"""
+    """Whether our hook is set, and who else traces the same function."""
     served = any(view.state == "served" for view in facts.views)
     if facts.traced is None:
         if facts.loaded:
@@ -324,18 +324,18 @@ def check_rules(facts: Facts) -> Iterator[Finding]:
 
 
 def _sluice(verb: str, view: View, *more: str) -> str:
-    """A command of ours for one device. Whoever names one may use all but "/", ":" and
-    space: what a shell or a pattern takes for more than a letter is no such thing here.
+    """A sluice command for one device. A device's name may have any character but "/",
+    ":" and space, so that characters special to a shell or a pattern are quoted.
     """
     name = glob.escape(view.name)
-    name = f"[-]{name[1:]}" if name.startswith("-") else name  # nor an option
-    narrow = view.netns and verb not in ("on", "off")  # a rule holds everywhere
+    name = f"[-]{name[1:]}" if name.startswith("-") else name  # or it would be an option
+    narrow = view.netns and verb not in ("on", "off")  # a rule applies everywhere
     at = ["--netns", view.netns] if narrow else []
     return shlex.join(["sluice", verb, name, *more, *at])
 
 
 def _tool(name: str, view: View, *arguments: str) -> str:
-    """ip or tc, in the view's namespace."""
+    """An ip or tc command in the view's namespace."""
     if view.netns.isdigit():
         return shlex.join(["nsenter", "-t", view.netns, "-n", name, *arguments])
     if "/" in view.netns:
@@ -345,7 +345,7 @@ def _tool(name: str, view: View, *arguments: str) -> str:
 
 
 def check_setup(view: View) -> Iterator[Finding]:
-    """What is set up oddly."""
+    """Unusual settings of a device."""
     if view.state == "refused":
         yield Finding(BAD, view.name, view.why, "sluice doctor --report")
     if view.upstream:
@@ -369,7 +369,7 @@ def check_setup(view: View) -> Iterator[Finding]:
 
 
 def check_lockless(view: View) -> Iterator[Finding]:
-    """A defect of kernels before 7.0 (docs/kernels.md): the module leaves it alone."""
+    """Devices not served because of a defect of kernels before 7.0 (docs/kernels.md)."""
     if any(queue.state == LOCKLESS for queue in view.queues):
         yield Finding(BAD, view.name, "drops as stock: this kernel frees packets twice "
                       "if one of several queues with pfifo_fast is closed while full",
@@ -379,7 +379,7 @@ def check_lockless(view: View) -> Iterator[Finding]:
 
 
 def _against_drops(view: View) -> str:
-    """What would end a device's drops, or shows where they come from."""
+    """What would end a device's drops, or show where they come from."""
     if view.upstream or (view.state == "served" and view.qdisc != NOQUEUE):
         return _sluice("watch", view)
     if view.on is None:
@@ -389,7 +389,7 @@ def _against_drops(view: View) -> str:
 
 
 def patient_stall_ms(view: View) -> int:
-    """The stall_ms that the slowest reader of a device needs; 0: its own suffices."""
+    """The stall_ms that a device's slowest reader needs; 0 if its own suffices."""
     slowest = max(
         (queue.reader_ns for queue in view.queues if queue.stalls), default=0
     )
@@ -400,7 +400,7 @@ def patient_stall_ms(view: View) -> int:
 
 
 def check_reader(view: View, stalls: int, within: str) -> Iterator[Finding]:
-    """Stalls: a slow reader needs patience, a dead one nothing helps."""
+    """Stalls: a larger stall_ms helps a slow reader, nothing helps a dead one."""
     stalled = [queue.id for queue in view.queues if queue.state == "stalled"]
     wanted = patient_stall_ms(view)
     if wanted:
@@ -444,7 +444,7 @@ def check_drops(view: View, old: View, within: str) -> Iterator[Finding]:
 
 
 def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Finding]:
-    """What happened during the look, and since the module knows the device."""
+    """What happened during the check, and since the module has known the device."""
     old = before or view
     within = f"in the last {seconds:.0f} s"
     stalls = (view.total("stalls") or 0) - (old.total("stalls") or 0)
@@ -453,10 +453,10 @@ def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Fi
 
 
 def check_bypass(view: View, old: View) -> Iterator[Finding]:
-    """Packets that reach the ring and that the module's hook does not see.
+    """Packets that reach the ring without passing the module's hook.
 
-    A sender looks at its ring once per quarter of it at least. Twice what the rings
-    hold was not in them when we began, and passed.
+    The module checks a ring at least once per quarter of it. More packets than
+    twice what the rings hold cannot have been in them when this began.
     """
     if view.state != "served" or old.state != "served":
         return
@@ -523,7 +523,7 @@ def format_finding(finding: Finding) -> list[str | Text]:
     mark = MARKS[finding.level]
     first = f"{mark:<5} {finding.subject}: "
     head, *more = output.wrap(finding.text, first, " " * 6)
-    # A command stays whole on a line of its own, to be copied.
+    # A command is on a line of its own, not wrapped, so that it can be copied.
     fix = [f"      {finding.fix}"] if finding.fix else []
     return [output.marked(head, mark, STYLES[finding.level]), *more, *fix]
 
@@ -536,8 +536,8 @@ def format_findings(findings: list[Finding]) -> list[str | Text]:
     return [*lines, "", *last]
 
 
-# What is asked of the system, one question after the other; a question that fails is
-# a finding, and its fact keeps the default.
+# The system is read one fact after the other. Where that fails there is a finding, and
+# the fact keeps its default.
 QUESTIONS: dict[str, Callable[[], Any]] = {
     "release": platform.release,
     "version": platform.version,
@@ -577,7 +577,7 @@ def read_drift() -> tuple[str, ...]:
 def _asked(ask: Callable[[], Any], name: str, failed: list[str], default: Any) -> Any:
     try:
         return ask()
-    except Exception as error:  # whatever it is must not end the doctor
+    except Exception as error:  # no error may end the command
         failed.append(f"{name} ({error or type(error).__name__})")
         return default
 
@@ -622,7 +622,7 @@ def _format_rules() -> list[str]:
 def format_report(
     facts: Facts, findings: list[Finding], kernel: list[str]
 ) -> list[str | Text]:
-    """Everything a bug report takes, to be pasted whole."""
+    """Everything that a bug report needs, to be pasted as it is."""
     lines: list[str | Text] = [
         f"sluice {VERSION}, module {facts.loaded or 'not loaded'}",
         f"kernel {facts.release} {facts.version}",

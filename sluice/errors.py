@@ -5,7 +5,7 @@ from __future__ import annotations
 
 FINE, NO, USAGE, NOT_SUITABLE, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
-# The table of the manual's section EXIT STATUS; every subcommand keeps it.
+# The table in the manual's section EXIT STATUS, for every subcommand.
 EXIT_CODES = {
     FINE: "success",
     NO: "problems found or refused",
@@ -23,7 +23,7 @@ class SluiceError(Exception):
 
 
 class Gone(SluiceError):
-    """It was there when it was listed."""
+    """A device or a namespace that has vanished since it was listed."""
 
 
 class Unsuitable(SluiceError):
@@ -33,6 +33,6 @@ class Unsuitable(SluiceError):
 
 
 class Denied(SluiceError):
-    """Whoever asks lacks a privilege."""
+    """The caller lacks a privilege."""
 
     status = DENIED

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """sluice install, sluice uninstall: with packaging/install of a source tree.
 
-What speaks against it is said before anything is changed. The script shows each
-command before it runs, and takes back what it did when one fails.
+The preconditions are checked before anything is changed. The script shows each
+command before it runs it, and undoes its changes when one fails.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SOURCE = f"/usr/src/sluice-{VERSION}"
 
 @dataclass(frozen=True)
 class Ran:
-    """What the script did, or would do."""
+    """What the script did, or would do with --dry-run."""
 
     status: int
     commands: list[str]
-    last: str  # line it said
+    last: str  # line of its output
 
 
 def _check_signing() -> None:
@@ -47,7 +47,7 @@ def _check_signing() -> None:
 
 
 def _check_machine(release: str, distribution: tuple[str, ...]) -> None:
-    """Everything the build and the module need is there."""
+    """Raise an error unless everything that the build and the module need is there."""
     known = doctor.parse_config(system.read_kernel_config(release))
     for lack in doctor.kernel_lacks(platform.version(), known):
         raise Unsuitable(f"kernel {release}: {lack}; stock behaviour remains")
@@ -63,7 +63,7 @@ def _check_machine(release: str, distribution: tuple[str, ...]) -> None:
 
 
 def _check_ours(verb: str) -> None:
-    """The command is a source tree's, and no package has the module."""
+    """Raise an error unless this is a source tree and no package has the module."""
     for path in (str(Path(__file__).resolve()), f"{SOURCE}/Kbuild"):
         package, remove = system.read_package(path)
         if package:
@@ -79,7 +79,7 @@ def _check_root(verb: str, dry: bool) -> None:
 
 @contextlib.contextmanager
 def _ended_as_by_key() -> Iterator[None]:
-    """Whoever ends us from outside gets what Ctrl-C gets: all is taken back."""
+    """Treat SIGTERM and SIGHUP as Ctrl-C: the changes are undone."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -94,7 +94,7 @@ def _ended_as_by_key() -> Iterator[None]:
 
 
 def parse_commands(lines: list[str]) -> list[str]:
-    """The commands among what the script said."""
+    """The commands in the script's output."""
     return [line[2:] for line in lines if line.startswith("+ ")]
 
 
@@ -107,7 +107,7 @@ def _run(dry: bool, *arguments: str) -> Ran:
 
 
 def _say(ran: Ran, text: str, as_json: bool) -> int:
-    """The verdict; what went wrong the script has said already."""
+    """Print the verdict; the script has already printed what failed."""
     if as_json:
         said = ran.last if ran.status else text
         output.say_json({"commands": ran.commands, "verdict": said})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """sluice metrics: OpenMetrics text, for a node exporter's textfile or a timer.
 
-A textfile is read as the older Prometheus text, which knows no stateset: so a state is
-one gauge for each there could be, which both formats have.
+A textfile is read as the older Prometheus format, which has no stateset. So each
+possible state is a gauge, which both formats have.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sluice.netlink import DEVICE_STATES, Queue
 DEVICE_LABELS = ("device", "netns")
 QUEUE_LABELS = (*DEVICE_LABELS, "queue")
 
-# name, type, help, value; in packets where nothing else is said
+# name, type, help, value; in packets unless the help names a unit
 QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float]], ...] = (
     ("ring_packets", "gauge", "Slots of the ring.", lambda q: q.ring),
     ("fill_packets", "gauge", "Packets in the ring.", lambda q: q.fill),
@@ -151,7 +151,7 @@ def _queue_families(views: list[View]) -> Iterator[Metric]:
 
 
 class Collected:
-    """The devices as what prometheus_client calls a registry."""
+    """The devices as a registry of prometheus_client."""
 
     def __init__(self, views: list[View], loaded: bool) -> None:
         self._views, self._loaded = views, loaded

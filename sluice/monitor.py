@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sluice monitor: what the module tells of its own accord, as it happens."""
+"""sluice monitor: the module's events as they happen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sluice.namespaces import Namespace
 from sluice.netlink import Client, Event, Listener
 from sluice.rules import NOT_LOADED
 
-AGAIN_SECONDS = 5.0  # from one look for new namespaces to the next
+AGAIN_SECONDS = 5.0  # between two searches for new namespaces
 
 
 def read_family() -> int:
@@ -30,7 +30,7 @@ def read_family() -> int:
 
 
 class Ears:
-    """A listener in each namespace, or in the one that is named."""
+    """A listener in each namespace, or only in the one that is named."""
 
     def __init__(self, netns: str | None) -> None:
         self._only = netns
@@ -41,8 +41,8 @@ class Ears:
             raise SluiceError(NOT_LOADED)
 
     def look_around(self) -> None:
-        """Listen in namespaces that are new, and no longer in those that are gone; in
-        all anew once the module was loaded again."""
+        """Listen in new namespaces, and forget those that are gone; begin again in all
+        after the module was loaded again."""
         family = read_family()
         if family != self._family:
             for _, listener in self._listeners.values():

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The network namespaces of the machine: which there are, and how to be in one.
+"""The network namespaces of the machine: how to list and how to enter them.
 
 A namespace is found by a name of `ip netns`, by any other bind mount of it (Docker's
-for example) or by a process in it. One that only a descriptor keeps alive is not
-found.
+for example) or by a process in it, but not if only a descriptor keeps it alive.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ CLONE_NEWNET = 0x40000000
 class Namespace:
     """A network namespace and the name it is shown by."""
 
-    name: str  # "" for the one the command was started in; else as --netns takes it
+    name: str  # "": where the command was started; else as --netns takes it
     inode: int
-    path: Path | None = None  # opens it
-    process: str = ""  # its name, if the namespace has no other
+    path: Path | None = None  # a file that opens it
+    process: str = ""  # the name of a process in it, if it has no other name
 
 
 def _libc() -> ctypes.CDLL:
@@ -42,7 +41,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def read_inode(path: Path) -> int:
-    """0 if it cannot be seen."""
+    """The namespace's inode; 0 if it cannot be read."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -62,12 +61,12 @@ def own() -> Namespace:
 
 
 def is_host(inode: int) -> bool:
-    """Whether it is the first process's; without a right to see that, our own."""
+    """Whether it is that of process 1; whether it is our own, if that cannot be read."""
     return inode == (read_inode(HOST) or read_inode(OWN))
 
 
 def parse_mounts(mountinfo: str) -> list[Path]:
-    """Where namespaces are mounted: Docker's, among others."""
+    """The places where namespaces are mounted, as Docker does."""
     found = []
     for line in mountinfo.splitlines():
         fields, _, kind = line.partition(" - ")
@@ -97,7 +96,7 @@ def _read_process(pid: str) -> Namespace | None:
 
 
 def read_all() -> list[Namespace]:
-    """Each once: ours first, then those with a name, then the rest by a process."""
+    """Each namespace once: ours, then those with a name, then the rest by a process."""
     found = {own().inode: own()}
 
     def add(one: Namespace) -> None:
@@ -118,7 +117,7 @@ def read_all() -> list[Namespace]:
 
 
 def find(name: str) -> Namespace:
-    """By a name of ip netns, a path, or the number of a process; "" is ours."""
+    """The namespace with this name of ip netns, path or process number; "" is ours."""
     if not name:
         return own()
     path = NAMES / name if "/" not in name else Path(name)
@@ -136,7 +135,7 @@ def find(name: str) -> Namespace:
 
 @contextlib.contextmanager
 def inside(there: int) -> Iterator[None]:
-    """Be in the namespace of this descriptor for a while."""
+    """Run the block in the namespace of this descriptor."""
     home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pyroute2_netns.setns(there, libc=_libc())
@@ -150,7 +149,7 @@ def inside(there: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def entered(one: Namespace) -> Iterator[Namespace]:
-    """Be in a namespace for a while."""
+    """Run the block in a namespace."""
     if not one.name or one.inode == read_inode(OWN):
         yield one
         return
@@ -175,13 +174,13 @@ def entered(one: Namespace) -> Iterator[Namespace]:
 
 @contextlib.contextmanager
 def netns(name: str) -> Iterator[Namespace]:
-    """Be in the namespace of this name; "" stays where we are."""
+    """Run the block in the namespace of this name; "" is the current one."""
     with entered(find(name)) as one:
         yield one
 
 
 def new_netns() -> int:
-    """A namespace that nobody can name; it lasts while this descriptor does."""
+    """A namespace without a name; it exists as long as this descriptor."""
     home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if _libc().unshare(CLONE_NEWNET) != 0:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The module's generic netlink family, as docs/sluice.yaml describes it.
 
-A Client sees the devices of the network namespace it was made in, a Listener
-hears of their events. Requests the module refuses raise pyroute2's
+A Client reads and sets the devices of the network namespace it was made in, a
+Listener receives their events. A request that the module refuses raises pyroute2's
 NetlinkError, whose code is an errno.
 """
 
@@ -169,10 +169,10 @@ class Device:
     target_us: int
     tx_dropped: int
     reason: str = ""
-    rule: str = ""  # where its rule was written
+    rule: str = ""  # FILE:LINE of its rule
     by_rule: tuple[str, ...] = ()  # of SETTINGS
     by_hand: tuple[str, ...] = ()
-    qdisc: str = ""  # what its rule wants in place of noqueue
+    qdisc: str = ""  # what its rule asks for in place of noqueue
 
 
 @dataclass(frozen=True)
@@ -205,14 +205,14 @@ class Event:
     ifname: str
     queue: int
     kind: str
-    count: int  # how many it stands for
+    count: int  # how many events it reports together
     fill: int
     ring: int
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule, as the module has it; the fields are those of the spec."""
+    """One rule of the module; the fields are those of the spec."""
 
     pattern: str
     netns: str
@@ -232,7 +232,8 @@ def decode(value: object) -> object:
 def parse_attrs(message: genlmsg, prefix: str) -> dict[str, Any]:
     """The attributes of a message by their names in the spec.
 
-    A device's name that is no UTF-8 comes as bytes: it is as Python's own are.
+    pyroute2 gives a device's name that is not UTF-8 as bytes: it is decoded as Python
+    decodes file names.
     """
     return {
         name[len(prefix) :].lower(): decode(value)
@@ -275,7 +276,7 @@ def parse_rule(message: genlmsg) -> Rule:
 
 
 def format_attrs(prefix: str, values: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Attributes by their names in the spec, as pyroute2 wants them."""
+    """Attributes by their names in the spec, in pyroute2's format."""
     return [
         (prefix + name.upper(), value)
         for name, value in values.items()
@@ -291,12 +292,12 @@ def format_rule(rule: Rule) -> dict[str, object]:
 
 
 def uninterrupted(dump: Callable[[], Any]) -> Any:
-    """What a dump tells; asked again if it was disturbed by devices that came or
-    went, and may miss one or tell of one twice."""
+    """The answer of a dump; repeated if devices appeared or vanished meanwhile, so that
+    one may be missing or there twice."""
     for _ in range(DUMP_TRIES):
         with contextlib.suppress(Interrupted):
             told = dump()
-            # before 0.6 pyroute2 left that to us
+            # pyroute2 before 0.6 leaves that to its caller
             if not any(one["header"]["flags"] & NLM_F_DUMP_INTR for one in told):
                 return told
         time.sleep(0.02)
@@ -304,7 +305,7 @@ def uninterrupted(dump: Callable[[], Any]) -> Any:
 
 
 def _open_socket() -> GenericNetlinkSocket:
-    """With the kernel's own words for a refusal, where pyroute2 knows them (0.7)."""
+    """A socket that gets the kernel's message for a refusal, where pyroute2 can (0.7)."""
     try:
         return GenericNetlinkSocket(ext_ack=True)
     except TypeError:
@@ -335,7 +336,7 @@ class Client:
 
     @property
     def family(self) -> int:
-        """Its number, another one each time the module is loaded."""
+        """Its number, which changes each time the module is loaded."""
         return int(self._socket.prid)
 
     def fileno(self) -> int:
@@ -403,8 +404,8 @@ class Client:
         ]
 
     def set_rules(self, rules: Iterable[Rule], reset: Iterable[str] = ()) -> None:
-        """Replace all rules; devices that match a glob of reset lose what was set
-        for them by hand."""
+        """Replace all rules; devices that match a glob of reset lose their settings made
+        by hand."""
         attrs: list[tuple[str, object]] = [
             (_RULES_PREFIX + "RULE", format_rule(rule)) for rule in rules
         ]
@@ -413,7 +414,7 @@ class Client:
 
 
 class Listener(Client):
-    """Hears of every event from now on; iterate over it, or read()."""
+    """Receives every event from now on; iterate over it, or call read()."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -421,7 +422,7 @@ class Listener(Client):
         self._socket.add_membership(EVENTS)
 
     def read(self, seconds: float | None = None) -> list[Event]:
-        """The next events; none if nothing happens for so long."""
+        """The next events; empty if none comes within this time."""
         if not select.select([self._socket.fileno()], [], [], seconds)[0]:
             return []
         return [parse_event(message) for message in self._socket.get()]

@@ -55,7 +55,7 @@ dry_run_option = click.option(
 
 
 def count_option(what: str) -> Callable[[Command], Command]:
-    """For what goes on until it is interrupted."""
+    """--count, for a subcommand that runs until it is interrupted."""
     return click.option(
         "--count",
         type=click.IntRange(min=0),

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-WIDTH = 79  # of text; tables follow the terminal
+WIDTH = 79  # of text; a table is as wide as the terminal
 SCHEMA = 1  # version of every JSON answer: docs/json.md
 GOOD, NOTABLE, BAD, BOLD, DIM = "green", "yellow", "red", "bold", "dim"
 
@@ -33,7 +33,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def printable(text: str) -> str:
-    """Without what a terminal obeys: anybody may name a device or a process."""
+    """The text without control characters: anybody may name a device or a process."""
     return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
 
@@ -58,7 +58,7 @@ def bad(text: str) -> Text:
 
 
 def marked(line: str, part: str, style: str) -> Text:
-    """A line with the first occurrence of a part of it in a style."""
+    """A line with the first occurrence of this part in a style."""
     text = styled(line)
     at = text.plain.find(printable(part)) if part else -1
     if at >= 0:
@@ -67,7 +67,7 @@ def marked(line: str, part: str, style: str) -> Text:
 
 
 def say(lines: Iterable[str | Text]) -> None:
-    """Lines as they are: a terminal that is too narrow wraps them itself."""
+    """Print lines unchanged: a narrow terminal wraps them itself."""
     out = console()
     for line in lines:
         if isinstance(line, str):
@@ -81,11 +81,11 @@ def say(lines: Iterable[str | Text]) -> None:
 class Column:
     name: str
     right: bool = False  # numbers
-    least: int = 0  # width it is cut to where the terminal is too narrow
+    least: int = 0  # the width to which a narrow terminal may cut it
 
 
 def fit(widths: list[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths that fit the room, cut from the last column that may be cut."""
+    """Column widths that fit; the last columns that may be cut are cut first."""
     for place in reversed(range(len(widths))):
         excess = sum(widths) - room
         if least[place] and excess > 0:
@@ -94,7 +94,7 @@ def fit(widths: list[int], least: Sequence[int], room: int) -> list[int]:
 
 
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
-    """One line for each row; it is cut where a column allows that."""
+    """Print one line for each row, cut where a column allows that."""
     lines = [[styled(c) if isinstance(c, str) else c for c in row] for row in rows]
     cells = [[Text(column.name) for column in columns], *lines]
     widths = [max(line[n].cell_len for line in cells) for n in range(len(columns))]
@@ -133,19 +133,19 @@ def say_json(answer: dict[str, object], indent: int | None = 1) -> None:
 
 
 def note(lines: Iterable[str]) -> None:
-    """What is being done, on stderr: stdout is for the answer."""
+    """Print what is being done to stderr: stdout is for the answer."""
     for line in lines:
         print(printable(line), file=sys.stderr, flush=True)
 
 
 def complain(text: str) -> None:
-    """One line on stderr: object, reason, next step."""
+    """Print one line to stderr: object, reason, next step."""
     print(f"sluice: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Says on a terminal what is under way, on a line that does not stay."""
+    """Show on a terminal what is being done, on a line that is erased afterwards."""
     shown = sys.stderr.isatty()
 
     def show(text: str) -> None:
@@ -172,7 +172,7 @@ def wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:
 
 
 def count(number: int, noun: str, nouns: str = "") -> str:
-    """1 device, 2 devices."""
+    """A number with its noun: 1 device, 2 devices."""
     return f"{number} {noun if number == 1 else nouns or noun + 's'}"
 
 

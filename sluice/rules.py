@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The rules of the files, loaded into the module; and how the two differ."""
+"""Loads the rules of the files into the module, and tells how the two differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sluice.config import Entry
 from sluice.errors import Denied, SluiceError
 
 NOT_LOADED = "module: not loaded; run: modprobe sluice"
-COMING_SECONDS = 5.0  # that the module may take from its event to its answer
+COMING_SECONDS = 5.0  # the module may take this long from its event to its answer
 
 
 def to_module(entry: Entry) -> netlink.Rule:
@@ -41,9 +41,9 @@ def check(rules: config.Rules) -> None:
 
 
 def load(rules: config.Rules, reset: Sequence[str] = ()) -> bool:
-    """Replace the module's rules; False: it is not loaded.
+    """Replace the module's rules; False if it is not loaded.
 
-    reset: patterns of devices that lose what was set for them by hand.
+    reset: patterns of devices that lose their settings made by hand.
     """
     check(rules)
     wanted = [to_module(entry) for entry in rules.entries]
@@ -56,7 +56,7 @@ def load(rules: config.Rules, reset: Sequence[str] = ()) -> bool:
         except LookupError:
             if not system.read_module_version() or time.monotonic() > until:
                 return False
-            time.sleep(0.1)  # its event came before it was ready
+            time.sleep(0.1)  # the event may come before the module is ready
         except NetlinkError as error:
             reason = system.netlink_reason(error)
             if system.is_denial(error):
@@ -71,7 +71,7 @@ def _described(rule: netlink.Rule) -> str:
 
 
 def drift(rules: config.Rules, loaded: Iterable[netlink.Rule]) -> list[str]:
-    """What differs between the files and the module, in words."""
+    """A sentence for each difference between the files and the module."""
     wanted = [to_module(entry) for entry in rules.entries]
     found = list(loaded)
     if wanted == found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sluice status: every tun and tap device, what happens to it, and why."""
+"""sluice status: the state of every tun and tap device, and the reason for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def format_owners(view: View, seen: bool = True) -> str:
 
 
 def format_netns(view: View) -> str:
-    """The namespace, as --netns takes it, and a process of one without a name."""
+    """The namespace as --netns takes it; of one without a name also a process."""
     process = f" ({view.netns_process})" if view.netns_process else ""
     return f"{view.netns}{process}" if view.netns else "this one"
 
@@ -59,7 +59,7 @@ STATE_STYLES = {
 
 
 def format_fill(view: View) -> str:
-    """The packets in the rings, of how many at most."""
+    """The packets in the rings and the most that they may hold."""
     if view.on is None or not view.queues:
         return f"-/{short(view.ring * max(1, view.queue_count))}"
     limit = view.total("limit") or view.total("ring") or view.ring
@@ -103,7 +103,7 @@ def format_row(view: View) -> list[str | Text]:
 
 
 def say_devices(views: list[View]) -> None:
-    """As a table; the namespace is a column if there is more than one."""
+    """Print a table; the namespace is a column if there is more than one."""
     several = any(view.netns for view in views)
     columns = list(COLUMNS)
     rows = [format_row(view) for view in views]
@@ -142,7 +142,7 @@ def format_qdisc(view: View) -> str:
 
 
 def format_reader(view: View) -> str:
-    """The pace of the readers, as far as a stop showed it."""
+    """The pace of the readers, which the module measures while a queue is stopped."""
     paces = [1e9 / queue.reader_ns for queue in view.queues if queue.reader_ns]
     if not paces:
         return "pace not known yet: no queue was stopped"
@@ -220,7 +220,7 @@ def say_details(views: list[View]) -> None:
 
 
 def view_json(view: View) -> dict[str, object]:
-    """A view as programs see it: the counters in sums as well."""
+    """A view as JSON, with the sums of the counters."""
     names = ("fill", "stops", "stalls", "drops", "rescued")
     totals = {name: view.total(name) for name in names}
     return {**dataclasses.asdict(view), **totals, "wakes": view.wakes}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sluice on, off, forget: by rules that the module keeps, or for one device by hand."""
+"""sluice on, off, forget: change rules, or set a device by hand (--now)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VANISHED = "vanished meanwhile"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done for a device, or would be."""
+    """What was done for a device, or would be done."""
 
     name: str
     netns: str
@@ -40,7 +40,7 @@ def settings(rule: Rule) -> dict[str, int]:
 
 
 def _tried(view: View, call: Callable[[], None], qdisc: str = "") -> str:
-    """Do something to a device in its namespace; why not, in words."""
+    """Do something to a device in its namespace; the reason if that fails."""
     try:
         with system.netns(view.netns):
             call()
@@ -63,7 +63,7 @@ def set_by_hand(view: View, rule: Rule) -> str:
 
 
 def attach_qdisc(view: View, kind: str) -> str:
-    """In place of noqueue; any other qdisc stays."""
+    """Attach a qdisc in place of noqueue; any other qdisc is kept."""
     if view.qdisc != NOQUEUE:
         return ""
 
@@ -74,7 +74,7 @@ def attach_qdisc(view: View, kind: str) -> str:
 
 
 def attach_wanted(views: list[View]) -> dict[tuple[str, int], str]:
-    """The qdiscs that rules want; why those were not attached that were not."""
+    """Attach the qdiscs that rules ask for; the reasons where that fails."""
     return {
         (view.netns, view.ifindex): attach_qdisc(view, view.rule_qdisc)
         for view in views
@@ -101,14 +101,14 @@ def format_outcome(outcome: Outcome) -> list[str | Text]:
 
 
 def say(outcomes: list[Outcome]) -> None:
-    """What was done or vanished; what was refused is an error."""
+    """Print what was done or vanished; what was refused is an error."""
     for outcome in outcomes:
         if outcome.done or outcome.text == VANISHED:
             output.say(format_outcome(outcome))
 
 
 def complain(outcomes: list[Outcome]) -> bool:
-    """Whether anything was refused."""
+    """Print what was refused; whether anything was."""
     refused = [one for one in outcomes if not one.done and one.text != VANISHED]
     for outcome in refused:
         output.complain(f"{outcome.name}: {outcome.text}")
@@ -127,7 +127,7 @@ def check_patterns(names: Sequence[str]) -> None:
 
 
 def by_hand(names: Sequence[str], given: list[Rule], netns: str | None) -> list[Outcome]:
-    """Set the devices there are; it holds until they vanish or rules reset it."""
+    """Set the present devices, until they vanish or rules reset them."""
     views = devices.read_machine(netns, with_owners=False).views
     devices.check_found(views, names)
     if not system.read_module_version():
@@ -148,7 +148,7 @@ def outcomes_of(
     refused: dict[tuple[str, int], str],
     netns: str | None = None,
 ) -> list[Outcome]:
-    """The devices as they are now; those that are gone vanished."""
+    """The outcome for each device; a device that no longer exists has vanished."""
     if not before:
         return []
     now = devices.read_machine(netns, with_owners=False).views
@@ -165,7 +165,7 @@ def outcomes_of(
 
 
 def preview(whole: config.Rules, names: Sequence[str]) -> list[Outcome]:
-    """What the devices there are would get by these rules."""
+    """What these rules would give to the present devices."""
     views = devices.read_machine(with_owners=False).views
     found = []
     for view in devices.matching(views, names):
@@ -182,7 +182,7 @@ def preview(whole: config.Rules, names: Sequence[str]) -> list[Outcome]:
 def change_rules(
     lines: list[config.Line], reset: Sequence[str], dry_run: bool
 ) -> list[Outcome]:
-    """Make these the lines of /etc/sluice.conf and load all files; locked()."""
+    """Write these lines to /etc/sluice.conf, load all files; the caller is locked()."""
     whole = config.read_all(lines)
     rules.check(whole)
     if dry_run:
@@ -195,7 +195,7 @@ def change_rules(
 
 
 def apply_wanted(names: Sequence[str]) -> list[Outcome]:
-    """Attach the qdiscs that the rules of these devices want."""
+    """Attach the qdiscs that the rules of these devices ask for."""
     views = devices.read_machine(with_owners=False).views
     chosen = devices.matching(views, names)
     return outcomes_of(chosen, attach_wanted(chosen))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the command asks of the running system.
+"""What the command reads from the running system, and what it changes.
 
-read_* touch the system and never write; the others say what they change.
-parse_* are pure. A file or device that vanishes while we read is left out.
+read_* only read; the docstrings of the others say what they change. parse_* are pure.
+A file or a device that vanishes meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ TUN, TAP = 1, 2  # IFLA_TUN_TYPE
 ARPHRD_NONE = 65534
 ROOT = 0xFFFFFFFF
 NO_ANSWER = "no answer"
-QDISC_HANDLE = 0x5C1C0000  # 5c1c: a major number the kernel does not hand out
+QDISC_HANDLE = 0x5C1C0000  # 5c1c: a major number that the kernel does not assign
 
 
 @dataclass(frozen=True)
 class Link:
-    """A tun or tap device as the stock system shows it."""
+    """A tun or tap device as the system shows it without the module."""
 
     ifindex: int
     name: str
@@ -56,7 +56,7 @@ class Link:
     queues: int
     tx_dropped: int
     tx_packets: int
-    upstream: bool | None  # IFF_BACKPRESSURE; None: cannot be seen
+    upstream: bool | None  # IFF_BACKPRESSURE; None: unknown
 
 
 @dataclass(frozen=True)
@@ -66,24 +66,24 @@ class Owner:
     pid: int
     command: str
     vhost: bool
-    netns: int  # inode of its network namespace, 0 if not to be seen
+    netns: int  # inode of its network namespace, 0 if that cannot be read
 
 
 @dataclass(frozen=True)
 class QdiscStats:
-    """What the qdiscs of a device hold and did since they were attached."""
+    """The backlog of a device's qdiscs, and their counters since they were attached."""
 
     backlog: int = 0  # packets
     backlog_bytes: int = 0
     drops: int = 0
     overlimits: int = 0
     requeues: int = 0
-    marks: int | None = None  # ECN; None: its kind does not tell
+    marks: int | None = None  # ECN; None: this kind of qdisc does not count them
 
 
 @dataclass(frozen=True)
 class ModuleAnswer:
-    """What the module says about the devices of one namespace."""
+    """What the module reports about the devices of one namespace."""
 
     devices: tuple[Device, ...]
     queues: tuple[Queue, ...]
@@ -100,7 +100,7 @@ def parse_tun_flags(text: str | None) -> int | None:
 
 
 def parse_link(message: Mapping[str, Any], tun_flags: int | None) -> Link | None:
-    """A device of kind tun in rtnetlink's answer; None for all others."""
+    """A device of kind tun in rtnetlink's answer; None for another kind."""
     attrs = dict(message["attrs"])
     info = attrs.get("IFLA_LINKINFO")
     if info is None or dict(info["attrs"]).get("IFLA_INFO_KIND") != "tun":
@@ -123,14 +123,14 @@ def parse_link(message: Mapping[str, Any], tun_flags: int | None) -> Link | None
 
 
 def read_links(where: Namespace) -> list[Link]:
-    """The tun and tap devices of the namespace we are in."""
+    """The tun and tap devices of the current namespace."""
     with IPRoute() as route:
         messages = uninterrupted(lambda: list(route.get_links()))
     links = []
     for message in messages:
         name = str(decode(dict(message["attrs"])["IFLA_IFNAME"]))
         flags = None
-        if where.path == namespaces.OWN:  # /sys shows the devices of this one
+        if where.path == namespaces.OWN:  # /sys shows the devices of this namespace
             text = read_text(SYS / "class/net" / name / "tun_flags")
             flags = parse_tun_flags(text)
         link = parse_link(message, flags)
@@ -146,7 +146,7 @@ def _parse_marks(stats2: Mapping[str, Any]) -> int | None:
 
 
 def parse_qdiscs(messages: Iterable[Mapping[str, Any]]) -> dict[int, QdiscStats]:
-    """By device: the counts of the root, which sums those below it, and all marks."""
+    """By device: the counters of the root, which has the sums, and the marks of all."""
     found: dict[int, QdiscStats] = {}
     marks: dict[int, int] = {}
     for message in messages:
@@ -170,13 +170,13 @@ def parse_qdiscs(messages: Iterable[Mapping[str, Any]]) -> dict[int, QdiscStats]
 
 
 def read_qdiscs() -> dict[int, QdiscStats]:
-    """Of the namespace we are in, by the index of the device."""
+    """The qdiscs of the current namespace, by the index of the device."""
     with IPRoute() as route:
         return parse_qdiscs(uninterrupted(lambda: list(route.get_qdiscs())))
 
 
 def read_module() -> ModuleAnswer | None:
-    """What the module says in the namespace we are in; None: not loaded."""
+    """What the module reports in the current namespace; None: it is not loaded."""
     try:
         with Client() as client:
             return ModuleAnswer(tuple(client.devices()), tuple(client.queues()))
@@ -189,14 +189,14 @@ def read_module() -> ModuleAnswer | None:
 
 
 def set_device(ifindex: int, values: Mapping[str, int]) -> None:
-    """Set a device in the namespace we are in; LookupError: no module."""
+    """Set a device of the current namespace; LookupError: the module is not loaded."""
     with Client() as client:
         client.set_device(ifindex, **values)
 
 
 @contextlib.contextmanager
 def _host_client() -> Iterator[Client]:
-    """A client in the host's namespace, where the rules are."""
+    """A client in the host's namespace, which has the rules."""
     host = Namespace("host", namespaces.read_inode(namespaces.HOST), namespaces.HOST)
     with contextlib.ExitStack() as stack:
         if not namespaces.is_host(namespaces.read_inode(namespaces.OWN)):
@@ -205,13 +205,13 @@ def _host_client() -> Iterator[Client]:
 
 
 def set_rules(rules: Sequence[Rule], reset: Sequence[str] = ()) -> None:
-    """Replace the rules of the module; LookupError: no module."""
+    """Replace the rules of the module; LookupError: it is not loaded."""
     with _host_client() as client:
         client.set_rules(rules, reset)
 
 
 def read_rules() -> list[Rule] | None:
-    """The rules in the module; None: not loaded, or too old to have any."""
+    """The rules of the module; None: it is not loaded, or too old to have rules."""
     try:
         with _host_client() as client:
             return client.rules()
@@ -224,7 +224,7 @@ def read_rules() -> list[Rule] | None:
 
 
 def attach_qdisc(ifindex: int, queues: int, kind: str) -> None:
-    """A qdisc with a queue at the root; with several queues one for each."""
+    """Attach a qdisc at the root; on a device of several queues, one for each."""
     with IPRoute() as route:
         if queues == 1:
             route.tc("replace", kind, ifindex, QDISC_HANDLE, parent=ROOT)
@@ -239,7 +239,7 @@ def attach_qdisc(ifindex: int, queues: int, kind: str) -> None:
 
 
 def parse_iff(fdinfo: str) -> str:
-    """The device a descriptor of /dev/net/tun is attached to, or nothing."""
+    """The device to which a descriptor of /dev/net/tun is attached; "" if to none."""
     for line in fdinfo.splitlines():
         key, _, value = line.partition(":")
         if key == "iff":
@@ -248,7 +248,7 @@ def parse_iff(fdinfo: str) -> str:
 
 
 def read_owners() -> dict[str, list[Owner]]:
-    """Who holds which device open, by the name of the device."""
+    """The processes that hold each device open, by the name of the device."""
     owners: dict[str, list[Owner]] = {}
     for process in PROC.iterdir():
         if not process.name.isdigit():
@@ -283,7 +283,7 @@ def _read_open_devices(process: Path) -> tuple[set[str], bool]:
 
 
 def owners_of(name: str, inode: int, owners: Mapping[str, list[Owner]]) -> list[Owner]:
-    """Those in the device's namespace; if none is, all that hold its name."""
+    """The owners in the device's namespace; if there are none, all of its name."""
     named = sorted(owners.get(name, []), key=lambda owner: owner.pid)
     return [owner for owner in named if owner.netns == inode] or named
 
@@ -312,7 +312,7 @@ def is_root() -> bool:
 
 
 def read_module_version() -> str:
-    """The version of the loaded module; nothing if it is not loaded."""
+    """The version of the loaded module; "" if it is not loaded."""
     text = read_text(SYS / "module/sluice/version")
     if text is None:
         return "unknown" if (SYS / "module/sluice").is_dir() else ""
@@ -330,7 +330,7 @@ def read_kernel_config(release: str) -> str | None:
 
 
 def read_distribution() -> tuple[str, ...]:
-    """The distribution's ID, and those it is like."""
+    """ID and ID_LIKE of the distribution."""
     text = read_first([Path("/etc/os-release"), Path("/usr/lib/os-release")])
     found: dict[str, str] = {}
     for line in (text or "").splitlines():
@@ -367,7 +367,7 @@ def loads_at_boot() -> bool:
 
 
 def load_at_boot_command() -> str:
-    """What has the module loaded at boot, on this machine."""
+    """The command that makes this machine load the module at boot."""
     if any(Path(folder, "sluice.service").exists() for folder in UNIT_FOLDERS):
         return "systemctl enable sluice"
     if Path("/etc/modules-load.d").is_dir():
@@ -376,7 +376,7 @@ def load_at_boot_command() -> str:
 
 
 def is_realtime() -> bool:
-    """Whether the module refuses this kernel for good."""
+    """Whether this is a PREEMPT_RT kernel, which the module does not support."""
     return "PREEMPT_RT" in platform.version()
 
 
@@ -390,7 +390,7 @@ def read_modules_disabled() -> bool:
 
 
 def read_container() -> str:
-    """The kind of container we are in, or nothing."""
+    """The kind of container this runs in; "" if in none."""
     kind = (read_text(Path("/run/systemd/container")) or "").strip()
     if kind:
         return kind
@@ -410,14 +410,14 @@ def has_tool(name: str) -> bool:
 
 
 def read_dkms() -> str | None:
-    """What DKMS says of the module; None: DKMS is not installed."""
-    # It goes through all it knows, in shell: seconds on a busy machine.
+    """What DKMS reports of the module; None: DKMS is not installed."""
+    # dkms is a shell script that reads all its modules: seconds on a busy machine.
     status, text = read_output("dkms", "status", "-m", "sluice", seconds=60)
     return {127: None, 126: NO_ANSWER}.get(status, text.strip())
 
 
 def read_signing_key() -> tuple[str, bool | None]:
-    """DKMS's key, nothing if there is none; whether the firmware trusts it."""
+    """DKMS's key, "" if there is none, and whether the firmware trusts it."""
     for name in ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"):
         if Path(name).exists():
             status, text = read_output("mokutil", "--test-key", name)
@@ -437,18 +437,18 @@ def read_parameters() -> dict[str, str]:
 
 
 def read_kernel_lines() -> list[str]:
-    """What the kernel logged of the module, oldest first."""
+    """The kernel's messages about the module, oldest first."""
     status, text = read_output("dmesg")
     return [] if status else [line for line in text.splitlines() if "sluice" in line]
 
 
 def read_enabled_functions() -> str | None:
-    """Which functions are traced, and how; None: cannot be seen."""
+    """Which functions are traced, and how; None if that cannot be read."""
     return read_first(path / "enabled_functions" for path in TRACING)
 
 
 def read_secure_boot() -> bool | None:
-    """None: no EFI."""
+    """Whether Secure Boot is on; None without EFI."""
     guid = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
     path = SYS / "firmware/efi/efivars" / f"SecureBoot-{guid}"
     with contextlib.suppress(OSError):
@@ -457,7 +457,7 @@ def read_secure_boot() -> bool | None:
 
 
 def parse_signed_only(sig_enforce: str | None, lockdown: str | None) -> str:
-    """What lets this kernel load signed modules alone; nothing if nothing does."""
+    """What makes this kernel load only signed modules; "" if nothing does."""
     if (sig_enforce or "").strip() == "Y":
         return "module.sig_enforce"
     locked = "[integrity]" in (lockdown or "") or "[confidentiality]" in (lockdown or "")
@@ -472,8 +472,8 @@ def read_signed_only() -> str:
 
 
 def read_output(*command: str, seconds: float = 10) -> tuple[int, str]:
-    """Status and output of a command that only looks; 127 if there is none, 126
-    if it did not answer in time."""
+    """Status and output of a command that changes nothing; 127 if it does not exist, 126
+    if it did not end in time."""
     if shutil.which(command[0]) is None:
         return 127, ""
     try:
@@ -492,12 +492,12 @@ def read_output(*command: str, seconds: float = 10) -> tuple[int, str]:
 
 
 def exists(path: str) -> bool:
-    """Also as a link to nothing."""
+    """Whether a path exists, also as a dangling link."""
     return os.path.lexists(path)
 
 
 def parse_package(manager: str, answer: str) -> str:
-    """The package that owns a file, in a package manager's words."""
+    """The package that owns a file, from a package manager's output."""
     words = answer.split()
     if manager == "dpkg":
         return answer.partition(":")[0]
@@ -507,7 +507,7 @@ def parse_package(manager: str, answer: str) -> str:
 
 
 def read_package(path: str) -> tuple[str, str]:
-    """The package that owns a file and the command that removes it, or nothing."""
+    """The package that owns a file, and the command that removes it; "" if none."""
     for manager, question, remove in (
         ("dpkg", ("dpkg", "-S", path), "apt remove"),
         ("rpm", ("rpm", "-qf", "--qf", "%{NAME}", path), "dnf remove"),
@@ -522,10 +522,10 @@ def read_package(path: str) -> tuple[str, str]:
 def run_shown(
     command: Sequence[str], show: Callable[[str], None]
 ) -> tuple[int, list[str]]:
-    """Run a command that changes the system: its status and what it said.
+    """Run a command that changes the system: its status and its output.
 
-    Each line is shown as it comes. If we are interrupted it is told to end, and
-    may take back what it did.
+    Each line is shown as it comes. On an interrupt the command gets SIGTERM, so that it
+    can undo its changes.
     """
     lines: list[str] = []
     with subprocess.Popen(
@@ -535,7 +535,7 @@ def run_shown(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=True,  # Ctrl-C comes from us, once
+        start_new_session=True,  # or it would get Ctrl-C from the terminal as well
     ) as process:
 
         def follow() -> None:
@@ -553,7 +553,7 @@ def run_shown(
 
 
 def netlink_reason(error: NetlinkError) -> str:
-    """The kernel's own words for its refusal if it gave any, else the errno's."""
+    """The kernel's message for its refusal, or else the text of the errno."""
     text = str(error.args[1]) if len(error.args) > 1 else ""
     return text or os.strerror(error.code)
 

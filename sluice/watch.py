@@ -37,8 +37,8 @@ STYLES = {
 }
 
 
-# netns, ifindex, number of the queue, whether it is one of several: what an only queue
-# counts is its device's, and does not go on as what it counted beside others.
+# netns, ifindex, number of the queue, whether it is one of several: a single queue
+# shows its device's counters, which do not continue those of one among several.
 Key = tuple[str, int, int, bool]
 RATES = ("packets", "stops", "stalls", "drops", "qdisc_drops", "qdisc_marks")
 Counts = tuple[int, ...]  # of RATES
@@ -51,10 +51,10 @@ class Row:
     key: Key
     label: str
     state: str
-    fill: int | None  # None: only the module knows
+    fill: int | None  # None: the module is not loaded
     limit: int  # fill at which the sparkline is full
     backlog: int = 0  # packets in the device's qdisc, on its first queue
-    packets: float = 0  # per second, as the following; of the device
+    packets: float = 0  # per second, as the following fields; of the device
     stops: float = 0
     stalls: float = 0
     drops: float = 0  # at the ring
@@ -64,7 +64,7 @@ class Row:
 
 @dataclass
 class Watched:
-    """What is kept from one look to the next."""
+    """What is kept between two updates."""
 
     at: float = 0.0
     counts: dict[Key, Counts] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def _label(view: View, queue: int | None) -> str:
 
 
 def _now(view: View) -> Iterator[tuple[Row, Counts]]:
-    """A row for each queue, rates still missing, and its counters."""
+    """A row for each queue, without its rates, and the queue's counters."""
     stats = view.qdisc_stats
     whole = (view.tx_packets, stats.drops, stats.marks or 0)
     if not view.queues:
@@ -92,10 +92,10 @@ def _now(view: View) -> Iterator[tuple[Row, Counts]]:
         limit = queue.limit or queue.ring or 1
         key = (view.netns, view.ifindex, queue.id, many)
         label = _label(view, queue.id if many else None)
-        # What is the device's is shown once, on its first queue.
+        # The device's own figures are shown once, on its first queue.
         backlog = 0 if number else stats.backlog
         packets, qdisc_drops, marks = (0, 0, 0) if number else whole
-        # The device's own count for its only queue: that of stock counts, too.
+        # A single queue shows the device's counter, which counts without the module, too.
         drops = queue.drops if many else view.tx_dropped
         row = Row(key, label, state, queue.fill, limit, backlog)
         counts = (packets, queue.stops, queue.stalls, drops, qdisc_drops, marks)
@@ -103,7 +103,7 @@ def _now(view: View) -> Iterator[tuple[Row, Counts]]:
 
 
 def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
-    """The rows at this moment; queues that vanished are forgotten."""
+    """The present rows; queues that have vanished are forgotten."""
     counted = [pair for view in views for pair in _now(view)]
     seconds = at - watched.at if watched.at else 0.0
     rows = []
@@ -139,7 +139,7 @@ ORDERS = ("name", "packets", "drops", "fill")
 
 
 def ordered(rows: list[Row], order: str) -> list[Row]:
-    """By a column, the most first; name: as the devices appeared."""
+    """Rows sorted by a column, the largest first; by name: in the order of appearance."""
     if order == "name":
         return rows
     if order == "drops":
@@ -148,7 +148,7 @@ def ordered(rows: list[Row], order: str) -> list[Row]:
 
 
 def sparkline(fills: list[int], limit: int, width: int, bars: str = BARS) -> str:
-    """The last fills, the newest to the right; only an empty ring is blank."""
+    """The last fills, the newest at the right; only an empty ring is blank."""
     steps = len(bars) - 1
     shown = fills[-width:] if width > 0 else []
     levels = [min(steps, -(-fill * steps // max(1, limit))) for fill in shown]
@@ -163,7 +163,7 @@ WIDTHS = (13, 8, 5, 5, 5, 6, 7, 6, 5, 7)
 
 
 def format_cells(cells: tuple[str, ...]) -> str:
-    """Words to the left, numbers to the right, a space between them."""
+    """A line of cells: words aligned left, numbers aligned right."""
     padded = [
         cell.ljust(width) if place < 2 else cell.rjust(width)
         for place, (cell, width) in enumerate(zip(cells, WIDTHS))  # noqa: B905
@@ -196,7 +196,7 @@ def format_row(row: Row, fills: list[int], width: int, bars: str = BARS) -> Text
 
 @dataclass
 class Screen:
-    """What the operator chose: the order, and how far it is scrolled."""
+    """The operator's choice: the order of the rows, and the scroll position."""
 
     width: int = 80
     height: int = 24
@@ -205,7 +205,7 @@ class Screen:
     first: int = 0
 
     def press(self, keys: str, rows: int) -> bool:
-        """Follow the keys; whether q was one of them."""
+        """Handle the keys; whether q was one of them."""
         page = max(1, self.height - 4)
         steps = {"\x1b[A": -1, "k": -1, "\x1b[B": 1, "j": 1, "\x1b[5~": -page,
                  "b": -page, "\x1b[6~": page, " ": page}
@@ -224,7 +224,7 @@ class Screen:
 
 
 def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
-    """Never longer or wider than the terminal."""
+    """The screen's text, cut to the size of the terminal."""
     width = screen.width
     heading = Text(format_cells(HEADING), style="bold", no_wrap=True)
     room = width - heading.cell_len - 1
@@ -255,7 +255,7 @@ def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[int | None]:
-    """The descriptor keys come from one by one; None if there is none."""
+    """A descriptor that gives single keys; None without a terminal."""
     if not sys.stdin.isatty():
         yield None
         return
@@ -269,7 +269,7 @@ def _keys() -> Iterator[int | None]:
 
 
 def _typed(keys: int | None, seconds: float) -> str:
-    """Wait so long, or until keys are pressed."""
+    """Wait for keys, at most this long; the keys."""
     if keys is None:
         time.sleep(seconds)
         return ""
@@ -286,7 +286,7 @@ def _read(names: tuple[str, ...], netns: str | None) -> list[View]:
 def _watch_lines(
     names: tuple[str, ...], netns: str | None, interval: float, count: int
 ) -> None:
-    """For programs: one line of JSON for each look."""
+    """For programs: one line of JSON for each update."""
     watched = Watched()
     while True:
         rows = observe(watched, _read(names, netns), time.monotonic())

@@ -46,12 +46,12 @@ class Summary:
     mbit: float  # received: the median of the rounds
     mbit_least: float
     mbit_most: float
-    sent: int  # packets; 0: nobody knows
+    sent: int  # packets; 0: unknown
     received: int
     lost: int
     probes: int
     probes_back: int
-    ping_ms: float | None  # median of those that came back
+    ping_ms: float | None  # median of the probes that were answered
     ping_ms_95: float | None
 
 
@@ -99,7 +99,7 @@ def summarise(measured: list[Measured]) -> list[Summary]:
 
 
 def format_number(value: float) -> str:
-    """Three digits of a rate or time; counts as they are."""
+    """Three digits of a rate or a time; a count in full."""
     return str(value) if isinstance(value, int) else f"{value:.3g}"
 
 
@@ -195,7 +195,7 @@ def measure(rounds: int, seconds: float, work_us: int) -> list[Measured]:
 
 
 def _check_machine() -> str:
-    """The version of the loaded module; without it there is nothing to compare."""
+    """The version of the loaded module; Unsuitable if it is not loaded."""
     if not system.is_root():
         raise Denied("bench: makes network namespaces; run it as root")
     if not system.has_tun():
@@ -207,7 +207,7 @@ def _check_machine() -> str:
 
 
 def _check_picture(path: str) -> None:
-    """Before a minute of measuring, not after it."""
+    """Check the picture's path before the measurement, which takes a minute."""
     folder = Path(path).absolute().parent
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise SluiceError(f"{path}: cannot be written; choose another place")

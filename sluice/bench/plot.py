@@ -21,7 +21,7 @@ ROW, LEFT, RIGHT, WIDTH = 22, 70, 250, 640  # of the picture, pixels
 class Bar:
     label: str
     value: float
-    text: str  # the value with its unit, and what else is to say
+    text: str  # the value with its unit, and a remark
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Chart:
     bars: tuple[Bar, ...]
 
     def share(self, bar: Bar) -> float:
-        """Of the longest bar."""
+        """The bar's length as a share of the longest."""
         most = max(one.value for one in self.bars)
         return bar.value / most if most > 0 else 0.0
 
 
 def format_bar(share: float, width: int = BAR_WIDTH, unicode: bool = True) -> str:
-    """Never blank for more than nothing."""
+    """The bar; at least one character for any value above 0."""
     eighths = max(round(share * width * 8), 1 if share > 0 else 0)
     if not unicode:
         return (PLAIN * -(-eighths // 8)).ljust(width)
@@ -72,7 +72,7 @@ def _svg_chart(chart: Chart, top: int) -> list[str]:
 
 
 def format_svg(title: str, charts: list[Chart], notes: list[str]) -> str:
-    """A picture that needs nothing else, on white."""
+    """A self-contained picture on a white ground."""
     tops, top = [], 34
     for chart in charts:
         tops.append(top)

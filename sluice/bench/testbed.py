@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the bench measures on: two throw-away namespaces, a slow reader between.
+"""What the bench measures on: two temporary namespaces and a slow reader between them.
 
-Nothing of it has a name in the system. Namespaces and devices last as long as
-the processes that hold them, and those end with the command, however it ends.
+None of it has a name in the system. The namespaces and devices exist as long as the
+processes that hold them, and these end with the command, however it ends.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ PACKET_MAX = 65536
 FLOOD_PORT, ECHO_PORT, STREAM_PORT = 7001, 7002, 7003
 PAYLOAD = b"x" * 1000
 PROBE_EVERY = 0.02
-DRAIN_SECONDS = 0.3  # without a packet for so long all is read
-GRACE_SECONDS = 20.0  # a child that says nothing for so much longer is lost
+DRAIN_SECONDS = 0.3  # after this time without a packet everything has been read
+GRACE_SECONDS = 20.0  # a child whose answer is late by more than this is lost
 
 
 # Processes
 
 
 class Child:
-    """A function in a process of its own, which ends with this one."""
+    """A function in a process of its own, which ends when this process ends."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         parent = os.getpid()
@@ -59,7 +59,7 @@ class Child:
         os.close(writing)
 
     def answer(self, seconds: float) -> Any:
-        """What the function returns; it has so long."""
+        """What the function returns within this time."""
         data, until = b"", time.monotonic() + seconds + GRACE_SECONDS
         while True:
             left = max(0.0, until - time.monotonic())
@@ -83,7 +83,7 @@ class Child:
 def _be_child(
     parent: int, writing: int, function: Callable[..., Any], arguments: Any
 ) -> None:
-    """Never returns. Ctrl-C is the parent's to handle."""
+    """Run the function and exit. Only the parent handles Ctrl-C."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -136,7 +136,7 @@ class End:
 
 
 def _open_tun(name: str) -> int:
-    """A new tun device in the namespace we are in."""
+    """A new tun device in the current namespace."""
     fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     request = struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI)
     try:
@@ -148,8 +148,8 @@ def _open_tun(name: str) -> int:
 
 
 def _set_up(name: str, address: str) -> int:
-    """Address and qdisc; nothing but the bench sends. Its ifindex."""
-    with contextlib.suppress(OSError):  # a kernel without IPv6
+    """Set the address and the qdisc, so that only the bench sends; return the ifindex."""
+    with contextlib.suppress(OSError):  # the kernel may lack IPv6
         Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1\n")
     with IPRoute() as route:
         (ifindex,) = route.link_lookup(ifname=name)
@@ -178,8 +178,8 @@ def _make_end(
 
 
 def forward(one: int, other: int, work_ns: int) -> None:
-    """The reader: hands packets from each device to the other, with so much
-    work for each. It never ends by itself."""
+    """The reader: forward packets from each device to the other, with this much work
+    for each packet, until it is killed."""
     across = {one: other, other: one}
     poll = select.epoll()
     for fd in across:
@@ -192,7 +192,7 @@ def forward(one: int, other: int, work_ns: int) -> None:
                     until = time.perf_counter_ns() + work_ns
                     while time.perf_counter_ns() < until:
                         pass
-                    with contextlib.suppress(OSError):  # not a packet for it
+                    with contextlib.suppress(OSError):  # the device refuses this packet
                         os.write(across[fd], packet)
 
 
@@ -211,23 +211,23 @@ class Testbed:
 
 @contextlib.contextmanager
 def testbed(work_us: int) -> Iterator[Testbed]:
-    """Two ends, and between them a reader with so much work for each packet."""
+    """Two ends and a reader between them, with this much work for each packet."""
     with contextlib.ExitStack() as stack:
-        with contextlib.ExitStack() as ours:  # the reader alone keeps the devices
+        with contextlib.ExitStack() as ours:  # only the reader keeps the devices
             near, one = _make_end(stack, ours, "near0", "10.93.0.1")
             far, other = _make_end(stack, ours, "far0", "10.93.0.2")
             stack.enter_context(child(forward, one, other, work_us * 1000))
         yield Testbed(near, far)
 
 
-# Loads; each end of one in a process of its own
+# Loads: each end runs in a process of its own
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a load came to. Packets and bytes are the receiver's."""
+    """The result of a load. Packets and bytes are those that the receiver counted."""
 
-    sent: int  # packets; of a stream nobody knows
+    sent: int  # packets; unknown for a stream
     packets: int
     bytes: int
     seconds: float  # from the first received to the last
@@ -236,7 +236,7 @@ class Load:
 
 
 def flood(out: socket.socket, address: str, seconds: float) -> int:
-    """Send as fast as the socket takes it; how many packets."""
+    """Send as fast as the socket accepts packets; return how many."""
     sent, until = 0, time.monotonic() + seconds
     out.connect((address, FLOOD_PORT))
     while time.monotonic() < until:
@@ -247,12 +247,12 @@ def flood(out: socket.socket, address: str, seconds: float) -> int:
 
 
 def stream(out: socket.socket, address: str, seconds: float) -> int:
-    """One TCP stream, as fast as it goes; what is under way at its end is left."""
+    """One TCP stream at full speed; what is in flight at its end is not waited for."""
     block, until = b"x" * 65536, time.monotonic() + seconds
     out.settimeout(GRACE_SECONDS / 2)
     out.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     out.connect((address, STREAM_PORT))
-    # A receiver that heard nothing for a while after the end has left.
+    # The receiver ends when it has received nothing for some time.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         while time.monotonic() < until:
             out.send(block)
@@ -263,7 +263,7 @@ def stream(out: socket.socket, address: str, seconds: float) -> int:
 def probe(
     out: socket.socket, address: str, seconds: float
 ) -> tuple[int, list[float]]:
-    """A packet now and then that comes back: how many, and after what time."""
+    """Send probes, which come back: how many were sent, and their round-trip times."""
     rtts: list[float] = []
     sent, until = 0, time.monotonic() + seconds
     out.connect((address, ECHO_PORT))
@@ -290,8 +290,7 @@ class _Count:
 
 
 def _drain(source: socket.socket, count: _Count) -> bool:
-    """What can be received at once, but not so much that probes wait; whether
-    more may come."""
+    """Receive what is there, but not so much that probes wait; whether more may come."""
     try:
         for _ in range(32):
             size = len(source.recv(65536))
@@ -303,7 +302,7 @@ def _drain(source: socket.socket, count: _Count) -> bool:
             count.bytes += size
     except BlockingIOError:
         return True
-    except OSError:  # the stream was left
+    except OSError:  # the sender has closed the stream
         return False
     return True
 
@@ -312,7 +311,7 @@ def receive(
     echo: socket.socket, packets: socket.socket, listening: socket.socket,
     seconds: float,
 ) -> tuple[int, int, float]:
-    """Count packets or a stream until all is read, and send probes back."""
+    """Count the packets or bytes until everything is read, and return the probes."""
     count, until = _Count(), time.monotonic() + seconds
     sources = {packets}
     while True:
@@ -348,7 +347,7 @@ def run_load(bed: Testbed, kind: str, seconds: float) -> Load:
     address, (type_, send) = bed.far.address, LOADS[kind]
     with contextlib.ExitStack() as stack:
         start = stack.enter_context
-        with system.inside(bed.far.netns):  # a socket stays where it was made
+        with system.inside(bed.far.netns):  # a socket keeps its namespace
             echo = start(_bound(socket.SOCK_DGRAM, address, ECHO_PORT))
             packets = start(_bound(socket.SOCK_DGRAM, address, FLOOD_PORT))
             listening = start(_bound(socket.SOCK_STREAM, address, STREAM_PORT))
