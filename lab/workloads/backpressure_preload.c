@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Preloaded into a program, it adds IFF_BACKPRESSURE to the tun device the
- * program asks for: how the lab runs the variant "upstream" with programs
- * that do not know the flag.
+ * A library that is preloaded into a program: it adds IFF_BACKPRESSURE to the
+ * flags of the tun device that the program opens. So the lab runs the variant
+ * "upstream" with programs that do not know the flag.
  */
 #define _GNU_SOURCE
 #include <linux/if.h>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * dead_reader: does a reader that never reads freeze the traffic to others?
+ * dead_reader: does a reader that never reads block the traffic to others?
  *
  *   dead_reader DEAD_ADDRESS LIVING_ADDRESS PORT SECONDS
  *
  * A child sends in turn to the dead and to the living peer from one blocking
- * UDP socket. Its counts are in shared memory: the parent, which is the living
- * peer as well when LIVING_ADDRESS is local, reports them at the deadline even
- * if the child never comes back from sendto(). It then kills the child with
- * SIGKILL and prints {"living", "dead", "received", "hung"}: packets sent to
- * each peer, packets the living one received, and whether the child was stuck.
+ * UDP socket. Its counts are in shared memory: the parent, which is also the
+ * living peer if LIVING_ADDRESS is local, reports them at the deadline even if
+ * the child never returns from sendto(). It then kills the child and prints
+ * {"living", "dead", "received", "hung"}: packets sent to each peer, packets that
+ * the living one received, and whether the child was stuck.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,9 +29,9 @@
 #include <unistd.h>
 
 #define PAYLOAD_BYTES 200
-#define BUFFER_BYTES (16 << 20)	/* of the living peer: many pauses' packets */
+#define BUFFER_BYTES (16 << 20)	/* of the living peer: for many pauses */
 #define PAUSE_NS 5000000
-#define GRACE_SECONDS 0.5	/* a child that is merely slow may finish */
+#define GRACE_SECONDS 0.5	/* a child that is only slow may finish */
 
 struct counts {
 	atomic_ullong living, dead;
@@ -62,8 +62,8 @@ static struct sockaddr_in parse_address(const char *address, const char *port)
 }
 
 /*
- * The sender and the living peer have a CPU each: whether the scheduler puts
- * them on one decides more about the rate than what is measured.
+ * The sender and the living peer have a CPU each: if they shared one, that would
+ * change the rate more than what is measured.
  */
 static void pin_to(int cpu)
 {
@@ -130,9 +130,9 @@ static unsigned long long receive_all(int fd)
 }
 
 /*
- * Never waits for a packet: whom a packet wakes, its sender pays for, and
- * whether the peer sleeps between two of them hangs on which of both happens
- * to be the quicker by a little. Either way settles for a whole run.
+ * Polls, and never sleeps until a packet comes: to wake a sleeping peer costs the
+ * sender time. Whether the peer sleeps depends on which of both is slightly faster,
+ * and would not change during a whole run.
  */
 static bool receive_until(int fd, pid_t child, double deadline,
 			  unsigned long long *received)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * multicast: a fixed amount of data to several IPv6 groups, until all is there.
+ * multicast: sends data to several IPv6 groups until all of it has arrived.
  *
  *   multicast receive DEVICE GROUPS PACKETS
  *   multicast send DEVICE GROUPS PACKETS
  *
- * The sender has a thread for each group, which sends PACKETS packets there as
- * fast as its socket takes them, asks what is missing, and sends that again. The
- * receiver says "ready", and answers until it is ended. The sender prints
+ * The sender has a thread for each group. It sends PACKETS packets to the group as
+ * fast as its socket accepts them, asks which are missing, and sends those again.
+ * The receiver prints "ready" and answers until it is killed. The sender prints
  *
  *   {"seconds": 1.5, "sent": 2400, "asked": 5}
  *
- * Exit: 0 fine, 1 no (also: not all was there in time), 2 usage.
+ * Exit: 0 ok, 1 error (also: not all arrived in time), 2 usage.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,23 +29,23 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PORT		9200	/* of the first group; the next has the next */
+#define PORT		9200	/* of the first group; each further group has the next */
 #define GROUPS_MAX	16
 #define PACKETS_MAX	4096
 #define PAYLOAD_BYTES	1000
-#define MISSING_MAX	200	/* of one answer */
-#define ANSWER_MS	1000	/* then it is asked again */
+#define MISSING_MAX	200	/* serials in an answer */
+#define ANSWER_MS	1000	/* after that it asks again */
 #define DEADLINE_MS	60000
 #define QUESTION	UINT32_MAX
 
-/* What both send, in network order. */
+/* The packets of both sides, in network order. */
 struct packet {
-	uint32_t number;	/* from 0; or QUESTION */
-	uint32_t serial;	/* of the question, and of its answer */
+	uint32_t number;	/* from 0, or QUESTION */
+	uint32_t serial;	/* the same in a question and in its answer */
 	union {
 		char payload[PAYLOAD_BYTES];
 		struct {
-			uint32_t count;	/* all that are missing */
+			uint32_t count;	/* number of all that are missing */
 			uint32_t missing[MISSING_MAX];
 		};
 	};
@@ -107,7 +107,7 @@ static int join(int group)
 	return fd;
 }
 
-/* One packet of a group: noted, or answered. */
+/* Receives one packet of a group: records data, answers a question. */
 static void receive_one(int fd, unsigned char *have)
 {
 	struct sockaddr_in6 from;
@@ -132,7 +132,7 @@ static void receive_one(int fd, unsigned char *have)
 		count++;
 	}
 	packet.count = htonl(count);
-	/* An answer that is lost is asked for again. */
+	/* If this answer is lost, the sender asks again. */
 	sendto(fd, &packet, sizeof(packet), 0, (struct sockaddr *)&from, length);
 }
 
@@ -175,7 +175,7 @@ static void send_one(struct sender *own, uint32_t number, uint32_t serial)
 	own->sent++;
 }
 
-/* Whether an answer to this question came; it is in *answer then. */
+/* Whether an answer to this question came, which is then in *answer. */
 static bool is_answered(struct sender *own, uint32_t serial, struct packet *answer)
 {
 	long until = now_ms() + ANSWER_MS;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * packet_bypass: a sender that goes around the qdisc.
+ * packet_bypass: a sender that bypasses the qdisc.
  *
  *   packet_bypass DEVICE PACKETS [THREADS [PER_SECOND]]
  *
  * Each thread sends PACKETS frames of 60 bytes through an AF_PACKET socket
- * with PACKET_QDISC_BYPASS, as fast as it can or PER_SECOND. The kernel answers ENOBUFS both when the driver
- * dropped the packet and when the queue was stopped (nothing was handed over
- * then): tx_dropped of the device tells the two apart. Prints one JSON line
- * {"sent", "enobufs", "errors", "seconds"}.
+ * with PACKET_QDISC_BYPASS, as fast as it can or PER_SECOND. The kernel returns
+ * ENOBUFS when the driver dropped the packet, and also when the queue was stopped
+ * and the driver got none; the device's tx_dropped distinguishes them. Prints one
+ * JSON line {"sent", "enobufs", "errors", "seconds"}.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -63,7 +63,7 @@ static int open_socket(const char *device)
 	return fd;
 }
 
-/* The moment at which a sender of so many packets per second is due. */
+/* When a sender of that many packets per second sends its next packet. */
 static struct timespec due(struct timespec start, long sent, long per_second)
 {
 	long long ns = start.tv_nsec + sent * 1000000000LL / per_second;

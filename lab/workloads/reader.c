@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * reader: whoever consumes the ring of one or two tun/tap devices.
+ * reader: consumes the ring of one or two tun/tap devices.
  *
  *   reader sink    --tap NAME[@NETNS]                     read and count
  *   reader forward --tap NAME[@NETNS] --tap NAME[@NETNS]  a VPN without crypto
  *
  *   --tun NAME[@NETNS]  the same with IP packets instead of Ethernet frames
- *   --vhost             let vhost-net read, and take what it hands on
+ *   --vhost             let vhost-net read, and take the packets from it
  *   --in-kernel         let the lab's own module read: see kernel_reader.h
  *   --by WAY            read, readv, poll, epoll or io_uring: see reading.h
  *   --vnet              ask for packets of up to 64 KB: see vnet.h
- *   --napi              what is written passes through NAPI (IFF_NAPI)
+ *   --napi              written packets pass through NAPI (IFF_NAPI)
  *   --napi-frags        the same, page by page (IFF_NAPI_FRAGS, tap only)
  *   --multi-queue       a device named again gets one more queue
  *   --backpressure      set IFF_BACKPRESSURE (the variant "upstream")
  *   --burn-us N         N microseconds of busy work for each packet read
- *   --link-us N         a link behind it that each packet keeps busy that long
+ *   --link-us N         a link behind it, on which each packet takes N microseconds
  *   --paused            do not read before the first SIGUSR2
  *
  * A sink answers ICMP echo requests, so that ping can measure the ring it
- * reads. The devices vanish with the process unless something else made them
- * persistent. SIGUSR1 pauses reading, SIGUSR2 resumes it, or removes the link of a
- * reader that is not paused; SIGHUP makes the link half as fast, SIGTERM or SIGINT
- * ends the process. Each state change is reported as one JSON line with the counts
- * so far:
- * {"state": "reading|paused|slower|ended", "devices": [...]}, so a parent waits
- * for a line and never for a time; the counts are of a queue where a device has
- * several. Exit: 0 fine, 1 no, 2 usage, 3 the kernel lacks IFF_BACKPRESSURE.
+ * reads. The devices vanish with the process unless they were made persistent.
+ * SIGUSR1 pauses reading, SIGUSR2 resumes it or, if the reader is not paused, removes
+ * the link. SIGHUP halves the link's rate, SIGTERM or SIGINT ends the process. Each
+ * change of state is reported as one JSON line with the counts so far:
+ * {"state": "reading|paused|slower|ended", "devices": [...]}, so that a parent waits
+ * for a line, not for a time. A device with several queues has counts for each.
+ * Exit: 0 ok, 1 error, 2 usage, 3 the kernel lacks IFF_BACKPRESSURE.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -57,22 +56,22 @@
 #endif
 
 #define MAX_DEVICES 8
-#define PACKET_BYTES (65536 + 64)	/* with the headers in front of IP */
+#define PACKET_BYTES (65536 + 64)	/* with the headers before IP */
 #define ETHERNET_HEADER 14
 #define LINK_BURST_NS 1000000
-#define SLOW_LINK_NS 100000	/* where there was none */
+#define SLOW_LINK_NS 100000	/* SIGHUP's link where there was none */
 #define SLOWEST_LINK_NS 10000000	/* no sender is slower */
 
 struct device {
 	char name[IFNAMSIZ];
-	const char *netns;	/* NULL: the one we were started in */
+	const char *netns;	/* NULL: where the reader was started */
 	bool is_tun;
 	int fd;
-	struct device *to;	/* forward: where its packets go */
+	struct device *to;	/* forward: the device that gets its packets */
 	struct vhost vhost;
 	struct reading reading;
 	pthread_t thread;
-	int64_t link_free;	/* when the link behind it is free again */
+	int64_t link_free;	/* when its link is free again */
 	atomic_bool parked;	/* this thread has seen `paused` */
 	atomic_ullong read, written, write_errors, echoed, bytes;
 	atomic_ullong segments, largest;
@@ -170,7 +169,7 @@ static void open_device(struct device *device)
 		fail(1, way, strerror(errno));
 }
 
-/* A device without @NETNS belongs to the netns we were started in. */
+/* A device without @NETNS is made where the reader was started. */
 static void open_devices(void)
 {
 	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -200,7 +199,7 @@ static void burn(void)
 		;
 }
 
-/* The link behind us is busy link_ns with each packet; it takes a burst ahead. */
+/* Each packet takes link_ns on the link, which accepts a burst in advance. */
 static void wait_for_link(struct device *device)
 {
 	int64_t now = now_ns();
@@ -310,7 +309,7 @@ static void *read_loop(void *argument)
 			continue;
 		if (length < 0 && errno != EIO && errno != EBADFD)
 			fail(1, device->name, strerror(errno));
-		if (length < 0) {	/* down or detached: look again soon */
+		if (length < 0) {	/* down or detached: try again soon */
 			usleep(1000);
 			continue;
 		}
@@ -320,7 +319,7 @@ static void *read_loop(void *argument)
 	return NULL;
 }
 
-/* All of a device's packets until a signal comes; counted afterwards. */
+/* The module reads the device's packets until a signal; then they are counted. */
 static void run_in_kernel(struct device *device, int reader)
 {
 	struct kernel_reader run = {
@@ -357,7 +356,7 @@ static void *kernel_loop(void *argument)
 	return NULL;
 }
 
-/* A no-op handler without SA_RESTART: it only makes read() return EINTR. */
+/* Does nothing; without SA_RESTART it makes read() return EINTR. */
 static void interrupt_read(int number)
 {
 	(void)number;
@@ -490,7 +489,7 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		usage();
-	/* A parent that was killed takes its devices along. */
+	/* If the parent is killed, the devices vanish, too. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	parse_arguments(argc, argv);
 	if (!strcmp(argv[1], "forward") && device_count == 2) {

@@ -59,7 +59,7 @@ static inline ssize_t take_by_readv(struct reading *r, unsigned char *packet,
 	return readv(r->fd, pieces, 3);
 }
 
-/* Another reader of the same queue may have been quicker: ask again then. */
+/* If another reader of the same queue took the packet, poll again. */
 static inline ssize_t take_by_poll(struct reading *r, unsigned char *packet,
 				   size_t room)
 {
@@ -153,7 +153,7 @@ static inline int open_io_uring(struct reading *r)
 		return -1;
 	r->ring.sq_tail = (unsigned int *)(sq + p.sq_off.tail);
 	r->ring.sq_array = (unsigned int *)(sq + p.sq_off.array);
-	r->ring.sq_array[0] = 0;	/* the only entry there is */
+	r->ring.sq_array[0] = 0;	/* the only entry */
 	r->ring.cq_head = (unsigned int *)(cq + p.cq_off.head);
 	r->ring.cq_tail = (unsigned int *)(cq + p.cq_off.tail);
 	r->ring.cq_mask = (unsigned int *)(cq + p.cq_off.ring_mask);
@@ -170,7 +170,7 @@ static inline int open_epoll(struct reading *r)
 	       epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->fd, &wanted);
 }
 
-/* From now on take() gives the packets of fd; 0, or -1 with errno. */
+/* Prepare take() to return the packets of fd; 0, or -1 with errno. */
 static inline int reading_open(struct reading *r, int fd, const char *way)
 {
 	r->fd = fd;

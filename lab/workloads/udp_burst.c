@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * udp_burst: what sending packets from a socket costs.
+ * udp_burst: measures what it costs to send packets from a socket.
  *
  *   udp_burst ADDRESS PACKETS
  *
- * Sends so many small UDP packets to ADDRESS's discard port, and prints the
- * nanoseconds that took. The socket holds all of them. Exit: 0 fine, 1 no,
- * 2 usage.
+ * Sends PACKETS small UDP packets to the discard port of ADDRESS, and prints how
+ * many nanoseconds that took. The socket's buffer holds all of them. Exit: 0 ok,
+ * 1 error, 2 usage.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The other end of vhost-net, as small as it can be: one receive queue whose
- * buffers are handed back at once. Who uses it is the "virtual machine".
+ * A minimal other end of vhost-net: one receive queue whose buffers are returned at
+ * once. The process that uses it stands for the virtual machine.
  *
  * Guest and process share one address space, so a guest physical address is
  * the address itself. Layout of the queue: the virtio specification, 2.7
@@ -24,7 +24,7 @@
 #define VHOST_SLOTS 256
 #define VHOST_BUFFER_BYTES 2048
 #define VHOST_HEADER_BYTES 10	/* struct virtio_net_hdr */
-#define VHOST_QUEUE_BYTES 16384	/* descriptors and both rings, with room */
+#define VHOST_QUEUE_BYTES 16384	/* more than descriptors and both rings take */
 
 struct vhost {
 	struct vring ring;
@@ -85,7 +85,7 @@ static inline int vhost_set_up_queue(struct vhost *v, int tap)
 	       ioctl(v->fd, VHOST_NET_SET_BACKEND, &backend);
 }
 
-/* From here on vhost-net reads the tap; 0, or -1 with errno. */
+/* Let vhost-net read the tap; 0, or -1 with errno. */
 static inline int vhost_open(struct vhost *v, int tap)
 {
 	uint64_t features = 1ULL << VHOST_NET_F_VIRTIO_NET_HDR;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Packets with a virtio-net header in front: the kernel hands over segments
- * of one stream as one packet of up to 64 KB, as VPNs and virtual machines ask
- * for it.
+ * Packets with a virtio-net header: the kernel delivers the segments of a stream as
+ * one packet of up to 64 KB, which VPNs and virtual machines ask for.
  */
 #ifndef VNET_H
 #define VNET_H
@@ -23,7 +22,7 @@
 
 #define VNET_HEADER_BYTES 10	/* struct virtio_net_hdr */
 
-/* Everything this kernel can hand over in one piece; 0, or -1 with errno. */
+/* Ask for every kind of large packet that this kernel has; 0, or -1 with errno. */
 static inline int vnet_offload(int tun)
 {
 	unsigned int tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
@@ -32,7 +31,7 @@ static inline int vnet_offload(int tun)
 	       ioctl(tun, TUNSETOFFLOAD, tcp) : 0;
 }
 
-/* How many packets on the wire this one stands for. */
+/* The number of segments in a packet. */
 static inline unsigned int vnet_segments(const unsigned char *packet,
 					 size_t length)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A reader inside the kernel: takes packets out of a ring as vhost-net does, at
- * full speed, or with so much work for each, or at a link's pace. The process
- * that asks for it does nothing else meanwhile, as vhost-net's worker does.
+ * A reader inside the kernel: it takes packets out of a ring as vhost-net does, at
+ * full speed, with busy work for each, or at the rate of a link. It runs in the
+ * process that asks for it, as vhost-net runs in its worker.
  */
 #include <linux/file.h>
 #include <linux/hrtimer.h>
@@ -19,7 +19,7 @@
 
 #include "kernel_reader.h"
 
-#define BATCH		64	/* as many vhost-net takes at once */
+#define BATCH		64	/* vhost-net takes as many at once */
 #define PACKET_BYTES	(65536 + 64)
 #define LINK_BURST_NS	1000000
 #define LATE_POWERS	20	/* up to half a second */
@@ -42,7 +42,7 @@ static void burn(u32 ns)
 		cpu_relax();
 }
 
-/* As reader.c's wait_for_link(). */
+/* See wait_for_link() in reader.c. */
 static void wait_for_link(struct kernel_reader *told)
 {
 	s64 now = ktime_get_ns();
@@ -117,7 +117,7 @@ static void handle(struct running *r, void *packet)
 	pass_on(r, length);
 }
 
-/* What waits for a link waits in the ring, not with us. */
+/* Packets that wait for the link wait in the ring: take none of them yet. */
 static int take(struct running *r)
 {
 	int taken, most = r->told->link_ns ? 1 : BATCH;
@@ -206,7 +206,7 @@ static long reader_ioctl(struct file *file, unsigned int command,
 	return err;
 }
 
-/* How late timers come: so often by up to 1, 2, 4 ... us, on all CPUs. */
+/* How many timers were late by up to 1, 2, 4 ... us, on all CPUs. */
 static DEFINE_PER_CPU(struct hrtimer, probe);
 static atomic_t late[LATE_POWERS];
 

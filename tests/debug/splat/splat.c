@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * splat: does what no module may do, once, when it is loaded. A debug kernel
- * must notice each.
+ * splat: makes one error when it is loaded. A debug kernel must report each.
  *
- *   does=locks     takes two locks in either order
- *   does=context   sleeps where it must not
- *   does=timer     frees a timer that is armed
- *   does=memory    reads what it freed
- *   does=leak      forgets what it allocated
- *   does=race      counts on two CPUs without a lock
+ *   does=locks     takes two locks in both orders
+ *   does=context   sleeps in atomic context
+ *   does=timer     frees an armed timer
+ *   does=memory    reads freed memory
+ *   does=leak      leaks memory
+ *   does=race      changes a counter on two CPUs without a lock
  */
 #include <linux/kthread.h>
 #include <linux/module.h>
@@ -78,7 +77,7 @@ static int forget_memory(void)
 {
 	int i;
 
-	/* A stale pointer on some stack may keep one or two of them known. */
+	/* Stale pointers on a stack may hide one or two of these leaks. */
 	for (i = 0; i < 8; i++)
 		if (!kmalloc(BYTES, GFP_KERNEL))
 			return -ENOMEM;
@@ -107,7 +106,7 @@ static int count_on_two_cpus(void)
 	get_task_struct(other);
 	wake_up_process(other);
 	count(NULL);
-	kthread_stop(other);	/* waits: it runs in this module */
+	kthread_stop(other);	/* wait for it: its code is in this module */
 	put_task_struct(other);
 	return 0;
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * call_tun: lets the stock driver's transmit function, the one sluice hooks,
- * call a function that does nothing, as a BPF fentry program does. One may.
+ * call_tun: attaches a direct call of an empty function to the driver's transmit
+ * function, which sluice hooks, as a BPF fentry program does. ftrace allows one.
  */
 #include <linux/ftrace.h>
 #include <linux/module.h>
 
 #if defined(HAS_DIRECT_OPS) && defined(CONFIG_X86_64) && \
 	defined(CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)
-/* It uses no register, so there is none to save. */
+/* It uses no register, so it saves none. */
 static noinline __used notrace void call_tun(void)
 {
 }

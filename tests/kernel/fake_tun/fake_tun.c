@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fake_tun: a device that says it is of kind "tun" and is not laid out as
- * the stock driver lays it out. sluice must refuse it and leave it alone.
+ * fake_tun: a device of kind "tun" whose private area is not that of the driver.
+ * sluice must refuse it and not touch it.
  *
- *   layout=wild    the private area begins with a pointer to nowhere
- *   layout=other   it begins with a pointer to readable memory that is no file
+ *   layout=wild    the private area begins with an invalid pointer
+ *   layout=other   it begins with a pointer to memory that is not a file
  */
 #include <linux/etherdevice.h>
 #include <linux/module.h>

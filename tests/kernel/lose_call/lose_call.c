@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * lose_call: while it is loaded, calls of one function of sluice have no effect.
- * timer_expired: as if the kernel or a hypervisor had lost the timers.
- * sluice_queue_check: as if the hook had been replaced.
+ * timer_expired: as if the kernel or a hypervisor lost the timers.
+ * sluice_queue_check: as if the hook were replaced.
  */
 #include <linux/hrtimer.h>
 #include <linux/kprobes.h>
@@ -11,7 +11,7 @@
 static char *function = "timer_expired";
 module_param(function, charp, 0444);
 
-/* Runs instead; whoever expects no answer ignores it. */
+/* Runs instead; a caller of a void function ignores the return value. */
 static noinline __used enum hrtimer_restart lost(struct hrtimer *timer)
 {
 	return HRTIMER_NORESTART;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * patch_tun: a live patch of the stock driver's transmit function, the one
- * sluice hooks. While it is in place every packet vanishes.
+ * patch_tun: a live patch of the driver's transmit function, which sluice hooks.
+ * While it is applied every packet is dropped.
  */
 #include <linux/livepatch.h>
 #include <linux/module.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * kmod/hook.c for a kernel that has no ftrace: the call at the entry of
- * tun_net_xmit() that the lab has built into it. All that is done with a packet
- * is in entry.h, for either.
+ * Replaces kmod/hook.c on the lab's kernel without ftrace: it uses the call that
+ * the lab has built into the entry of tun_net_xmit(). What is done with a packet is
+ * in entry.h for both.
  */
 #include <linux/rtnetlink.h>
 #include <native_hook.h>
@@ -37,6 +37,6 @@ void sluice_hook_remove(void)
 	if (!hooked)
 		return;
 	WRITE_ONCE(native_transmit_entered, NULL);
-	synchronize_rcu();	/* for senders that are in there, with BH off */
+	synchronize_rcu();	/* wait for senders that run it, with BH off */
 	hooked = NULL;
 }
