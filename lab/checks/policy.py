@@ -69,9 +69,9 @@ class Seeded:
     """A guard of the real source, taken out."""
 
     name: str
-    file: str
     old: str
     new: str
+    file: str = "queue.c"
     threads: bool = False
     short: bool = True  # make test asks it; if not, only make verify
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lab.checks import copies, ring, series_pace
@@ -109,93 +110,79 @@ ADDRESS_SECONDS_SHORT = 5  # a seed takes some
 # A guard that is taken out is found within so many seeds of steps or of threads.
 SEEDS_MOST, THREAD_SEEDS_MOST = 40000, 60
 SEEDED = (
-    Seeded("no_headroom", "queue.c", "size - headroom_for(q, ring, size)", "size"),
-    Seeded("not_armed_again", "queue.c", "__queue_arm(q, excess, now);", ";"),
-    Seeded("no_cancel", "queue.c", "hrtimer_cancel(&q->timer);", ";"),
+    Seeded("no_headroom", "size - headroom_for(q, ring, size)", "size"),
+    Seeded("not_armed_again", "__queue_arm(q, excess, now);", ";"),
+    Seeded("no_cancel", "hrtimer_cancel(&q->timer);", ";"),
     Seeded(
         "foreign_stop_taken",
-        "queue.c",
         "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
         "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
     ),
     Seeded(
         "headroom_without_senders",
-        "queue.c",
         "int all = 2 * num_online_cpus() + batch;",
         "int all = batch;",
     ),
     Seeded(
-        "open_not_asked",
-        "queue.c",
-        "if (q->open)\n\t\t__queue_stop",
-        "if (1)\n\t\t__queue_stop",
+        "open_not_asked", "if (q->open)\n\t\t__queue_stop", "if (1)\n\t\t__queue_stop"
     ),
     Seeded(
-        "own_stop_forgotten",
-        "queue.c",
-        "&q->txq->state) ||\n\t    q->stopped)",
-        "&q->txq->state))",
+        "own_stop_forgotten", "&q->txq->state) ||\n\t    q->stopped)", "&q->txq->state))"
     ),
     Seeded(
         "stalled_kept",
-        "queue.c",
         "q->unpaid_ns = 0;\n\tWRITE_ONCE(q->stalled, false);",
         "q->unpaid_ns = 0;",
     ),
-    Seeded("hook_left", "device.c", "sluice_hook_remove();", ";"),
+    Seeded("hook_left", "sluice_hook_remove();", ";", file="device.c"),
     Seeded(
-        "device_freed_at_once", "device.c", "kvfree_rcu(device, rcu);", "kvfree(device);"
+        "device_freed_at_once",
+        "kvfree_rcu(device, rcu);",
+        "kvfree(device);",
+        file="device.c",
     ),
     Seeded(
         "size_before_file",
-        "entry.h",
         "if (unlikely(!file || file != READ_ONCE(*q->slot) ||\n"
         "\t\t     size != READ_ONCE(ring->size)))",
         "u32 was = ring ? READ_ONCE(ring->size) : 0;\n"
         "\tif (!file || file != READ_ONCE(*q->slot) || size != was)",
+        file="entry.h",
     ),
     Seeded(
         "ring_not_compared",
-        "queue.c",
         "ring != q->ring || READ_ONCE(ring->size) != q->size ||\n",
         "READ_ONCE(ring->size) != q->size ||\n",
     ),
     Seeded(
         "open_queue_reviewed",
-        "queue.c",
         "if (q->stopped)\n\t\t__queue_review",
         "if (1)\n\t\t__queue_review",
     ),
     Seeded(
         "full_is_empty",
-        "queue.c",
         "return ring->size == size && READ_ONCE(ring->queue[newest]);",
         "return false;",
     ),
     Seeded(
         "backstop_asleep",
-        "backstop.c",
         "schedule_delayed_work(&runner, RUN_EVERY);",
         ";",
+        file="backstop.c",
     ),
     # What was read of a batch and is not handed back is no packet of the operator's
     # limit: a reader that lives would be taken for dead.
     Seeded(
         "limit_of_slots",
-        "queue.c",
         "count.used - limit + 1);",
         "count.used - depth_for(q, limit) + 1);",
     ),
     # Where the limit is half of a small ring, drops are then not counted.
     Seeded(
-        "stalled_looks_no_more",
-        "queue.c",
-        "set_next_check(q, check, producer, 0, size);\n",
-        ";\n",
+        "stalled_looks_no_more", "set_next_check(q, check, producer, 0, size);\n", ";\n"
     ),
     Seeded(
         "stopped_read_outside_lock",
-        "queue.c",
         "\traw_spin_lock_irqsave(&q->lock, flags);\n"
         "\tif (q->stopped)\n\t\t__queue_review",
         "\tbool stopped = q->stopped;\n\traw_spin_lock_irqsave(&q->lock, flags);\n"
@@ -203,14 +190,12 @@ SEEDED = (
     ),
     Seeded(
         "check_stored",
-        "queue.c",
         "atomic64_cmpxchg(&q->next_check, check, (checks + 1) << 32 | last);",
         "atomic64_set(&q->next_check, (checks + 1) << 32 | last);",
         short=False,
     ),
     Seeded(
         "producer_before_tail",
-        "queue.c",
         "\tint tail = READ_ONCE(ring->consumer_tail);\n\tstruct ring_count count;\n\n"
         "\tsmp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */\n"
         "\tcount.used = slots_between(tail, READ_ONCE(ring->producer), size);",
@@ -219,58 +204,40 @@ SEEDED = (
         "\tsmp_rmb();\n\tcount.used = slots_between(tail, producer, size);",
         short=False,
     ),
-    Seeded("file_unmarked", "queue.c", "READ_ONCE(q->file) ||", "q->file ||", True),
+    Seeded("file_unmarked", "READ_ONCE(q->file) ||", "q->file ||", threads=True),
     Seeded(
         "file_not_released",
-        "queue.c",
         "smp_store_release(&q->file, file);",
         "q->file = file;",
-        True,
+        threads=True,
     ),
 )
 
 
 # Parts of the controller, whose lack shows in what a ring holds.
 SEEDED_PACE = (
-    Seeded("never_deeper", "queue.c", "depth_ns += min(idle, depth_ns / 2);", ";"),
-    Seeded("pace_not_learned", "queue.c", "if (packets)\n\t\tidle", "if (0)\n\t\tidle"),
+    Seeded("never_deeper", "depth_ns += min(idle, depth_ns / 2);", ";"),
+    Seeded("pace_not_learned", "if (packets)\n\t\tidle", "if (0)\n\t\tidle"),
     Seeded(
-        "rest_is_a_pace",
-        "queue.c",
-        "q->reviewed_at = now;",
-        "if (packets) q->reviewed_at = now;",
+        "rest_is_a_pace", "q->reviewed_at = now;", "if (packets) q->reviewed_at = now;"
     ),
-    Seeded("whole_ring", "queue.c", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
-    Seeded("crowd_not_seen", "queue.c", " || (over && count.used >= limit)", ""),
-    Seeded("stalled_for_ever", "queue.c", "now + PASS_FACTOR * stall_ns(q)", "~0ULL"),
-    Seeded("stop_not_bounded", "queue.c", "} else if (over) {", "} else if (0) {"),
-    Seeded("slow_is_fast_enough", "queue.c", "q->unpaid_ns += ns;", ";"),
+    Seeded("whole_ring", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
+    Seeded("crowd_not_seen", " || (over && count.used >= limit)", ""),
+    Seeded("stalled_for_ever", "now + PASS_FACTOR * stall_ns(q)", "~0ULL"),
+    Seeded("stop_not_bounded", "} else if (over) {", "} else if (0) {"),
+    Seeded("slow_is_fast_enough", "q->unpaid_ns += ns;", ";"),
     Seeded(
         "dead_holds_again",
-        "queue.c",
         "return READ_ONCE(ring->consumer_head) == READ_ONCE(q->head) ||",
         "return",
     ),
+    Seeded("reviews_not_bounded", "ns = max_t(s64, ns, q->next_review_at - now);", ";"),
+    Seeded("no_backoff", "q->idle_reviews++;", ";"),
     Seeded(
-        "reviews_not_bounded",
-        "queue.c",
-        "ns = max_t(s64, ns, q->next_review_at - now);",
-        ";",
+        "headroom_of_all_cpus", "clamp_t(int, READ_ONCE(q->headroom), least, all)", "all"
     ),
-    Seeded("no_backoff", "queue.c", "q->idle_reviews++;", ";"),
-    Seeded(
-        "headroom_of_all_cpus",
-        "queue.c",
-        "clamp_t(int, READ_ONCE(q->headroom), least, all)",
-        "all",
-    ),
-    Seeded(
-        "headroom_of_few",
-        "queue.c",
-        "clamp_t(int, READ_ONCE(q->headroom), least, all)",
-        "2",
-    ),
-    Seeded("no_share", "queue.c", "(atomic_read(&stopped_queues) - 1)", "0"),
+    Seeded("headroom_of_few", "clamp_t(int, READ_ONCE(q->headroom), least, all)", "2"),
+    Seeded("no_share", "(atomic_read(&stopped_queues) - 1)", "0"),
 )
 
 
@@ -336,12 +303,9 @@ def _ask_litmus(place: Workplace, path: Path) -> tuple[str, str]:
 
 def litmus_proofs(place: Workplace) -> list[Proof]:
     return [
-        Proof(
-            f"litmus/{path.stem}",
-            parse_expected(path.read_text()),
-            lambda path=path: _ask_litmus(place, path),
-        )
+        Proof(f"litmus/{path.stem}", expected, partial(_ask_litmus, place, path))
         for path in sorted(LITMUS.glob("*.litmus"))
+        for expected in [parse_expected(path.read_text())]
     ]
 
 
@@ -358,13 +322,8 @@ def _ask_model(place: Workplace, search: Search) -> tuple[str, str]:
 
 def model_proofs(place: Workplace) -> list[Proof]:
     return [
-        Proof(
-            f"model/{search.name}",
-            search.expected,
-            lambda search=search: _ask_model(place, search),
-            search.short,
-        )
-        for search in SEARCHES
+        Proof(f"model/{s.name}", s.expected, partial(_ask_model, place, s), s.short)
+        for s in SEARCHES
     ]
 
 
@@ -392,13 +351,12 @@ def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
     most = ADDRESS_SECONDS_SHORT if short else 0
     freed_at_once = next(one for one in SEEDED if one.name == "device_freed_at_once")
     proofs = [
-        Proof("policy/steps", FINE, lambda: steps.world(0, seeds)),
-        Proof("policy/threads", FINE, lambda: threads.world(0, few)),
-        Proof("policy/addresses", FINE, lambda: addresses.world(0, few, most)),
+        Proof("policy/steps", FINE, partial(steps.world, 0, seeds)),
+        Proof("policy/threads", FINE, partial(threads.world, 0, few)),
+        Proof("policy/addresses", FINE, partial(addresses.world, 0, few, most)),
         Proof(
-            "policy/addresses_freed_at_once",
-            FOUND,
-            lambda: _ask_seeded(addresses, freed_at_once),
+            *("policy/addresses_freed_at_once", FOUND),
+            partial(_ask_seeded, addresses, freed_at_once),
         ),
         Proof("policy/pace", FINE, pace.pace),
         Proof("policy/examples", FINE, examples.examples),
@@ -406,13 +364,8 @@ def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
     bugs = [(threads if bug.threads else steps, bug) for bug in SEEDED]
     bugs += [(pace, bug) for bug in SEEDED_PACE]
     return proofs + [
-        Proof(
-            f"policy/{bug.name}",
-            FOUND,
-            lambda harness=harness, bug=bug: _ask_seeded(harness, bug),
-            bug.short,
-        )
-        for harness, bug in bugs
+        Proof(f"policy/{one.name}", FOUND, partial(_ask_seeded, harness, one), one.short)
+        for harness, one in bugs
     ]
 
 
@@ -422,8 +375,8 @@ def ring_proofs(place: Workplace) -> list[Proof]:
     def asked(name: str, meaning: ring.Meaning | None = None) -> tuple[str, str]:
         return ring.ask(place.folder(f"ring-{name}"), place.run, text, meaning)
 
-    return [Proof("ring/as_it_is", FINE, lambda: asked("as_it_is"))] + [
-        Proof(f"ring/{one.name}", FOUND, lambda one=one: asked(one.name, one))
+    return [Proof("ring/as_it_is", FINE, partial(asked, "as_it_is"))] + [
+        Proof(f"ring/{one.name}", FOUND, partial(asked, one.name, one))
         for one in ring.MEANINGS
     ]
 
@@ -471,11 +424,7 @@ def series_proofs(place: Workplace) -> list[Proof]:
         return series_pace.ask_pace(place.run, work, name)
 
     return [
-        Proof(
-            f"series/{name or 'pace'}",
-            FOUND if name else FINE,
-            lambda name=name: ask_of(name),
-        )
+        Proof(f"series/{name or 'pace'}", FOUND if name else FINE, partial(ask_of, name))
         for name in series_pace.SEEDED
     ]
 

@@ -107,7 +107,7 @@ def test_headers() -> None:
 
 def test_a_guard_that_is_not_there_is_said(tmp_path) -> None:
     (tmp_path / "queue.c").write_text("one two")
-    bug = Seeded("x", "queue.c", "two", "three")
+    bug = Seeded("x", "two", "three")
     assert seeded_text(bug, tmp_path) == "one three"
     (tmp_path / "queue.c").write_text("two two")
     with pytest.raises(LabError, match="kmod/queue.c"):
