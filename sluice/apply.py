@@ -31,9 +31,10 @@ def follow() -> None:
 @options.dry_run_option
 @options.json_option
 def apply(name: str | None, following: bool, dry_run: bool, as_json: bool) -> int:
-    """Load /etc/sluice.conf and /etc/sluice.conf.d/*.conf into the module.
+    """Load the files of the rules into the module.
 
-    All files or, if a line is wrong, none. The devices there are follow the
+    They are /etc/sluice.conf.d/*.conf and /etc/sluice.conf: all files or, if a
+    line is wrong, none. The devices there are follow the
     rules again, also those that were set by hand; with NAME only that device.
     """
     reset = [name] if name else ["*"]

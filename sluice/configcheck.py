@@ -24,7 +24,7 @@ def _state(entry: files.Entry, loaded: list[Rule] | None) -> str:
 @click.argument("action", type=click.Choice(["check", "show"]))
 @options.json_option
 def config(action: str, as_json: bool) -> int:
-    """Check the files of the rules, or show the rules in their order.
+    """Check the files of the rules, or show the rules in order.
 
     The files are /etc/sluice.conf.d/*.conf and then /etc/sluice.conf.
     """

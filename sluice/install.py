@@ -141,7 +141,7 @@ def install(dry_run: bool, as_json: bool) -> int:
 @DRY_RUN
 @options.json_option
 def uninstall(dry_run: bool, as_json: bool) -> int:
-    """Take away all that install wrote; stock behaviour returns at once."""
+    """Remove all that install wrote; stock behaviour returns."""
     _check_ours("uninstall")
     _check_root("uninstall", dry_run)
     ran = _run(dry_run, "--remove")

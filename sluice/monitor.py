@@ -105,7 +105,7 @@ def format_event(one: Namespace, event: Event, at: float) -> str:
 @options.netns_option
 @options.json_option
 def monitor(count: int, netns: str | None, as_json: bool) -> int:
-    """Print events as they happen: first stops, stalls, devices with noqueue."""
+    """Print events: first stops, stalls, devices with noqueue."""
     with contextlib.suppress(KeyboardInterrupt):
         for number, (one, event) in enumerate(events(netns), 1):
             now = time.time()

@@ -251,7 +251,7 @@ def say_heading(seen: Seen, netns: str | None) -> None:
 @options.netns_option
 @options.json_option
 def status(names: tuple[str, ...], netns: str | None, as_json: bool) -> int:
-    """Show the devices in a table, or the details of those that are named.
+    """Show the devices in a table, or details of those named.
 
     All network namespaces of the machine, unless --netns names one.
     """

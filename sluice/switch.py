@@ -324,7 +324,10 @@ def off(
     netns: str | None,
     as_json: bool,
 ) -> int:
-    """Switch devices off: stock behaviour, now and when they appear again."""
+    """Switch devices off, now and when they appear again.
+
+    An off device behaves as without sluice.
+    """
     added = [Rule(name, False, netns="host" if host else "all") for name in names]
     return run(names, added, How(now, host, dry_run, netns, as_json))
 
@@ -353,7 +356,10 @@ def _check_known(patterns: Sequence[str], lines: list[config.Line]) -> None:
 @options.dry_run_option
 @options.json_option
 def forget(names: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
-    """Remove rules from /etc/sluice.conf; what others say applies again."""
+    """Remove rules from /etc/sluice.conf.
+
+    What the other rules say applies again.
+    """
     check_patterns(names)
     with config.locked():
         before = config.read()

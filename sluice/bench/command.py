@@ -224,7 +224,7 @@ def _check_picture(path: str) -> None:
 )
 @click.option(
     "--work-us", type=click.IntRange(0, 10_000), default=50, show_default=True,
-    metavar="N", help="The reader's work for each packet.",
+    metavar="US", help="The reader's work for each packet (microseconds).",
 )
 @click.option(
     "--svg", default="", metavar="FILE", help="Draw the result there.",

@@ -106,6 +106,12 @@ def test_help_fits_the_terminal(capsys, command: str) -> None:
     assert max(len(line) for line in said.splitlines()) < 80
 
 
+def test_no_line_of_the_overview_is_cut(capsys) -> None:
+    assert main(["--help"]) == 0
+    _, _, commands = capsys.readouterr().out.partition("Commands:")
+    assert commands and "..." not in commands
+
+
 def test_version(capsys) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == "sluice 0.1.0\n"
