@@ -91,14 +91,19 @@ def parse_qdisc(text: str) -> Dict[str, int]:
     return dict.fromkeys(names, 0)
 
 
-def run_tool(argv: Sequence[str], stdin: str = "") -> str:
-    done = subprocess.run(
-        argv,
-        input=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
+def run_tool(
+    argv: Sequence[str], stdin: str = "", seconds: Optional[float] = None
+) -> str:
+    """A command's output; WorkloadError if it fails, or takes longer than this."""
+    try:
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkloadError(
+            f"{' '.join(argv)}: not done after {seconds:.0f} s; "
+            "is a queue stopped for ever?"
+        ) from None
     if done.returncode != 0:
         said = done.stderr.strip() or "no message"
         raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {said}")

@@ -204,20 +204,4 @@ def receiving(argv: Sequence[str]) -> Iterator[None]:
 
 def send(argv: Sequence[str], seconds: float) -> Dict[str, Any]:
     """What a sender prints as JSON once all has arrived; seconds: at most."""
-    name = " ".join(argv)
-    try:
-        done = subprocess.run(
-            argv,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=seconds,
-            universal_newlines=True,
-        )
-    except subprocess.TimeoutExpired:
-        raise WorkloadError(
-            f"{name}: not done after {seconds:.0f} s; is a queue stopped for ever?"
-        ) from None
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise WorkloadError(said[-1] if said else f"{name}: died")
-    return json.loads(done.stdout)
+    return json.loads(run_tool(argv, seconds=seconds))

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 from lab.guest.devices import run_tool
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Skipped
-from lab.workloads import pktgen
+from lab.workloads import pktgen, tcp
 from lab.workloads.tcp import transfer
 from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
 
@@ -69,15 +69,12 @@ def _pktgen_row(name: str, case: pktgen.Case) -> Row:
 
 
 def _tcp_row(streams: int, speed: str) -> Row:
-    plural = "stream" if streams == 1 else "streams"
-    return Row(
-        name=f"kernel_tcp_{streams}_{speed}",
-        title=f"TCP, {streams} {plural}, {READERS[speed]}",
-        unit="Mbit/s",
-        floor=0.97,
-        above_upstream=speed == "fast" and streams >= 8,
+    many = speed == "fast" and streams >= 8
+    return tcp.row_of(
+        *(f"kernel_tcp_{streams}_{speed}", streams, READERS[speed]),
+        above_upstream=many,
         prompt=speed in ("link", "slow"),
-        lossless_ring=LOSSLESS_RING if speed == "fast" and streams >= 8 else None,
+        lossless_ring=LOSSLESS_RING if many else None,
     )
 
 

@@ -32,27 +32,26 @@ READERS = {
     "link": "link",
 }
 STREAMS = {"fast": (1, 2, 4, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
-DEMO = ("tcp_8_fast",)
-
-
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 
 
-def _row(streams: int, speed: str) -> Row:
-    name = f"tcp_{streams}_{speed}"
+def row_of(name: str, streams: int, reader: str, **demands: Any) -> Row:
+    """demands: further fields of Row."""
     plural = "stream" if streams == 1 else "streams"
-    return Row(
-        name=name,
-        title=f"TCP, {streams} {plural}, " + READERS[speed],
-        unit="Mbit/s",
-        demo=name in DEMO,
-        floor=0.97,
+    title = f"TCP, {streams} {plural}, {reader}"
+    return Row(name, title, "Mbit/s", floor=0.97, **demands)
+
+
+ROWS = [
+    row_of(
+        *(f"tcp_{streams}_{speed}", streams, READERS[speed]),
+        demo=(streams, speed) == (8, "fast"),
         above_upstream=speed != "link",
         prompt=speed == "link",
     )
-
-
-ROWS = [_row(streams, speed) for speed in PACES for streams in STREAMS[speed]]
+    for speed in PACES
+    for streams in STREAMS[speed]
+]
 
 
 @dataclass(frozen=True)
