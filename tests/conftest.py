@@ -88,9 +88,9 @@ def played(request: pytest.FixtureRequest, play_once):
 
 @pytest.fixture
 def assert_module_passes(pytestconfig: pytest.Config, show: Callable[[str], None]):
-    """For scenarios that need a root of their own: make test-all only."""
+    """For scenarios that need a machine of their own: make test-all only."""
     if not pytestconfig.getoption("--every"):
-        pytest.skip("needs a root of its own; make test-all has it")
+        pytest.skip("needs a machine of its own; make test-all has it")
 
     def assert_passes(
         kernel: Kernel, beginning: str, suite: Suite, extra: tuple[str, ...]
