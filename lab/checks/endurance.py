@@ -21,7 +21,7 @@ from lab.setup import say
 
 ABUSE = "abuse.random_sequences_leave_a_device_that_flows"
 SEQUENCE_SECONDS = 20.0  # far more than one takes
-SOAK = "soak.mixed_traffic_loses_nothing_at_the_ring"
+SOAK = "soak.mixed_traffic_loses_nothing_but_in_stalls"
 EXTRA_SECONDS = 600.0  # to boot, to begin and to end
 
 _COLUMNS = (

@@ -80,9 +80,9 @@ def _attached(source: int, code: Sequence[bytes], where: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def redirected(source: int, target: int, where: int = XDP_IN_DRIVER) -> Iterator[None]:
-    """What interface source receives enters interface target; both given by index.
+    """Frames that one interface receives are transmitted by the other; both by index.
 
-    where: XDP in the drivers, or in the core, which asks for the transmit function.
+    where: XDP in the drivers, or in the core, which calls the transmit function.
     """
     code = (_set(1, target), _set(2, 0), _call(REDIRECT), _EXIT)
     with _attached(source, code, where):
@@ -91,6 +91,6 @@ def redirected(source: int, target: int, where: int = XDP_IN_DRIVER) -> Iterator
 
 @contextlib.contextmanager
 def sent_back(source: int) -> Iterator[None]:
-    """What the interface with this index receives it transmits, by XDP in the core."""
+    """The interface with this index transmits what it receives, by XDP in the core."""
     with _attached(source, (_set(0, SEND_BACK), _EXIT), XDP_IN_CORE):
         yield

@@ -33,12 +33,12 @@ def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
 
 
 def port_mac(number: int) -> str:
-    """Of the machine behind a port; the first port has number 2."""
+    """The address of the machine behind a port; the first port has number 2."""
     return f"02:00:00:00:93:{number:02x}"
 
 
 def teach(names: Sequence[str]) -> List[str]:
-    """A static address behind each port; the addresses."""
+    """Makes a static neighbour behind each port; returns their addresses."""
     addresses = []
     for number, name in enumerate(names, 2):
         mac, address = port_mac(number), f"10.93.0.{number}"

@@ -24,7 +24,7 @@ SECONDS = 240  # Python takes seconds to import what it needs, emulated
 
 
 def needs_click(env: Env) -> None:
-    """The command's libraries are bookworm's, or newer."""
+    """Skips where the command's libraries are older than Debian 12's."""
     version = metadata.version("click")
     if int(version.partition(".")[0]) < 8:
         env.skip(f"click 8: this distribution has {version}")
@@ -34,8 +34,8 @@ def needs_click(env: Env) -> None:
 def sluice(
     *arguments: str, status: Optional[int] = 0, beside: Device = HERE
 ) -> str:
-    """What the command says, in the device's namespace: nothing on stderr when
-    all is well. status: None for any."""
+    """The command's output, in the device's namespace; it must print nothing to stderr
+    when its status is 0. status: the one expected, None for any."""
     done = subprocess.run(
         beside.command(*SLUICE, *arguments), capture_output=True, text=True
     )
@@ -49,7 +49,7 @@ def sluice(
 
 @contextlib.contextmanager
 def _udevd(beside: Device) -> Iterator[None]:
-    """It renames devices: none is left for the scenarios that follow."""
+    """udevd renames devices, so it ends with its scenario."""
     process = subprocess.Popen(beside.command(UDEV))
     try:
         yield
@@ -59,7 +59,7 @@ def _udevd(beside: Device) -> Iterator[None]:
 
 
 def start_udev(env: Env, beside: Device = HERE) -> None:
-    """udev sees the devices of this device's namespace, until the end."""
+    """udev handles the devices of this device's namespace, until the scenario's end."""
     if shutil.which(UDEV) is None:
         env.skip(f"{UDEV}: not in this root")
     rules = Path("/run/udev/rules.d")

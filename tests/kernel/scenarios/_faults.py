@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Memory that is refused now and then, to the processes that are to live with it."""
+"""Allocations of chosen processes that fail now and then."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Iterator, Sequence
 
 DEBUG = Path("/sys/kernel/debug")
 KINDS = ("failslab", "fail_page_alloc")
-# Of the chosen processes only, as often as it comes, without a word in the log,
-# and also where the kernel could wait for memory.
+# Only for the chosen processes, without a limit, without a message in the log, and
+# also where the kernel could wait for memory.
 SETTINGS = {"task-filter": "Y", "times": "-1", "verbose": "0", "ignore-gfp-wait": "N"}
 
 
@@ -21,11 +21,11 @@ def is_offered() -> bool:
 
 @contextlib.contextmanager
 def refused_memory(processes: Sequence[int], percent: int) -> Iterator[None]:
-    """Of what these processes, and those they start, ask the kernel for."""
+    """So many percent of the allocations of these processes and their children fail."""
     for kind in KINDS:
         for name, value in {**SETTINGS, "probability": str(percent)}.items():
             (DEBUG / kind / name).write_text(value)
-    # Opened before: nothing can be opened for certain any more.
+    # Opened before: later an open() may fail.
     switches = [os.open(f"/proc/{one}/make-it-fail", os.O_WRONLY) for one in processes]
     try:
         for switch in switches:

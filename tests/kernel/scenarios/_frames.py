@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Frames of which each is accounted for: read, or freed by the kernel.
 
-tx_dropped and the counts of a qdisc do not tell all: a qdisc that is replaced
+tx_dropped and the counts of a qdisc are not enough: a qdisc that is replaced
 takes its counts along, and a ring that shrinks frees what has no room. The
 trace event kfree_skb sees every frame; these have an EtherType of their own.
 """
@@ -9,6 +9,7 @@ trace event kfree_skb sees every frame; these have an EtherType of their own.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
 from typing import Iterator
@@ -33,7 +34,7 @@ class Freed:
 
     def __init__(self, env: Env) -> None:
         mount_tracefs()
-        self._own = TRACING / "instances" / "frames"
+        self._own = TRACING / "instances" / f"frames{os.getpid()}"
         self._own.mkdir()
         env.defer(self._own.rmdir)
         event = self._own / "events" / "skb" / "kfree_skb"
@@ -54,22 +55,22 @@ class Freed:
         assert now.read + self.count == frames, (now, self.count, frames)
 
 
-def open_socket() -> socket.socket:
+def open_socket(name: str = HERE.name) -> socket.socket:
     out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-    out.bind((HERE.name, PROTOCOL))
+    out.bind((name, PROTOCOL))
     return out
 
 
-def send_frames(frames: int) -> None:
-    """Through the qdisc; never waits for room."""
-    with open_socket() as out:
+def send_frames(frames: int, name: str = HERE.name) -> None:
+    """Sends so many frames through the qdisc; never waits for socket memory."""
+    with open_socket(name) as out:
         out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
         for _ in range(frames):
             out.send(FRAME)
 
 
 class FrameFlood(Flood):
-    """The same from packet sockets, which tell of each frame that is dropped."""
+    """The same from packet sockets, which report each frame that is dropped."""
 
     def open_flow(self) -> socket.socket:
         return open_socket()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ftrace: its files, and the kernel's own view of who hooks tun's function."""
+"""ftrace: its files, and what the kernel reports about users of tun's function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.guest.scenarios import Env, Skipped
 
 TRACING = Path("/sys/kernel/tracing")
 TRANSMIT = "tun_net_xmit"
-DIRECT = "direct-->sluice_entry"  # that function calls sluice itself
+DIRECT = "direct-->sluice_entry"  # of that function
 
 
 def mount_tracefs() -> None:
@@ -23,13 +23,13 @@ def mount_tracefs() -> None:
 
 
 def read_hook() -> str:
-    """What is said of that function, in one line; nothing if nobody looks at it."""
+    """The kernel's line about that function; empty if nothing is attached to it."""
     said = (TRACING / "enabled_functions").read_text().replace("\n\t", " ")
     return "".join(line for line in said.splitlines() if line.startswith(TRANSMIT))
 
 
 def settles_on_direct_call(env: Env) -> bool:
-    """Whether that function calls sluice itself, once that is decided."""
+    """Whether a direct call was placed, once the module has decided about it."""
     wanted = Path("/sys/module/sluice/parameters/direct_call")
     env.wait_for(
         lambda: DIRECT in read_hook() or wanted.read_text().strip() == "N",

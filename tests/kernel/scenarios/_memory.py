@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How much memory the kernel has given away."""
+"""How much memory the kernel uses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from lab.guest.debug import finds_leaks
 
 
 def read_kb(name: str) -> int:
-    """A line of /proc/meminfo; SUnreclaim is what slabs hold for good."""
-    Path("/proc/sys/vm/stat_refresh").write_text("1")  # or it lags by megabytes
+    """A value of /proc/meminfo; SUnreclaim is the memory of slabs that is in use."""
+    Path("/proc/sys/vm/stat_refresh").write_text("1")  # or the value is megabytes old
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
@@ -18,5 +18,5 @@ def read_kb(name: str) -> int:
 
 
 def allowed(size: int) -> int:
-    """Bytes; locks, timers and the space around them are larger where all is watched."""
+    """Bytes that sluice may take: locks and timers are larger on a debug kernel."""
     return 2 * size if finds_leaks() else size

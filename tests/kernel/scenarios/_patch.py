@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A live patch of the function sluice hooks: while it is there, packets vanish."""
+"""A live patch of the function that sluice hooks; it drops all packets."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from lab.guest.scenarios import Env
 
 ALL = Path("/sys/kernel/livepatch")
 PATCH = ALL / "patch_tun"
-SECONDS = 60  # every task has to come by
+SECONDS = 60  # until each task has left the old function
 
 
 def _settled() -> bool:
     return (PATCH / "transition").read_text().strip() == "0"
 
 
-# Before 6.0 a function that calls sluice itself cannot be patched.
+# Before 6.0 a function with a direct call cannot be patched.
 SHARES = int(platform.release().partition(".")[0]) >= 6
 
 
 class Refused(OSError):
-    """The function belongs to somebody else."""
+    """The function has a direct call."""
 
 
 def insert(env: Env) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Requests as no client of ours would make them, and the answers to them."""
+"""Netlink requests that are wrong or random, and the answers to them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def u32(value: int) -> bytes:
     return struct.pack("=I", value)
 
 
-# What device-set takes: the payloads that are right, and those out of range.
+# The settings of device-set: payloads that are valid, and those out of range.
 SETTINGS: Dict[int, Tuple[List[bytes], List[bytes]]] = {
     3: ([u8(0), u8(1)], [u8(2), u8(255)]),  # on
     7: ([u32(1), u32(60000)], [u32(0), u32(60001), u32(1 << 31)]),  # stall-ms
@@ -58,7 +58,7 @@ def parse_attrs(data: bytes) -> Dict[int, bytes]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one request got: an errno, 0 if none, and the message with it."""
+    """The answer to one request: an errno, 0 if none, and its message."""
 
     code: int
     text: str
@@ -105,8 +105,8 @@ class Asker:
         return HEADER.pack(length, self.family, flags, 1, 0) + body
 
     def send(self, datagram: bytes) -> Answer:
-        """A request is handled before send() returns; a dump goes on as long
-        as its answers are read."""
+        """The kernel handles a request before send() returns; a dump goes on while its
+        answers are read."""
         self._socket.send(datagram)
         answers = []
         while True:
@@ -119,7 +119,7 @@ class Asker:
         return self.send(self.message(flags, cmd, attrs))
 
     def settings(self, ifindex: int) -> Dict[int, bytes]:
-        """Of a device, by their numbers."""
+        """The settings of a device, by their attribute numbers."""
         answer = self.ask(REQUEST, netlink.DEVICE_GET, attr(1, u32(ifindex)))
         (reply,) = answer.replies
         attrs = parse_attrs(reply)
@@ -127,7 +127,7 @@ class Asker:
 
 
 def wrong_attrs(number: int, right: bytes) -> Iterator[Tuple[str, bytes]]:
-    """An attribute in every form that is not its own."""
+    """An attribute in every wrong form."""
     yield "empty", attr(number, b"")
     yield "too short", attr(number, right[:-1])
     for more in (1, 4, 2000):
@@ -151,7 +151,7 @@ def _random_attr(choose: random.Random, depth: int = 0) -> bytes:
         payload = bytes(choose.randrange(256) for _ in range(min(size, 8)))
         payload += b"\xff" * (size - len(payload))
     made = attr(number | choose.choice((0, 0, 0, 0x4000, NESTED)), payload)
-    if choose.random() < 0.1:  # it lies about its length
+    if choose.random() < 0.1:  # a wrong length
         made = struct.pack("=H", choose.randrange(1 << 16)) + made[2:]
     return made
 
@@ -169,7 +169,7 @@ def _random_message(choose: random.Random, asker: Asker, ifindex: int) -> bytes:
 
 
 def _cut(choose: random.Random, message: bytes) -> bytes:
-    """A part of it, that may know of it or claim to be whole."""
+    """Its first part, with the right length in its header or that of the whole."""
     part = message[: choose.randrange(HEADER.size, len(message) + 1)]
     if choose.random() < 0.5:
         part = struct.pack("=I", len(part)) + part[4:]
@@ -177,7 +177,7 @@ def _cut(choose: random.Random, message: bytes) -> bytes:
 
 
 def random_datagram(choose: random.Random, asker: Asker, ifindex: int) -> bytes:
-    """One request or a few, whole or not."""
+    """One request or several; some are truncated."""
     datagram = b""
     for _ in range(choose.choice((1, 1, 1, 1, 3))):
         message = _random_message(choose, asker, ifindex)

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import struct
-import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Callable, Iterator, List
 
 from lab.guest.devices import HERE, THERE, Counters, attach, silence_first_netns
+from lab.guest.scenarios import Env
 from lab.guest.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
+from tests.kernel.scenarios._threads import Repeated
 
 TUNSETPERSIST = 0x400454CB
 TUNSETSNDBUF = 0x400454D4
@@ -25,8 +28,8 @@ SLOWEST = 0.2  # seconds it rests
 
 
 def frees_twice() -> bool:
-    """Whether this kernel frees packets twice when one of several queues is closed
-    whose qdisc is lockless and not empty (docs/kernels.md)."""
+    """Whether this kernel frees packets twice when a device of several queues closes
+    one whose lockless qdisc is not empty (docs/kernels.md)."""
     return os.uname().release.startswith("5.10.")
 
 
@@ -41,7 +44,7 @@ class Tap:
         self.on_packet: Callable[[bytes], None] = lambda packet: None
 
     def open_queue(self) -> int:
-        """One more queue, or the device itself; its place in self.queues."""
+        """Opens one more queue, or makes the device; returns the place in self.queues."""
         self.queues.append(open_queue(self.flags, self.name))
         return len(self.queues) - 1
 
@@ -56,11 +59,11 @@ class Tap:
         fcntl.ioctl(self.queues[0], TUNSETPERSIST, int(persistent))
 
     def set_steering(self, program: int) -> None:
-        """A loaded socket filter chooses the queue; -1: the driver itself."""
+        """A loaded socket filter chooses the queue; with -1 the driver does."""
         fcntl.ioctl(self.queues[0], TUNSETSTEERINGEBPF, struct.pack("i", program))
 
     def read(self, place: int, most: int = 1 << 30) -> int:
-        """Packets that can be read at once, up to `most`."""
+        """Reads the packets that are there, up to `most`; returns their number."""
         count = 0
         with contextlib.suppress(OSError):  # EAGAIN: empty; EBADFD: detached
             while count < most:
@@ -73,65 +76,46 @@ class Tap:
         return sum(self.read(place) for place in range(len(self.queues)))
 
     def is_drained(self, counters: Callable[[], Counters]) -> bool:
-        """Reads what is there; whether neither the rings nor the qdiscs held any.
+        """Reads what is there; returns whether rings and qdiscs held no packet.
 
-        The qdiscs are asked first: what they hold may come into a ring just read.
+        The qdiscs are read first: their packets may enter a ring that was just read.
         """
         held = counters().held
         return self.read_all() == 0 and held == 0
 
 
-class Readers:
-    """A thread for each queue that reads it until end(), in gulps with rests."""
+class Readers(Repeated):
+    """A thread for each queue reads it until end(), in gulps with rests."""
 
     def __init__(self, device: Tap) -> None:
-        self._device = device
-        self.rest = 0.002  # seconds, between gulps
-        self._ended = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._read, args=(place,), daemon=True)
-            for place in range(len(device.queues))
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _read(self, place: int) -> None:
-        while not self._ended.wait(self.rest):
-            self._device.read(place, GULP)
+        places = range(len(device.queues))
+        super().__init__(
+            *(functools.partial(device.read, place, GULP) for place in places),
+            rest=0.002,
+        )
 
     def slow_down(self) -> None:
         self.rest = min(2 * self.rest, SLOWEST)
 
-    def end(self) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join(timeout=10)
+
+def slow_reader(device: Tap, rest: float, burst: int = 1) -> Repeated:
+    """Rests, reads a burst from the first queue, and begins again, until it is left."""
+    return Repeated(lambda: device.read(0, burst), rest=rest)
 
 
-class SlowReader:
-    """Reads a burst from the first queue, rests, and begins again, until it is left."""
+def wait_for_carrier(env: Env, name: str = HERE.name) -> None:
+    """After a reader came back: until then the core's noop qdisc drops all packets."""
+    state = Path(f"/sys/class/net/{name}/operstate")
 
-    def __init__(self, device: Tap, rest: float, burst: int = 1) -> None:
-        self._device, self._rest, self._burst = device, rest, burst
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def is_up() -> bool:
+        return state.read_text().strip() in ("up", "unknown")
 
-    def _run(self) -> None:
-        while not self._ended.wait(self._rest):
-            self._device.read(0, self._burst)
-
-    def __enter__(self) -> SlowReader:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(timeout=10)
+    env.wait_for(is_up, f"{name} has a carrier")
 
 
 @contextlib.contextmanager
 def reading(device: Tap) -> Iterator[Readers]:
-    """Every queue is read; at the end what is left, too."""
+    """Reads every queue, and at the end what is left in them."""
     readers = Readers(device)
     try:
         yield readers
@@ -144,7 +128,7 @@ def reading(device: Tap) -> Iterator[Readers]:
 def tap(
     queues: int = 1, ring: int = 100, qdisc: str = "fq_codel", flags: int = IFF_TAP
 ) -> Iterator[Tap]:
-    """HERE with so many queues; gone at the end, persistent or not."""
+    """HERE with so many queues; removed at the end, persistent or not."""
     silence_first_netns()
     device = Tap(flags | (IFF_MULTI_QUEUE if queues > 1 else 0))
     try:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the scenarios share: a device with a sink, senders, and the counts."""
+"""What most scenarios use: a device with a reader, senders, and counters."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import socket
-import threading
 import time
-from typing import Any, Iterator, List, Optional, Protocol
+from typing import Any, Callable, Iterator, List, Optional, Protocol
 
 from lab.guest.devices import HERE, THERE, Counters, Reader, ask_module
 from lab.guest.devices import Device as Link
@@ -16,6 +16,7 @@ from lab.guest.devices import read_counters
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env
 from sluice.netlink import Device, Queue
+from tests.kernel.scenarios._threads import Repeated
 
 DISCARD_PORT = 9
 BURST = 200  # packets, of a sender that rests
@@ -52,7 +53,8 @@ def read_queue(of: Link = HERE) -> Queue:
 
 
 def wait_until_open(env: Env, of: Link = HERE) -> List[Queue]:
-    """All was read; what came last may have stopped a queue, until its timer says so."""
+    """After everything was read: the last packets may have stopped a queue, which opens
+    when its timer expires."""
 
     def opened() -> List[Queue]:
         queues = read_queues(of)
@@ -68,12 +70,25 @@ def set_device(of: Link = HERE, **attrs: int) -> None:
     ask_module(of, lambda client, index: client.set_device(index, **attrs))
 
 
+def compare(count: Callable[[], int], *names: str) -> str:
+    """What is counted while these devices are off and on, by turns. On must reach more
+    than half of off: how much more is measured by the benchmarks."""
+    counted = {0: 0, 1: 0}
+    for on in (0, 1, 0, 1):
+        for name in names:
+            set_device(Link(name, "", ""), on=on)
+        counted[on] += count()
+    off, on = counted[0], counted[1]
+    assert on > off / 2, counted
+    return f"stock {off}, sluice {on}"
+
+
 def counters() -> Counters:
     return read_counters(HERE)
 
 
 def send(packets: int) -> int:
-    """Exactly so many packets to the sink's peer; never waits for room."""
+    """Sends exactly so many packets to the peer; never waits for socket memory."""
     return send_over_flows(packets, flows=1)
 
 
@@ -93,63 +108,53 @@ class Slowing(Protocol):
 
 
 class Flood:
-    """Blocking senders in threads of their own until end()."""
+    """Blocking senders, each in a thread of its own, until end()."""
 
     def __init__(self, senders: int = 2, flows: int = 1, rest: float = 0.0) -> None:
-        self._flows = flows
         self._rest = rest
-        self._ended = threading.Event()
         self._sent = [0] * senders
-        self._threads = [
-            threading.Thread(target=self._send, args=(index,), daemon=True)
-            for index in range(senders)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._sockets = [self.open_flow() for _ in range(senders * flows)]
+        cycles = [itertools.cycle(self._sockets[n::senders]) for n in range(senders)]
+        self._threads = Repeated(
+            *(functools.partial(self._send, n, flow) for n, flow in enumerate(cycles))
+        )
 
     def open_flow(self) -> socket.socket:
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def send_one(self, out: socket.socket) -> int:
-        """How many packets that made: 0 if the kernel refused it."""
+        """How many packets were made: 0 if the kernel refused it."""
         try:
             out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT))
         except OSError:
             return 0
         return 1
 
-    def _send(self, index: int) -> None:
-        with contextlib.ExitStack() as stack:
-            flows = [
-                stack.enter_context(self.open_flow()) for _ in range(self._flows)
-            ]
-            for out in itertools.cycle(flows):
-                if self._ended.is_set():
-                    return
-                self._sent[index] += self.send_one(out)
-                if self._rest and self._sent[index] % BURST == 0:
-                    time.sleep(self._rest)
+    def _send(self, sender: int, flows: Iterator[socket.socket]) -> None:
+        self._sent[sender] += self.send_one(next(flows))
+        if self._rest and self._sent[sender] % BURST == 0:
+            time.sleep(self._rest)
 
     @property
     def sent(self) -> int:
         return sum(self._sent)
 
     def wait_for_more(self, env: Env, packets: int, what: str) -> None:
-        """Until so many more were sent than by now."""
+        """Until so many more packets were sent."""
         before = self.sent
         env.wait_for(lambda: self.sent > before + packets, what)
 
     def end(self) -> int:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join(timeout=10)
-            assert not thread.is_alive(), "a sender is stuck"
+        """How many packets were sent."""
+        self._threads.end()
+        for out in self._sockets:
+            out.close()
         return self.sent
 
 
 @contextlib.contextmanager
 def flood(senders: int = 2, flows: int = 1, rest: float = 0.0) -> Iterator[Flood]:
-    """flows: of each sender, in turn; rest: seconds after each BURST packets."""
+    """flows: of each sender, used in turn; rest: seconds after each BURST packets."""
     running = Flood(senders, flows, rest)
     try:
         yield running
@@ -158,17 +163,17 @@ def flood(senders: int = 2, flows: int = 1, rest: float = 0.0) -> Iterator[Flood
 
 
 def read_stops(index: Optional[int] = None) -> int:
-    """How often the queue with this index was stopped; by default all of them."""
+    """How often the queue with this index was stopped; by default, all queues."""
     return sum(queue.stops for queue in read_queues() if index in (None, queue.id))
 
 
 def wait_for_stops(
     env: Env, reader: Slowing, more_than: int = 0, index: Optional[int] = None
 ) -> None:
-    """Until read_stops() says more.
+    """Until read_stops() is larger than that.
 
-    The senders of a busy host may be slower than any reader: this one slows down
-    for as long as it keeps up with them.
+    On a busy host senders may be slower than the reader: it is slowed down until the
+    ring fills.
     """
     seen, until = -1, 0.0
 
@@ -200,8 +205,8 @@ def wait_until_read(env: Env, packets: int) -> Counters:
 
 
 def assert_flood_loses_nothing(env: Env, reader: Reader, senders: int) -> Counters:
-    """Senders that fill the ring again and again: nothing is lost there, and
-    each packet is read or was dropped by the qdisc."""
+    """Senders fill the ring again and again: it loses no packet, and each packet is
+    read or dropped by the qdisc."""
     with flood(senders=senders) as running:
         wait_for_stops(env, reader, more_than=20)
         sent = running.end()
@@ -212,14 +217,14 @@ def assert_flood_loses_nothing(env: Env, reader: Reader, senders: int) -> Counte
 
 
 def assert_flood_is_read(env: Env, reader: Reader) -> None:
-    """The same, and the reader itself counts them."""
+    """The same; and the reader has counted as many packets as the driver."""
     now = assert_flood_loses_nothing(env, reader, senders=3)
     got = sum(count["read"] for count in reader.pause())
     assert got == now.read, (got, now)
 
 
 def wait_until_empty(env: Env) -> None:
-    """Nothing held by the qdisc, nothing in the ring."""
+    """Until the qdisc and the ring hold no packet."""
 
     def empty() -> bool:
         before = counters()
@@ -231,7 +236,7 @@ def wait_until_empty(env: Env) -> None:
 
 
 def assert_flows(env: Env) -> None:
-    """The queue is not stuck: packets sent now are read."""
+    """Packets that are sent now are read: the queue is not stuck."""
     wait_until_empty(env)
     before = counters()
     send(50)
@@ -240,7 +245,7 @@ def assert_flows(env: Env) -> None:
 
 
 def pktgen(env: Env, senders: int, packets: int) -> List[int]:
-    """Direct senders of exactly so many packets each; what each sent."""
+    """Direct senders of exactly so many packets each; returns what each sent."""
     from lab.workloads import pktgen as generator
 
     names = env.enter(generator.senders(senders, packets=packets))
@@ -254,8 +259,8 @@ def pktgen(env: Env, senders: int, packets: int) -> List[int]:
 def assert_direct_senders_lose_nothing(
     env: Env, senders: int, packets: int, vhost: bool = False
 ) -> None:
-    """`packets` in all, around the qdisc, into a ring that fills; fewer, and into a
-    smaller one, where the kernel takes its time."""
+    """Senders that bypass the qdisc send `packets` in all into a ring that fills. A
+    debug kernel is slow: it gets fewer packets and a smaller ring."""
     packets //= env.patience
     env.load("stall_ms=60000")
     sink(env, ring=500 // env.patience, vhost=vhost)
@@ -266,7 +271,7 @@ def assert_direct_senders_lose_nothing(
 
 
 def assert_lossless_again(env: Env) -> None:
-    """After a stall: packets flow, and none of many is lost."""
+    """After a stall: packets flow, and none of 2000 is lost."""
     assert_flows(env)
     set_device(stall_ms=60000)  # a starved host must not make it stall again
     before = counters()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whatever userspace does to a tap under traffic, in random order, by a seed.
+"""Random sequences of everything that userspace does to a tap, under traffic.
 
-`make abuse` plays many sequences, make test a few. After each the device is put
-in order: then its queues flow, nothing is lost, stops and wakes add up. Each has a
-seed of its own; RESULT names that of the one that failed.
+`make abuse` plays many sequences, make test a few. After each the device is set up
+as usual: then packets flow, none is lost, and there are as many wakes as stops. Each
+sequence has a seed of its own; RESULT names that of the one that failed.
 """
 
 from __future__ import annotations
@@ -48,23 +48,29 @@ from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _ftrace, _patch
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._memory import read_kb
-from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, frees_twice
+from tests.kernel.scenarios._tap import (
+    IFF_MULTI_QUEUE,
+    TUNSETSNDBUF,
+    Tap,
+    frees_twice,
+    wait_for_carrier,
+)
 from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, send, wait_until_open
 
 SEQUENCES = 25  # unless SLUICE_ABUSE_SEQUENCES says otherwise
 OPERATIONS = 25  # of a sequence
-ENOUGH = 100  # sequences, for every operation to be done at least once
+ENOUGH = 100  # sequences: every operation succeeds at least once
 QUEUES_MAX = 4
 SENDERS = 2
-STALL_MS = 5
+SHORT_STALL_MS = 5
 BATCH = 16  # slots a reader frees at once
-STOCK_EVERY = 10  # sequences: then unload, and see stock's behaviour
+STOCK_EVERY = 10  # sequences: then unload, and check the stock behaviour
 ELSEWHERE = "elsewhere"
 OTHER_NAME = "other0"
 QDISCS = ("fq_codel", "pfifo", "noqueue", "pfifo_fast", "fq", "sfq", "mq")
 QDISC = "fq_codel"
 ROOT, HANDLE = 0xFFFFFFFF, 0x920000
-TUNGETIFF, TUNSETOFFLOAD, TUNSETSNDBUF = 0x800454D2, 0x400454D0, 0x400454D4
+TUNGETIFF, TUNSETOFFLOAD = 0x800454D2, 0x400454D0
 TUNSETFILTEREBPF, TUNSETCARRIER = 0x800454E1, 0x400454E2
 # Settings of the driver that take a small number.
 SMALL_SETTINGS = {
@@ -89,16 +95,16 @@ FLAGS = {
     "IFF_TUN_EXCL": 0x8000,
 }
 LAST_CPU = Path(f"/sys/devices/system/cpu/cpu{(os.cpu_count() or 1) - 1}/online")
-LEAK_KB = 16 * 1024  # but with kmemleak: its kernel holds on to what was freed
+LEAK_KB = 16 * 1024  # not with kmemleak, whose kernel frees memory late
 MODULE = Path("/sys/module/sluice")
 RESULT = Path("/out/abuse.json")
 TOOLS = Path("/run/abuse")
 
 
 def _send_for_ever(flow: int) -> None:
-    """In a process of its own; errors are what a device that vanishes gives."""
+    """In a process of its own; there are errors while the device is missing."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with its parent
-    os.closerange(3, 1024)  # a queue we hold would not be closed by its reader
+    os.closerange(3, 1024)  # or a queue would stay open when its reader closes it
     out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
     for number in range(1 << 62):
@@ -107,12 +113,13 @@ def _send_for_ever(flow: int) -> None:
         except OSError:
             time.sleep(0.001)
         if number % 100 == 0:
-            time.sleep(0.01)  # or emulated CPUs do nothing else
+            time.sleep(0.01)  # or it takes all the time of an emulated CPU
 
 
 @contextlib.contextmanager
 def _senders() -> Iterator[Tuple[Callable[[int], None], List[int]]]:
-    """What sends a signal to all of them, and waits until a SIGSTOP holds; and they."""
+    """A function that signals the senders and waits until they stopped; and their
+    process ids."""
     children: List[int] = []
     for flow in range(SENDERS):
         child = os.fork()
@@ -133,7 +140,7 @@ def _senders() -> Iterator[Tuple[Callable[[int], None], List[int]]]:
 
 
 class Link:
-    """HERE, set up and counted without a process for each step."""
+    """HERE, set up and counted without a process per step."""
 
     def __init__(self, route: IPRoute) -> None:
         self.route = route
@@ -141,7 +148,7 @@ class Link:
         self.index = 0
 
     def found(self) -> None:
-        """It was made, or came back from elsewhere."""
+        """Reads the index: the device was made, or moved here."""
         self.index = socket.if_nametoindex(HERE.name)
 
     def attach(self, ring: Optional[int] = None) -> None:
@@ -162,10 +169,6 @@ class Link:
     def set(self, **facts: object) -> None:
         self.route.link("set", index=self.index, **facts)
 
-    def is_running(self) -> bool:
-        state = Path(f"/sys/class/net/{HERE.name}/operstate").read_text()
-        return state.strip() in ("up", "unknown")
-
     def _statistic(self, name: str) -> int:
         path = Path(f"/sys/class/net/{HERE.name}/statistics/{name}")
         return int(path.read_text())
@@ -180,14 +183,14 @@ class Link:
             lost_at_ring=self._statistic("tx_dropped"),
             passed_by_qdisc=counts["packets"],
             qdisc_drops=counts["drop"],
-            requeues=0,  # not looked at
+            requeues=0,  # not read
             held=counts["qlen"],
         )
 
 
 class Abuser:
-    """A tap, and everything that is done to it; each operation may be refused,
-    by the kernel or because there is no queue (IndexError)."""
+    """A tap, and the operations on it. Each may fail: the kernel refuses it, or there is
+    no queue (IndexError)."""
 
     def __init__(self, env: Env, seed: int) -> None:
         self.env = env
@@ -204,7 +207,7 @@ class Abuser:
 
     def load(self) -> None:
         direct = f"direct_call={self.random.randrange(2)}"
-        self.env.run("insmod", str(self.env.module), f"stall_ms={STALL_MS}", direct)
+        self.env.run("insmod", str(self.env.module), direct)
         self.loaded = True
 
     def create(self, flags: int) -> None:
@@ -217,7 +220,7 @@ class Abuser:
         self.link.attach(ring=100)
 
     def close(self) -> None:
-        """Every queue: the device goes."""
+        """Closes every queue, which deletes the device."""
         self.end_helper()
         while self.tap.queues:
             self.tap.close_queue(0)
@@ -248,7 +251,7 @@ class Abuser:
             self.detached.pop()
 
     def recreate(self) -> None:
-        """As any kind of device there is; some combinations are refused."""
+        """With random flags; the kernel refuses some combinations."""
         self.close()
         flags = self.random.choice((IFF_TUN, IFF_TAP))
         for flag in FLAGS.values():
@@ -260,7 +263,7 @@ class Abuser:
             raise
 
     def set_flags_again(self) -> None:
-        """Of a queue that has a device: always refused, and of a new one."""
+        """Opens queues whose flags differ from the device's."""
         fd = os.open("/dev/net/tun", os.O_RDWR)
         try:
             for flag in self.random.sample(sorted(FLAGS.values()), 3):
@@ -270,7 +273,7 @@ class Abuser:
             os.close(fd)
 
     def persist(self) -> None:
-        """Its readers go and come, the device stays."""
+        """Closes every queue of a persistent device, and opens one."""
         self.tap.set_persistent(True)
         self.close()
         self.detached = []
@@ -278,7 +281,7 @@ class Abuser:
         self.tap.set_persistent(False)
 
     def add_reader(self) -> None:
-        """A process of its own reads one more queue, itself or by vhost-net."""
+        """Another process reads one more queue, with read() or by vhost-net."""
         if self.helper is None:
             argv = [self.env.helper("reader"), "sink", "--tap", HERE.name]
             argv += ["--multi-queue", "--link-us", "20"]
@@ -292,7 +295,7 @@ class Abuser:
             os.kill(self.helper.pid, number)
 
     def end_helper(self) -> None:
-        """Stopped or not; its queue goes with it."""
+        """Kills the other reader, stopped or not, which closes its queue."""
         if self.helper is not None:
             self.helper.kill()
             self.helper = None
@@ -308,7 +311,7 @@ class Abuser:
     def qdisc(self) -> None:
         kind = self.random.choice(QDISCS)
         if kind == "pfifo_fast" and frees_twice():
-            kind = "pfifo"  # shared by all queues it panics stock, too
+            kind = "pfifo"  # the other would panic this kernel, without sluice too
         self.link.route.tc("replace", kind, self.link.index, parent=ROOT)
 
     def down_and_up(self) -> None:
@@ -353,7 +356,7 @@ class Abuser:
         fcntl.ioctl(self.tap.queues[0], setting, value)
 
     def filter(self) -> None:
-        """A program that keeps so many bytes of each packet, or none."""
+        """Attaches a program that keeps so many bytes of each packet, or none."""
         with choosing(self.random.choice((0, 20, 0xFFFF))) as program:
             kept = struct.pack("i", program)
             fcntl.ioctl(self.tap.queues[0], TUNSETFILTEREBPF, kept)
@@ -376,7 +379,7 @@ class Abuser:
     def tune(self) -> None:
         if self.loaded:
             self.set_device(
-                stall_ms=self.random.choice((1, STALL_MS, 100)),
+                stall_ms=self.random.choice((1, SHORT_STALL_MS, 100)),
                 low_percent=self.random.randrange(96),
                 limit=self.random.choice((0, 1, 30, 5000)),
                 target_us=self.random.choice((0, 1, 500, 100000)),
@@ -425,16 +428,16 @@ class Abuser:
                 self.read_some()
 
     def starve(self) -> None:
-        """A few of the others, while memory is refused here and to the senders."""
+        """Other operations, while allocations fail here and in the senders."""
         starving = [os.getpid(), *self.senders]
         with _faults.refused_memory(starving, self.random.choice((1, 5, 20))):
             for name in self.random.choices(self.STARVING, k=3):
                 try:
                     getattr(self, name)()
-                except Exception:  # whatever a process comes to without memory
+                except Exception:  # without memory anything may fail
                     self.refused["starve"] += 1
         self.loaded = MODULE.exists()
-        self.down_and_up()  # a device that found no memory is served from then on
+        self.down_and_up()  # a device that got no memory is served from then on
 
     def read_some(self) -> None:
         for place in range(len(self.tap.queues)):
@@ -442,24 +445,24 @@ class Abuser:
                 self.tap.read(place, most=self.random.choice((1, 30, 2000)))
 
     def pause(self) -> None:
-        """Longer than the stall time, sometimes."""
-        time.sleep(self.random.choice((0.001, 0.003, 2 * STALL_MS / 1000)))
+        """Sometimes longer than the stall time."""
+        time.sleep(self.random.choice((0.001, 0.003, 0.01, 0.3)))
 
     @staticmethod
     def lacks() -> List[str]:
-        """Operations this kernel does not offer."""
+        """Operations that this kernel does not offer."""
         return [] if _faults.is_offered() else ["starve"]
 
     # One sequence.
 
-    RARE = ("patch", "trace", "probe")  # seconds each: every task has to come by
+    RARE = ("patch", "trace", "probe")  # they take seconds each
     SELDOM = ("recreate", "move", "reload", "unplug_cpu")
     SELDOM += ("add_reader", "end_helper", "set_small", "set_flags_again")
     OFTEN = ("read_some", "pause")
     USUAL = ("open_queue", "close_queue", "detach", "attach", "persist", "resize")
     USUAL += ("mtu", "qdisc", "down_and_up", "rename", "offload", "send_buffer")
     USUAL += ("steer", "filter", "switch", "tune", "signal_reader", "starve")
-    # These leave a device that is known, wherever they end.
+    # These leave a usable device wherever they fail.
     STARVING = ("open_queue", "close_queue", "detach", "attach", "resize", "mtu")
     STARVING += ("qdisc", "offload", "steer", "switch", "tune", "reload")
 
@@ -479,7 +482,7 @@ class Abuser:
                 self.refused[name] += 1
 
     def timed(self, name: str) -> None:
-        """The method of this name."""
+        """Calls the method of this name and measures its time."""
         started = time.monotonic()
         try:
             getattr(self, name)()
@@ -487,14 +490,14 @@ class Abuser:
             self.seconds[name] += time.monotonic() - started
 
     def read_flags(self) -> int:
-        """Those of the device now, whoever set them; 0 without a device."""
+        """The flags of the device as they are now; 0 without a device."""
         if not self.tap.queues:
             return 0
         answer = fcntl.ioctl(self.tap.queues[0], TUNGETIFF, bytes(40))
         return int.from_bytes(answer[16:18], sys.byteorder)
 
     def put_in_order(self) -> None:
-        """As a device is that nothing was ever done to."""
+        """Sets the device up as it was made first."""
         if LAST_CPU.exists() and LAST_CPU.read_text().strip() != "1":
             LAST_CPU.write_text("1")
         if not self.loaded:
@@ -513,12 +516,11 @@ class Abuser:
             fcntl.ioctl(self.tap.queues[0], setting, struct.pack("i", value))
         self.link.set(mtu=1500, txqlen=100)
         self.link.attach()
-        # A carrier that came back is told late, and its qdisc drops until then.
-        self.env.wait_for(self.link.is_running, "the carrier is back")
+        wait_for_carrier(self.env)
         self.set_device(on=1, stall_ms=60000, low_percent=50, limit=0, target_us=0)
 
     def check(self) -> None:
-        """The qdisc empties, a burst loses nothing, stops and wakes add up."""
+        """The qdisc empties, a burst loses nothing, each stop was followed by a wake."""
         self.wait_until_empty()
         before = self.link.counters()
         already = self.tap.read_count
@@ -543,8 +545,8 @@ class Abuser:
         self.env.wait_for(drained, "qdisc and rings empty", seconds=60)
 
     def check_stock(self) -> None:
-        """Without the module the driver drops what a ring of 100 has no room for:
-        it frees its slots in batches."""
+        """Without the module the driver drops what does not fit into a ring of 100. The
+        reader frees slots in batches, so up to a batch less may fit."""
         unload()
         self.loaded = False
         before = self.link.counters()
@@ -556,7 +558,7 @@ class Abuser:
 
 
 def _use_static_tools() -> None:
-    """For starve(): what a file system did without memory, the next may trip over."""
+    """For starve(): without memory a file system may fail to load a dynamic program."""
     TOOLS.mkdir()
     shutil.copy("/bin/busybox", TOOLS)
     for name in ("insmod", "rmmod"):
@@ -565,7 +567,7 @@ def _use_static_tools() -> None:
 
 
 def _read_taken_kb() -> Tuple[int, int]:
-    """Memory that is not free; both grow with a leak, each also without one.
+    """Memory in use, measured in two ways: a leak raises both, other things only one.
 
     Before f227f0faf63b (5.14) slabs count what kfree_rcu() gave back in large pieces.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs that know nothing of sluice: served while they run, and let go."""
+"""Unmodified programs: sluice is loaded and unloaded while they run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFILL_SECONDS = 30.0
 
 @contextlib.contextmanager
 def endless_tcp(near: Device, far: Device) -> Iterator[subprocess.Popen]:
-    """From near to far; it ends by itself only when the tunnel breaks it."""
+    """From near to far, until the context is left, or earlier if the tunnel fails."""
     argv = near.command(
         *("iperf3", "--client", far.address, "--time", "600"),
         *("--parallel", str(STREAMS)),
@@ -42,7 +42,7 @@ def endless_tcp(near: Device, far: Device) -> Iterator[subprocess.Popen]:
 
 
 class Traffic:
-    """The streams through a device, which must never stand still."""
+    """TCP streams through a device, which must always make progress."""
 
     def __init__(self, env: Env, device: Device, far: Device) -> None:
         self._env, self.device = env, device
@@ -77,7 +77,7 @@ class Traffic:
         return read_counters(self.device)
 
     def assert_served(self, stops: int) -> None:
-        """Its counters move, and nothing is lost while they do."""
+        """Its queue is stopped, packets flow, and none is lost."""
         assert self.state() == "served", self.state()
         before = read_counters(self.device)
         self._env.wait_for(lambda: self.stops() > stops, "stops", REFILL_SECONDS)
@@ -146,7 +146,7 @@ def running_guest_of_qemu_is_served_and_released(env: Env) -> None:
 
 
 def _tun(flags: int) -> Tap:
-    """HERE as a program opens it that asks for these flags."""
+    """HERE, opened with these flags."""
     tun = Tap(IFF_TUN | flags)
     tun.open_queue()
     return tun
@@ -154,7 +154,7 @@ def _tun(flags: int) -> Tap:
 
 @scenario
 def upstream_flag_cannot_be_prepared_for_a_program(env: Env) -> None:
-    """Why upstream needs changed programs: opening a device sets its flags."""
+    """IFF_BACKPRESSURE needs a changed program: opening a device sets its flags."""
     if not read_has_backpressure():
         env.skip("this kernel has no IFF_BACKPRESSURE")
     maker = _tun(IFF_BACKPRESSURE)
@@ -169,7 +169,7 @@ def upstream_flag_cannot_be_prepared_for_a_program(env: Env) -> None:
 
 @scenario
 def upstream_flag_stays_while_another_queue_is_held(env: Env) -> None:
-    """The exception: a program that asks for several queues."""
+    """Unless the program opens a device of several queues."""
     if not read_has_backpressure():
         env.skip("this kernel has no IFF_BACKPRESSURE")
     holder = _tun(IFF_MULTI_QUEUE | IFF_BACKPRESSURE)

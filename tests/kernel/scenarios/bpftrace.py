@@ -28,7 +28,7 @@ from tests.kernel.scenarios._traffic import (
     sink,
 )
 
-# Where bpftrace attaches, by the names that its documentation has.
+# Where bpftrace attaches, in its own notation.
 KPROBE = "kprobe:tun:tun_net_xmit"
 KRETPROBE = "kretprobe:tun:tun_net_xmit"
 MULTI = "kprobe:tun:tun_net_x*"  # more than one function: kprobe.multi
@@ -38,7 +38,7 @@ START_SECONDS = 120
 
 
 class Refused(Exception):
-    """bpftrace could not attach; its words."""
+    """bpftrace could not attach; its message."""
 
 
 class Bpftrace:
@@ -67,7 +67,7 @@ class Bpftrace:
             time.sleep(0.1)
 
     def end(self) -> int:
-        """How many calls it saw."""
+        """How many calls it counted."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(START_SECONDS)
         calls = re.search(r"@calls: (\d+)", self.read())
@@ -146,9 +146,9 @@ def kprobe_multi_coexists(env: Env) -> None:
 
 
 def _gives_way(env: Env, where: str) -> None:
-    """A function makes one direct call: who comes second is called back or refused."""
+    """A function has one direct call: the second user gets a callback or is refused."""
     if platform.machine() != "x86_64":
-        env.skip("what follows is x86-64's way of such programs")
+        env.skip("fentry programs use the direct call in this way on x86-64 only")
     _prepare(env)
     with _attached(where) as other:
         reader = _load(env)
@@ -163,7 +163,7 @@ def _gives_way(env: Env, where: str) -> None:
     except Refused as refused:
         assert "attaching probe" in str(refused), refused
     else:
-        raise AssertionError("the function calls sluice and another")
+        raise AssertionError("two direct calls of one function")
     _stops_and_flows(env, reader)
     env.run("rmmod", "sluice")
     env.load("stall_ms=60000", "direct_call=0")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rings sluice has no part in: what fills them passes no qdisc."""
+"""Devices with rings that sluice does not serve: no qdisc is in front of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABOVE, ABOVE_ADDRESS = "above0", "10.93.0.2"  # a macvtap or ipvtap on ENTRY
 
 
 def _open_lower_tap(env: Env, kind: str) -> int:
-    """ABOVE, of this kind, with a ring of 8 that nobody reads."""
+    """ABOVE, a device of this kind, with a ring of 8 that nobody reads."""
     add = ("ip", "link", "add", "link", ENTRY, "name", ABOVE, "type", kind)
     try:
         env.run(*add)
@@ -34,7 +34,7 @@ def _open_lower_tap(env: Env, kind: str) -> int:
 
 
 def _send_to_above(packets: int) -> None:
-    """IP packets that ENTRY receives for ABOVE."""
+    """Sends IP packets that ENTRY receives for ABOVE."""
     mac = Path(f"/sys/class/net/{ABOVE}/address").read_text().strip()
     target = socket.inet_aton(ABOVE_ADDRESS)
     head = struct.pack(">BBHHHBBH", 0x45, 0, 20, 0, 0, 64, 253, 0) + target + target

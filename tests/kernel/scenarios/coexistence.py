@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Others at the function that sluice hooks, before it is loaded and after."""
+"""Other users of the function that sluice hooks, attached before sluice and after."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.kernel.scenarios._traffic import (
 
 
 def _append(name: str, text: str) -> None:
-    file = os.open(TRACING / name, os.O_WRONLY | os.O_APPEND)  # nothing else is cleared
+    file = os.open(TRACING / name, os.O_WRONLY | os.O_APPEND)  # keeps the other lines
     try:
         os.write(file, text.encode())
     finally:
@@ -57,7 +57,7 @@ def _read_trace() -> str:
 
 
 def _packets_are_stopped_and_read(env: Env, reader) -> None:
-    """The other sees packets, and sluice stops the queue before the ring is full."""
+    """The other user sees packets, and sluice stops the queue before the ring is full."""
     (TRACING / "trace").write_text("")
     reader.pause()
     send(200)
@@ -120,7 +120,7 @@ def function_graph_tracer_comes_first_or_second(env: Env) -> None:
 
 @scenario
 def packets_that_bypass_the_hook_are_not_counted_as_checked(env: Env) -> None:
-    """As with a live patch without ftrace: the module sees none, and says so."""
+    """As with a live patch without ftrace: the module's count of checks stays."""
     env.load()
     sink(env, ring=100)
     before = read_queue().checks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Thousands of devices, hundreds of queues: nothing is missed, little is taken."""
+"""Thousands of devices, hundreds of queues: all are served, with little memory."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ QUEUE_BYTES = 512  # and for each queue it could have
 
 
 def _scales(env: Env) -> Callable[[], int]:
-    """From now on what we have the kernel allocate is charged to a group: the bytes
-    of its slabs, to a page on each CPU."""
+    """A function that reads the bytes of slabs which the kernel allocated for this
+    process since; exact to a page per CPU."""
     group = Path("/sys/fs/cgroup/crowd")
     control = group.parent / "cgroup.subtree_control"
     known = group.parent / "cgroup.controllers"
@@ -53,7 +53,7 @@ def _scales(env: Env) -> Callable[[], int]:
 
 
 def _enter_and_weigh(env: Env, size: int, flags: int = 0) -> int:
-    """A crowd that the module serves; the memory it takes for them."""
+    """Makes so many devices and loads the module; returns the memory it takes."""
     env.enter(crowd(size, flags))
     weigh = _scales(env)
     before = weigh()
@@ -99,7 +99,7 @@ def ten_thousand_devices_are_served(env: Env) -> str:
 
 @scenario(deadline=120)
 def devices_with_many_possible_queues_take_little(env: Env) -> str:
-    """The driver makes room for 256 queues where one may be asked for."""
+    """The driver allocates 256 queues for a device that may have several."""
     size = 100
     taken = _enter_and_weigh(env, size, IFF_MULTI_QUEUE)
     most = 2 * QUEUES * QUEUE_BYTES  # in one piece: of a power of two
@@ -109,7 +109,7 @@ def devices_with_many_possible_queues_take_little(env: Env) -> str:
 
 @scenario
 def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
-    """As the device itself: a user who may make many is limited by his cgroup."""
+    """As the device itself: the cgroup limits a user who may make many."""
     weigh = _scales(env)
 
     def charged(size: int) -> int:
@@ -118,7 +118,7 @@ def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
         with crowd(size, IFF_MULTI_QUEUE):
             return (weigh() - before) // size
 
-    charged(1)  # warms what is cached
+    charged(1)  # fills caches
     stock = charged(50)
     env.load()
     sluice = charged(50)
@@ -138,7 +138,7 @@ def all_of_256_queues_stop_and_wake(env: Env) -> None:
 
 
 def _stop_every_queue(env: Env) -> int:
-    """What was sent."""
+    """Returns how many packets were sent."""
     sent = 0
     with Client() as client:
         while sum(q.state == "stopped" for q in client.queues()) < QUEUES:
@@ -148,8 +148,7 @@ def _stop_every_queue(env: Env) -> int:
 
 
 def _assert_none_lost() -> None:
-    """A host too slow for all this within stall_ms loses some as stock does, and the
-    stalls tell."""
+    """If the host is so slow that queues stall, the message says so."""
     lost = counters().lost_at_ring
     assert lost == 0, (lost, f"{sum(q.stalls for q in read_queues())} stalls")
 
@@ -169,15 +168,15 @@ def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
     read, lost = device.read_count, counters().lost_at_ring
     sent = send_over_flows(2 * QUEUES, FLOWS)
     _drain(env, device)
-    # Stock again: what hashes to a ring of 8 that is full is dropped there.
+    # Without sluice a full ring of 8 drops.
     dropped = counters().lost_at_ring - lost
     assert device.read_count - read + dropped == sent, (read, dropped, sent)
 
 
 @scenario(deadline=180, everywhere=False)
 def dump_misses_no_device_while_others_vanish(env: Env) -> str:
-    """What vanishes is in front of them: each takes the place of the one before.
-    Behind them are devices of another kind."""
+    """Devices vanish that come first in the dump; behind them are many that stay, and
+    devices of another kind."""
     env.load()
     with crowd(60, name="early"), crowd(300, name="staying"):
         veth_pair(env)
@@ -196,4 +195,5 @@ def dump_misses_no_device_while_others_vanish(env: Env) -> str:
                 assert not missing, missing
                 looks += 1
             assert len(client.queues()) == 300
+    assert looks > 1, f"{looks} looks while devices vanished prove nothing"
     return f"{looks} looks while devices vanished"

@@ -42,7 +42,7 @@ def resumed_reader_loses_nothing_again(env: Env) -> None:
 
 @scenario
 def reader_that_drained_the_ring_is_alive(env: Env) -> None:
-    """Then its head is where it was when it was taken for dead."""
+    """The index of the reader is then where it was when the queue stalled."""
     env.load()
     ring = 50
     device = env.enter(tap(ring=ring))
@@ -76,7 +76,7 @@ def pause_shorter_than_the_stall_time_loses_nothing(env: Env) -> None:
 
 @scenario
 def device_of_a_killed_reader_is_released(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     reader = sink(env, ring=50, paused=True)
     send(500)
     assert read_queue().state == "stopped"

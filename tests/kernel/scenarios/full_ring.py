@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What happens when the ring fills, with and without sluice."""
+"""What happens when the ring is full, with and without sluice."""
 
 from __future__ import annotations
 
+import json
+
+from lab.guest.devices import HERE
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
@@ -18,6 +21,8 @@ from tests.kernel.scenarios._traffic import (
     wait_until_open,
     wait_until_read,
 )
+
+BYPASSING = 20_000  # frames of each sender that bypasses the qdisc
 
 
 @scenario
@@ -42,7 +47,7 @@ def full_ring_stops_queue(env: Env) -> None:
 @scenario
 def room_wakes_queue(env: Env) -> None:
     env.load("stall_ms=60000")
-    # A qdisc that drops nothing for its age: on a slow kernel 500 packets take long.
+    # This qdisc drops no old packets: on a slow kernel 500 packets take long.
     reader = sink(env, ring=100, paused=True, qdisc="pfifo limit 1000")
     send(500)
     assert read_queue().state == "stopped"
@@ -55,7 +60,7 @@ def room_wakes_queue(env: Env) -> None:
 
 @scenario
 def smallest_rings_lose_nothing(env: Env) -> None:
-    """Of two to four slots: each packet may have to wait for the one before it."""
+    """Rings of two to four slots: each packet may wait for the one before it."""
     env.load("stall_ms=60000")
     for ring in (2, 3, 4):
         with open_sink(
@@ -69,8 +74,8 @@ def smallest_rings_lose_nothing(env: Env) -> None:
 
 @scenario
 def small_limit_does_not_stall_a_living_reader(env: Env) -> None:
-    """Fewer than a batch, that a reader has read and not yet handed back."""
-    env.load("stall_ms=5000")  # a starved host takes none for dead, either
+    """The limit is smaller than the batch in which a reader frees its slots."""
+    env.load("stall_ms=5000")  # no stall on a busy host
     sink(env, ring=1000, qdisc="pfifo limit 1000")
     for limit in (1, 8, 15):
         set_device(limit=limit)
@@ -85,7 +90,7 @@ def small_limit_does_not_stall_a_living_reader(env: Env) -> None:
 
 @scenario
 def off_keeps_tail_drop(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     sink(env, ring=8, paused=True)
     set_device(on=0)
     assert read_device().state == "off"
@@ -104,7 +109,7 @@ def unloaded_is_stock(env: Env) -> None:
 
 @scenario
 def noqueue_keeps_tail_drop(env: Env) -> None:
-    env.load("stall_ms=60000")
+    env.load()
     sink(env, ring=8, paused=True)
     set_qdisc(env, "noqueue")
     send(23)
@@ -137,8 +142,12 @@ def four_direct_senders_lose_nothing(env: Env) -> None:
 
 @scenario
 def bypassing_senders_lose_nothing_at_the_ring(env: Env) -> None:
+    """While the queue is stopped the core refuses their frames with ENOBUFS."""
     env.load("stall_ms=60000")
     sink(env, ring=500)
-    env.run(env.helper("packet_bypass"), "here0", "20000", "4")
-    assert counters().lost_at_ring == 0
+    command = (env.helper("packet_bypass"), HERE.name, str(BYPASSING), "4")
+    result = json.loads(env.run(*command))
+    assert result["sent"] + result["enobufs"] == 4 * BYPASSING, result
+    now = wait_until_read(env, result["sent"])
+    assert (now.read, now.lost_at_ring) == (result["sent"], 0), (now, result)
     assert read_queue().stops > 0, "the ring never filled: proves nothing"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A VPN gateway: OpenVPN, udev and the command, in a namespace each."""
+"""A VPN gateway: OpenVPN, udev and the command, in network namespaces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _needs_openvpn(env: Env) -> None:
 
 
 def _start_server(env: Env) -> None:
-    """The other end, for as long as the scenario lasts."""
+    """The other end of the tunnel, until the scenario's end."""
     env.enter(path(0, LINK_MBIT))
     role = ["--tls-server", "--dh", "none"]
     server = openvpn.arguments(FAR, FAR_END, NEAR_END, role)
@@ -47,7 +47,7 @@ def _start_server(env: Env) -> None:
 
 @contextlib.contextmanager
 def _vpn(env: Env) -> Iterator[Program]:
-    """The gateway's end: its device comes and goes with it."""
+    """The gateway's end of the tunnel: its device exists while it runs."""
     client = openvpn.arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
     with program(NEAR_END, client) as process:
         process.wait_until(lambda: has_device(NEAR), f"its device {NEAR.name}")
@@ -73,8 +73,7 @@ def restarts_of_vpn_and_module_keep_what_is_remembered(env: Env) -> None:
     sluice("off", "near*", beside=NEAR)
     with _vpn(env):
         assert not read_device(NEAR).on
-        # As when it is loaded at boot, or in place of another version: the event of
-        # the module has its rules loaded again.
+        # As at boot, or after an upgrade: udev loads the rules when the module appears.
         env.run("rmmod", "sluice")
         env.load()
         env.wait_for(lambda: not read_device(NEAR).on, "rules loaded", seconds=60)
@@ -109,7 +108,7 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
 
 
 def _watch() -> list[Dict[str, Any]]:
-    """What each look saw of the only queue."""
+    """The only queue in each line that watch prints."""
     how = ("--netns", "", "--json", "--interval", "0.5", "--count", "4")
     said = sluice("watch", *how, beside=NEAR)
     looks = [json.loads(line)["queues"] for line in said.splitlines()]
@@ -119,9 +118,9 @@ def _watch() -> list[Dict[str, Any]]:
 
 @scenario(deadline=SECONDS)
 def vpn_that_ends_under_load_is_no_trouble(env: Env) -> None:
-    """Its device vanishes while it is watched, and is switched."""
+    """Its device vanishes while the command watches and switches it."""
     _needs_openvpn(env)
-    env.load("stall_ms=60000")
+    env.load()
     _start_server(env)
     command = NEAR.command(
         *SLUICE, "watch", "--netns", "", "--json", "--interval", "0.1"

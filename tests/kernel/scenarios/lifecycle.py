@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Everything that can happen to a device while its queue is stopped."""
+"""What can happen to a device while its queue is stopped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from lab.guest.devices import HERE, THERE, attach, read_counters
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios import _ftrace, _patch
+from tests.kernel.scenarios._frames import Freed, frame_flood, send_frames
 from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,
@@ -112,36 +113,45 @@ def qdisc_replacement_leaves_no_stopped_queue(env: Env) -> None:
 @scenario
 def qdiscs_change_under_traffic(env: Env) -> None:
     env.load()
+    freed = Freed(env)
     sink(env, ring=100)
-    with flood(senders=2) as senders:
+    with frame_flood() as senders:
         for kind in ("fq", "noqueue", "pfifo", "cake", "noqueue", "fq_codel"):
             set_qdisc(env, kind)
             senders.wait_for_more(env, 500, f"traffic through {kind}")
-        senders.end()
+        sent = senders.end()
+    wait_until_empty(env)
+    freed.assert_rest_read(sent)
     assert_flows(env)
 
 
 @scenario
 def sizes_change_under_traffic(env: Env) -> None:
     env.load()
+    freed = Freed(env)
     sink(env, ring=100)
-    with flood(senders=2) as senders:
+    with frame_flood() as senders:
         for length in (1, 2, 16, 500, 10000, 33, 100):
             env.run("ip", "link", "set", HERE.name, "txqueuelen", str(length))
             senders.wait_for_more(env, 500, f"traffic at {length}")
-        senders.end()
+        sent = senders.end()
+    wait_until_empty(env)
+    freed.assert_rest_read(sent)
     assert_flows(env)
 
 
 @scenario
 def switching_under_traffic_leaves_no_stopped_queue(env: Env) -> None:
     env.load()
+    freed = Freed(env)
     sink(env, ring=100)
-    with flood(senders=2) as senders:
+    with frame_flood() as senders:
         for turn in range(20):
             set_device(on=turn % 2)
         senders.wait_for_more(env, 500, "traffic goes on")
-        senders.end()
+        sent = senders.end()
+    wait_until_empty(env)
+    freed.assert_rest_read(sent)
     assert_flows(env)
 
 
@@ -162,18 +172,25 @@ def netns_move_leaves_no_stopped_queue(env: Env) -> None:
 
 @scenario
 def device_of_a_deleted_netns_is_released(env: Env) -> None:
-    """The device's namespace ends while its queue is stopped."""
-    reader = _stopped(env)
+    """The device's namespace is deleted while its queue is stopped: the packets in the
+    ring and in the qdisc are freed."""
+    env.load()
+    freed = Freed(env)
+    reader = sink(env, ring=100, paused=True)
+    send_frames(500)
+    assert read_queue().state == "stopped", read_queue()
     env.run("ip", "netns", "add", "elsewhere")
     env.run("ip", "link", "set", HERE.name, "netns", "elsewhere")
     env.run("ip", "netns", "del", "elsewhere")
+    env.wait_for(lambda: freed.count >= 500, "all frames are freed")
+    assert freed.count == 500, "more were freed than sent"
     reader.kill()
     env.run("rmmod", "sluice")
 
 
 @scenario
 def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
-    """What is lost at the ring is lost while stock is alone, and counted."""
+    """The ring drops packets only while sluice is not loaded; each one is counted."""
     reader = sink(env, ring=100)
     with flood(senders=2) as senders:
         for _ in range(3):
@@ -190,16 +207,16 @@ def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
 
 @scenario(deadline=400, often=False)
 def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
-    """Another takes the function we hook: packets vanish, no queue is stranded.
+    """A live patch of the hooked function drops all packets; no queue stays stopped.
 
-    6.12 finishes no live patch while senders keep a CPU from ever being idle, with
-    sluice or without.
+    6.12 finishes no live patch while senders keep a CPU busy all the time, with or
+    without sluice.
     """
     if not _patch.ALL.exists():
         env.skip("this kernel has no live patching")
     for direct in range(1 + _patch.SHARES):
-        how = "stall_ms=60000", f"direct_call={direct}"
-        env.load(*how)
+        how = f"direct_call={direct}"
+        env.load(how)
         reader = sink(env, ring=100)
         with flood(senders=2, rest=0.02) as senders:
             wait_for_stops(env, reader)
@@ -210,7 +227,7 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
             senders.wait_for_more(env, 500, "traffic goes on")
             with _patch.patched(env):
                 env.run("rmmod", "sluice")
-            env.load(*how)
+            env.load(how)
             wait_for_stops(env, reader)
             senders.end()
         assert_flows(env)
@@ -218,19 +235,19 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
 
 
 def _load_called_directly(env: Env):
-    """A sink behind a driver that calls sluice itself."""
+    """A sink; skips unless the hook is a direct call."""
     mount_tracefs()
     env.load()
     reader = sink(env, ring=100)
     assert _ftrace.read_hook(), "no hook"
     if not _ftrace.settles_on_direct_call(env):
-        env.skip("this kernel's driver does not call sluice itself")
+        env.skip("no direct call on this kernel")
     return reader
 
 
 @scenario(deadline=300)
 def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
-    """Whoever comes second goes without: nothing is lost, nobody is stranded."""
+    """The second one is refused or uses a callback; packets flow."""
     if _patch.SHARES:
         env.skip("this kernel has room for both")
     _load_called_directly(env)
@@ -239,7 +256,7 @@ def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
     except _patch.Refused:
         assert_flows(env)
     else:
-        raise AssertionError("patched, though the function calls sluice")
+        raise AssertionError("patched beside a direct call")
     env.run("rmmod", "sluice")
     assert not _ftrace.read_hook()
     with _patch.patched(env):
@@ -251,7 +268,7 @@ def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
 
 @scenario(deadline=300)
 def direct_call_leads_to_a_live_patch(env: Env) -> None:
-    """Whoever comes first: sluice is called, and then the patched function."""
+    """In either order: sluice is called, and then the patched function."""
     if not _patch.SHARES:
         env.skip("this kernel has no room for both")
     if not _patch.ALL.exists():
@@ -274,7 +291,7 @@ def direct_call_leads_to_a_live_patch(env: Env) -> None:
 
 @scenario(deadline=300)
 def direct_call_gives_way_to_another(env: Env) -> None:
-    """A function calls one at a time; sluice can do without."""
+    """A function has one direct call; the second user is refused, sluice a callback."""
     assert env.module is not None
     other = str(env.module.with_name("call_tun.ko"))
     reader = _load_called_directly(env)
@@ -282,10 +299,10 @@ def direct_call_gives_way_to_another(env: Env) -> None:
         env.run("insmod", other)
     except AssertionError as refused:
         if "not supported" in str(refused):
-            env.skip("this kernel does not let an ops say where")
+            env.skip("this kernel lets no module place a direct call")
         assert "busy" in str(refused), refused
     else:
-        raise AssertionError("the function calls sluice and another")
+        raise AssertionError("two direct calls of one function")
     assert_flows(env)
     env.run("rmmod", "sluice")
     env.run("insmod", other)

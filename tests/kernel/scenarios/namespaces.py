@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who may set a device: whoever is its namespace's administrator."""
+"""The administrator of a device's namespace may set it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import read_device, sink
 
-# Switches the only device off, one of its own if it is given a word.
+# Switches the only device off; with an argument it makes the device first.
 ADMIN = """
 import sys
 from pyroute2.netlink.exceptions import NetlinkError
@@ -32,7 +32,7 @@ with Client() as client:
 
 
 def _as_admin(*arguments: str) -> str:
-    """What root of a user namespace of its own is told."""
+    """The output of a command that runs as root of a new user namespace."""
     command = ["unshare", "--user", "--map-root-user", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout or done.stderr
@@ -40,7 +40,7 @@ def _as_admin(*arguments: str) -> str:
 
 @scenario
 def administrator_of_a_namespace_sets_its_devices_alone(env: Env) -> None:
-    """A container's root: of its own network namespace, and not of ours."""
+    """As in a container: the devices of its own network namespace, not ours."""
     env.load()
     sink(env)
     own = _as_admin("--net", sys.executable, "-c", ADMIN, "own")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every qdisc people attach: nothing is lost at the ring."""
+"""Common qdiscs: nothing is lost at the ring."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HISTOGRAM = "hist:keys=location"
 
 
 def _count_freed(env: Env) -> None:
-    """From now on, until the scenario's end."""
+    """Counts freed packets from now on, until the scenario's end."""
     try:
         (FREED / "trigger").write_text(HISTOGRAM)
     except OSError:
@@ -46,8 +46,8 @@ def _read_place(function: str) -> range:
 
 
 def _freed_by_the_driver() -> int:
-    """Packets that tun dropped. The device's tx_dropped counts more: while a
-    qdisc is replaced the core's noop qdisc drops, and counts there."""
+    """Packets that tun dropped. The device's tx_dropped counts more: also those that the
+    core's noop qdisc drops while a qdisc is replaced."""
     place = _read_place("tun_net_xmit")
     said = (FREED / "hist").read_text()
     found = re.findall(r"location: +(\w+).*hitcount: +(\d+)", said)
@@ -125,7 +125,7 @@ def mq_with_fq_codel_loses_nothing(env: Env) -> None:
 
 @scenario
 def noqueue_between_two_others_is_stock(env: Env) -> None:
-    """Only what is sent while noqueue is attached can be lost."""
+    """The ring drops packets only while noqueue is attached."""
     env.load("stall_ms=60000")
     reader = sink(env, ring=100)
     set_qdisc(env, "fq_codel")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Queues and readers that come, go and change places while queues are stopped."""
+"""Queues are opened, closed, attached and detached while others are stopped."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP, IFF_TUN
 from sluice.netlink import Client
+from tests.kernel.scenarios._frames import send_frames
 from tests.kernel.scenarios._tap import (
     IFF_MULTI_QUEUE,
     Tap,
     frees_twice,
     reading,
     tap,
+    wait_for_carrier,
 )
 from tests.kernel.scenarios._traffic import (
     counters,
@@ -29,7 +31,7 @@ ROUNDS = 20  # each closes three queues: 50 made 5.10 panic, when it could
 
 
 def _stop_all(env: Env, device: Tap) -> int:
-    """Fills every ring; what was sent."""
+    """Fills every ring; returns how many packets were sent."""
     sent = 0
     while any(q.state != "stopped" for q in read_queues()):
         assert sent < 20_000, read_queues()
@@ -44,8 +46,8 @@ def _drain(env: Env, device: Tap) -> None:
 
 
 def _assert_all_flow(env: Env, device: Tap) -> None:
-    """Packets over all flows are read, but for those that the qdisc drops because
-    they waited too long for this slow reader."""
+    """Packets of all flows are read, except those that the qdisc drops because they
+    waited too long."""
     _drain(env, device)
     before = counters()
     read_before = device.read_count
@@ -78,7 +80,7 @@ def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
 
 @scenario
 def detached_queue_leaves_no_stopped_queue(env: Env) -> None:
-    """Detaching the first moves the last queue into its place."""
+    """When the first queue is detached the driver moves the last one to its place."""
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
     _stop_all(env, device)
@@ -109,7 +111,7 @@ def closed_queue_leaves_no_stopped_queue(env: Env) -> None:
 
 @scenario
 def queues_close_while_packets_wait_for_them(env: Env) -> str:
-    """mq was set before they were opened: each of them has pfifo_fast."""
+    """mq is attached before the queues are opened, so each has pfifo_fast."""
     env.load("stall_ms=60000")
     device = env.enter(tap(ring=300, qdisc="mq", flags=IFF_TAP | IFF_MULTI_QUEUE))
     lockless = set()
@@ -136,7 +138,7 @@ def lockless_qdisc_of_several_queues_holds_packets_where_that_is_safe(env: Env) 
     if frees_twice():
         assert states == {"lockless"} and not read_stops(), read_queues()
         assert counters().lost_at_ring > 0, counters()
-    else:  # one that is stopped holds the others' packets, too
+    else:  # one qdisc: a stopped queue holds the packets of the other, too
         assert "stopped" in states and not counters().lost_at_ring, counters()
         _assert_all_flow(env, device)
 
@@ -152,10 +154,9 @@ def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
         env.wait_for(
             lambda: read_queues()[0].state == "unread", "no stopped queue is left"
         )
-        send(50)  # nobody is there: stock drops them before the ring
+        send(50)  # without a reader the driver drops them before the ring
         device.open_queue()
-        # Until the core has seen the carrier come back, its noop qdisc drops.
-        env.wait_for(lambda: send(1) and device.read_all(), "packets flow again")
+        wait_for_carrier(env)
         _assert_all_flow(env, device)
     queue = read_queues()[0]
     assert queue.stops >= 5, queue
@@ -180,7 +181,7 @@ def deleted_device_leaves_its_reader_alive(env: Env) -> None:
     env.run("ip", "link", "del", HERE.name)
     with Client() as client:
         assert client.devices() == []
-    device.queues.clear()  # not persistent: there is nothing to unset
+    device.queues.clear()  # not persistent: nothing is left to close
 
 
 @scenario
@@ -191,9 +192,12 @@ def renamed_device_stays_served(env: Env) -> None:
     env.run("ip", "link", "set", HERE.name, "down")
     env.run("ip", "link", "set", HERE.name, "name", "other0")
     env.run("ip", "link", "set", "other0", "up")
+    device.read_all()
     with Client() as client:
-        (seen,) = client.devices()
-    assert (seen.ifname, seen.state) == ("other0", "served"), seen
+        (seen,), stops = client.devices(), client.queues()[0].stops
+        assert (seen.ifname, seen.state) == ("other0", "served"), seen
+        send_frames(300, "other0")
+        assert client.queues()[0].stops > stops, client.queues()
 
 
 @scenario

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every way a process reads a tun or tap: nothing is lost at the ring."""
+"""Each way to read a tun or tap: nothing is lost at the ring."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def reader_of_a_persistent_device_loses_nothing(env: Env) -> None:
 
 @scenario
 def several_readers_of_one_device_lose_nothing(env: Env) -> None:
-    """Each queue has a reader of its own; so many flows that all get some."""
+    """Each queue has a reader of its own; there are enough flows for all."""
     env.load("stall_ms=60000")
     reader = sink(env, ring=100, queues=3)
     with flood(senders=6, flows=10) as senders:
@@ -118,7 +118,7 @@ def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
 
 @contextlib.contextmanager
 def _tunnel(env: Env, *options: str) -> Iterator[Reader]:
-    """HERE and FAR, joined by a forwarder: a VPN for real TCP."""
+    """HERE and FAR, joined by a forwarder, as by a VPN."""
     here = replace(HERE, address=NEAR.address)
     silence_first_netns()
     with netns(str(FAR.netns)):
@@ -131,8 +131,8 @@ def _tunnel(env: Env, *options: str) -> Iterator[Reader]:
 
 
 def _forgo_gro(device: Device) -> None:
-    """Where GRO merges packets, their socket's memory is given back twice on 5.10:
-    the stock kernel says "refcount_t: underflow" too, with gro_flush_timeout set."""
+    """On 5.10 GRO releases a socket's memory twice when it merges packets: without
+    sluice the kernel reports "refcount_t: underflow" too (gro_flush_timeout set)."""
     off = ctypes.create_string_buffer(struct.pack("=II", ETHTOOL_SGRO, 0))
     asked = struct.pack("16sP", device.name.encode(), ctypes.addressof(off))
     with system.netns(device.netns or ""), socket.socket() as control:
@@ -140,7 +140,7 @@ def _forgo_gro(device: Device) -> None:
 
 
 def _assert_tcp_is_lossless(env: Env, *options: str) -> Reader:
-    """Several streams through the tunnel; the reader, with what it counted."""
+    """Several streams through the tunnel; returns the reader, with its counts."""
     env.load("stall_ms=60000")
     reader = env.enter(_tunnel(env, *options))
     if "--napi" in options and os.uname().release.startswith("5.10."):
@@ -169,9 +169,9 @@ def tcp_through_a_vpn_loses_nothing(env: Env) -> None:
 
 @scenario
 def tcp_in_large_packets_loses_nothing(env: Env) -> None:
-    """As wireguard-go and tailscale ask for it."""
+    """With the offloads that wireguard-go and tailscale use."""
     reader = _assert_tcp_is_lossless(env, "--vnet")
-    # Of how many segments hangs on how fast TCP is, and so on the host.
+    # How many segments a packet has depends on the speed of the host.
     assert reader.counts[0]["largest"] > 1514, reader.counts
 
 
@@ -191,7 +191,7 @@ def tcp_through_napi_in_pages_loses_nothing(env: Env) -> None:
 
 
 def _send_large(packets: int, segment: int = 1400) -> int:
-    """UDP, SEGMENTS segments in each packet; segments in all."""
+    """Sends UDP packets of SEGMENTS segments; returns the number of segments."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, segment)
         out.connect((THERE.address, DISCARD_PORT))
@@ -213,7 +213,7 @@ def udp_in_large_packets_loses_nothing(env: Env) -> None:
     now = counters()
     (count,) = reader.pause()
     assert now.lost_at_ring == 0, now
-    # A packet the qdisc drops counts once, with all its segments.
+    # The qdisc counts a packet that it drops once, whatever its segments.
     assert count["segments"] + now.qdisc_drops * SEGMENTS == sent, (count, now, sent)
     if count["largest"] < 50_000:
         env.skip("this kernel's tun takes no large UDP packets (TUN_F_USO4)")

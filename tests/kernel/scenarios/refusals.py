@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What sluice does not serve, and what it does not accept."""
+"""Devices that sluice does not serve, and requests that it refuses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from tests.kernel.scenarios._traffic import (
     read_device,
     read_queue,
     send,
-    set_device,
     sink,
 )
 
@@ -69,7 +68,7 @@ def unknown_layout_is_refused(env: Env) -> None:
 
 
 def _set_ftrace(value: int) -> bool:
-    """Whether the kernel accepts it."""
+    """Returns whether the kernel accepts it."""
     try:
         Path("/proc/sys/kernel/ftrace_enabled").write_text(f"{value}\n")
     except OSError:
@@ -93,7 +92,7 @@ def without_ftrace_nothing_is_served(env: Env) -> None:
 @scenario
 def ftrace_stays_on_while_a_device_is_served(env: Env) -> None:
     mount_tracefs()
-    env.load("stall_ms=60000")
+    env.load()
     reader = sink(env, ring=8, paused=True)
     _ftrace.settles_on_direct_call(env)
     assert not _set_ftrace(0), "ftrace was switched off"
@@ -148,7 +147,7 @@ def _attr(number: int, value: int) -> bytes:
 
 @scenario
 def every_refusal_says_why(env: Env) -> None:
-    """Attributes a command has no use for, and devices there are not."""
+    """Attributes that a command does not take, and devices that do not exist."""
     env.load()
     sink(env)
     before, index = read_device(), ifindex()
@@ -174,7 +173,7 @@ def every_refusal_says_why(env: Env) -> None:
             answer = asker.ask(flags, cmd, attrs)
             known = (errno.EINVAL, errno.ERANGE, errno.ENODEV)
             assert answer.code in known, (what, answer)
-            assert answer.text, f"{what}: errno {answer.code} without a word"
+            assert answer.text, f"{what}: errno {answer.code} without a message"
     assert read_device() == before
 
 
@@ -211,4 +210,4 @@ def other_namespace_does_not_see_the_device(env: Env) -> None:
         *("ip", "netns", "exec", "elsewhere", sys.executable, "-c", program)
     )
     assert said.strip() == "[]", said
-    set_device(on=1)
+    assert HERE.name in env.run(sys.executable, "-c", program)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The rules in the module: which settings a device gets, where and when."""
+"""The rules in the module: which settings a device gets in which namespace."""
 
 from __future__ import annotations
 
 import errno
 import subprocess
 import sys
+from dataclasses import replace
 
 from pyroute2.netlink.exceptions import NetlinkError
 
@@ -13,6 +14,7 @@ from lab.guest.scenarios import Env, scenario
 from lab.guest.devices import HERE
 from sluice.netlink import RULES_MAX, Client, Device, Listener, Rule
 from tests.kernel.scenarios._tap import tap
+from tests.kernel.scenarios._traffic import read_device
 
 VPN_OFF = Rule("vpn*", "all", False, "", "/etc/sluice.conf:1")
 HERE_SLOW = Rule(
@@ -31,7 +33,7 @@ def read_only_device() -> Device:
     return device
 
 
-# In a network namespace of its own: a device there, and what its rule gave it.
+# In a network namespace of its own: makes a device and prints what its rule set.
 ELSEWHERE = """
 import sys
 from pyroute2.netlink.exceptions import NetlinkError
@@ -82,7 +84,7 @@ def rule_applies_when_a_device_appears_is_renamed_and_by_hand_wins(env: Env) -> 
 
 @scenario
 def rule_applies_in_every_namespace_or_in_the_host_alone(env: Env) -> None:
-    """A container that nobody can name."""
+    """The other namespace has no name, as a container's."""
     env.load()
     set_rules(VPN_OFF)
     refused = str(errno.EPERM)
@@ -103,6 +105,7 @@ def moved_device_gets_the_rule_of_its_new_namespace(env: Env) -> None:
     device = env.enter(tap())
     assert not read_only_device().on
     env.run("ip", "link", "set", HERE.name, "netns", "there")
+    assert read_device(replace(HERE, netns="there")).on
     env.run("ip", "-n", "there", "link", "set", HERE.name, "netns", "1")
     assert not read_only_device().on
     assert device.queues
@@ -118,7 +121,7 @@ def noqueue_against_a_rule_is_reported(env: Env) -> None:
         env.run("tc", "qdisc", "replace", "dev", HERE.name, "root", "noqueue")
         (event,) = listener.read(5 * env.patience)
         assert (event.kind, event.ifname) == ("noqueue", HERE.name), event
-        assert not listener.read(2 * env.patience), "told again at once"
+        assert not listener.read(2 * env.patience), "reported again at once"
         env.run("tc", "qdisc", "replace", "dev", HERE.name, "root", "fq_codel")
 
 

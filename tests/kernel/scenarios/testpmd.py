@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DPDK's testpmd takes what vhost-net reads, as a virtual machine would.
+"""DPDK's testpmd receives from vhost-net, as a virtual machine does.
 
 Only roots with the package dpdk-dev have it: see tests/kernel/test_testpmd.py.
 """
@@ -16,9 +16,10 @@ from typing import Dict, Iterator
 from lab.guest.devices import HERE, THERE, attach, silence_first_netns
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
-    assert_flood_loses_nothing,
+    flood,
     pktgen,
     read_queue,
+    read_stops,
     wait_until_read,
 )
 
@@ -29,19 +30,19 @@ TOTAL = re.compile(r"RX-packets:\s*(\d+)\s+RX-dropped:\s*(\d+)")
 
 
 def parse_totals(text: str) -> Dict[str, int]:
-    """What testpmd says it got, from the last statistics it prints."""
+    """Packets that testpmd received, from the last statistics it prints."""
     got, dropped = TOTAL.findall(text)[-1]
     return {"got": int(got), "dropped": int(dropped)}
 
 
 class Testpmd:
-    """Runs until end(), which tells what it got."""
+    """Runs until end(), which returns its counts."""
 
     def __init__(self, mode: str, queues: int) -> None:
         device = f"virtio_user0,path=/dev/vhost-net,iface={HERE.name}"
         self._process = subprocess.Popen(
             [
-                *("stdbuf", "-oL", PROGRAM),  # tells at once that it runs
+                *("stdbuf", "-oL", PROGRAM),  # its output comes line by line
                 *("--lcores", "0,1", "--no-pci", "--in-memory"),
                 *("--no-telemetry", f"--vdev={device},queues={queues}", "--"),
                 *(f"--forward-mode={mode}", "--total-num-mbufs=16384"),
@@ -93,7 +94,11 @@ def _testpmd(env: Env, mode: str, queues: int = 1) -> Iterator[Testpmd]:
 def _sockets_lose_nothing(env: Env, mode: str, queues: int = 1) -> None:
     env.load("stall_ms=60000")
     testpmd = env.enter(_testpmd(env, mode, queues))
-    now = assert_flood_loses_nothing(env, senders=4, stops=5)
+    with flood(senders=4, flows=queues) as senders:
+        env.wait_for(lambda: read_stops() > 5, "stops", 30)
+        sent = senders.end()
+    now = wait_until_read(env, sent)
+    assert now.lost_at_ring == 0 and now.read + now.qdisc_drops == sent, (now, sent)
     totals = testpmd.end()
     assert sum(totals.values()) == now.read, (totals, now)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Senders that have others to reach than a slow reader, with sluice off and on.
+"""Senders that send to others besides a slow reader, with sluice off and on.
 
-All with default parameters, in one boot. What is counted is what a program that
-waits for its own packets still gets through.
+All with default parameters, in one boot. Counted is what a program that waits for
+socket memory sends to the others.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import fcntl
 import os
 import select
 import struct
-import threading
 import time
-from typing import Callable
 
-from lab.guest.devices import HERE, THERE, Device
+from lab.guest.devices import HERE, THERE
 from lab.guest.latency import ping
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bridge import bridge, port_mac
-from tests.kernel.scenarios._tap import TUNSETSNDBUF, SlowReader, Tap, tap
+from tests.kernel.scenarios._tap import TUNSETSNDBUF, Tap, slow_reader, tap
+from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._traffic import (
+    compare,
     counters,
     flood,
     read_stops,
@@ -35,24 +35,13 @@ NAMES = ("source0", "slow0", "fast0")
 PAUSE, BURST = 0.001, 500  # of a fast reader
 
 
-def _compare(count: Callable[[], int], switch: Callable[[int], None]) -> str:
-    """Off and on by turns; on must reach more than half of off."""
-    reached = {0: 0, 1: 0}
-    for on in (0, 1, 0, 1):
-        switch(on)
-        reached[on] += count()
-    off, on = reached[0], reached[1]
-    assert on > off / 2, reached
-    return f"stock {off}, sluice {on} packets in {2 * SECONDS:g} s"
-
-
 def _frame(number: int) -> bytes:
     """From the machine behind the first port to the one behind this port."""
     macs = bytes.fromhex((port_mac(number) + port_mac(2)).replace(":", ""))
     return macs + b"\x88\xb5" + b"x" * 500
 
 
-class Writer:
+class Writer(Repeated):
     """Writes a frame for each of the other ports in turn, and waits for room.
 
     It polls, as QEMU does: the driver wakes nobody who sleeps in write().
@@ -64,50 +53,34 @@ class Writer:
         self._room.register(self._fd, select.POLLOUT)
         fcntl.ioctl(self._fd, TUNSETSNDBUF, struct.pack("i", SEND_BUFFER))
         self.rounds = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__(self._write_round)
 
-    def _run(self) -> None:
-        frames = [_frame(number) for number in (3, 4)]
-        while not self._ended.is_set():
-            for frame in frames:
-                self._write(frame)
-            self.rounds += 1
+    def _write_round(self) -> None:
+        for number in (3, 4):
+            self._write(_frame(number))
+        self.rounds += 1
 
     def _write(self, frame: bytes) -> None:
-        while not self._ended.is_set():
+        while not self.ended:
             try:
                 os.write(self._fd, frame)
                 return
             except BlockingIOError:
                 self._room.poll(100)
 
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(timeout=10)
-        assert not self._thread.is_alive(), "the writer is stuck"
-
 
 @scenario(deadline=120, everywhere=False)
 def writer_with_a_finite_send_buffer_reaches_the_other_port(env: Env) -> str:
-    """A virtual machine on a bridge sends to one of 20 packets/s and to a fast one;
-    what waits for the slow one is charged to the send buffer of its tap."""
+    """A virtual machine on a bridge sends to a reader of 20 packets/s and to a fast one;
+    packets that wait for the slow one are charged to the send buffer of its tap."""
     env.load()
     taps = env.enter(bridge(NAMES))
     for number, name in enumerate(NAMES, 2):
         fdb = ("bridge", "fdb", "replace", port_mac(number), "dev", name)
         env.run(*fdb, "master", "static")
 
-    def switch(on: int) -> None:
-        for name in NAMES:
-            set_device(Device(name, "", ""), on=on)
-
-    env.enter(SlowReader(taps["slow0"], 0.05))
-    env.enter(SlowReader(taps["fast0"], PAUSE, BURST))
+    env.enter(slow_reader(taps["slow0"], 0.05))
+    env.enter(slow_reader(taps["fast0"], PAUSE, BURST))
 
     def count() -> int:
         before = writer.rounds
@@ -115,17 +88,17 @@ def writer_with_a_finite_send_buffer_reaches_the_other_port(env: Env) -> str:
         return writer.rounds - before
 
     with Writer(taps["source0"]) as writer:
-        return _compare(count, switch)
+        return compare(count, *NAMES)
 
 
 def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:
-    """Sockets with flows over both queues: what the reader of the first one gets."""
+    """Sockets with flows over both queues; counts what the reader of the first reads."""
     env.load()
     device = env.enter(tap(queues=2, ring=100, qdisc=qdisc))
     if qdisc.endswith("htb default 10"):
         add = ("tc", "class", "add", "dev", HERE.name, "parent", "1:", "classid")
         env.run(*add, "1:10", "htb", "rate", "10gbit")
-    env.enter(SlowReader(device, PAUSE, BURST))
+    env.enter(slow_reader(device, PAUSE, BURST))
 
     def count() -> int:
         with flood(senders=2, flows=16) as senders:
@@ -136,9 +109,9 @@ def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:
             senders.end()
         return reached
 
-    told = _compare(count, lambda on: set_device(on=on))
+    result = compare(count, HERE.name)
     assert read_stops(1) > 0, "the unread queue was never stopped"
-    return told
+    return result
 
 
 @scenario(deadline=120, often=False)
@@ -167,10 +140,10 @@ def pings_beside_four_floods_are_answered_as_without_sluice(env: Env) -> str:
             senders.wait_for_more(env, 3000, "the flood")
             with ping(HERE, THERE) as pings:
                 time.sleep(SECONDS)
-                told = pings.end()
+                result = pings.end()
             senders.end()
         wait_until_empty(env)
-        return told.sent, told.received
+        return result.sent, result.received
 
     set_device(on=0)
     lost = counters().lost_at_ring

@@ -42,8 +42,8 @@ def vhost_four_direct_senders_lose_nothing(env: Env) -> None:
 
 @scenario
 def vhost_paused_guest_stalls_and_resumes(env: Env) -> None:
-    """The guest hands back no buffers: vhost-net stops reading."""
-    env.load("stall_ms=100")
+    """The guest returns no buffers, so vhost-net stops reading."""
+    env.load()
     reader = sink(env, ring=50, paused=True, vhost=True)
     with flood(senders=2) as senders:
         env.wait_for(lambda: read_queue().state == "stalled", "the stall")
@@ -58,7 +58,7 @@ def vhost_unload_under_traffic_loses_no_queue(env: Env) -> None:
     reader = sink(env, ring=100, vhost=True)
     with flood(senders=2) as senders:
         for _ in range(3):
-            env.load("stall_ms=60000")
+            env.load()
             wait_for_stops(env, reader, more_than=20)
             env.run("rmmod", "sluice")
         senders.end()

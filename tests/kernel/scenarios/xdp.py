@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""XDP_REDIRECT puts frames into a ring without the transmit function: they take
-room that nobody is asked for."""
+"""XDP_REDIRECT puts frames into a ring without the transmit function, where the hook
+does not see them."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
-import threading
-import time
 from dataclasses import dataclass, field
 from typing import Dict, Iterator
 
@@ -15,6 +13,7 @@ from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import redirected
 from tests.kernel.scenarios._frames import FRAME, is_frame
 from tests.kernel.scenarios._tap import SLOWEST, Tap, reading, tap
+from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._traffic import (
     counters,
     flood,
@@ -29,7 +28,7 @@ from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
 @dataclass
 class Seen:
-    """What a reader got, by the way it came."""
+    """Packets that a reader read, through the qdisc and from XDP."""
 
     counts: Dict[str, int] = field(default_factory=lambda: {"qdisc": 0, "xdp": 0})
 
@@ -39,25 +38,17 @@ class Seen:
 
 @contextlib.contextmanager
 def _redirecting(burst: int, pause: float) -> Iterator[None]:
-    """So many frames at once into the veth pair, again and again."""
-    ended = threading.Event()
+    """Sends so many frames at once into the veth pair, again and again."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+        out.bind((SOURCE, 0))
 
-    def send() -> None:
-        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
-            out.bind((SOURCE, 0))
-            while not ended.is_set():
-                for _ in range(burst):
-                    with contextlib.suppress(OSError):  # ENOBUFS: not sent
-                        out.send(FRAME)
-                time.sleep(pause)
+        def send() -> None:
+            for _ in range(burst):
+                with contextlib.suppress(OSError):  # ENOBUFS: not sent
+                    out.send(FRAME)
 
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(timeout=10)
+        with Repeated(send, rest=pause):
+            yield
 
 
 def _redirected_tap(env: Env, ring: int) -> tuple[Tap, Seen]:
@@ -74,7 +65,7 @@ def _redirected_tap(env: Env, ring: int) -> tuple[Tap, Seen]:
 
 @scenario
 def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
-    """Few frames fit into the room kept for senders past the check."""
+    """A few frames fit into the headroom."""
     env.load("stall_ms=60000")
     device, seen = _redirected_tap(env, ring=500)
     with reading(device) as readers:
@@ -89,9 +80,8 @@ def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
 
 @scenario(deadline=120, everywhere=False)
 def xdp_flood_is_counted_and_blocks_no_sender(env: Env) -> None:
-    """Its frames take all the room there is, for as long as it lasts: the sockets get
-    what stock gives them, what is lost shows in tx_dropped, whosoever it was; and
-    they lose nothing once they are alone."""
+    """While the frames fill the ring, sockets send as without sluice, and what is lost
+    of either is counted in tx_dropped. Afterwards the sockets lose nothing."""
     env.load("stall_ms=2000")
     device, seen = _redirected_tap(env, ring=100)
     with reading(device) as readers:

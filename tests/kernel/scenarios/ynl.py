@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """ynl, the kernel's own netlink client, with docs/sluice.yaml and nothing else.
 
-Only tests/kernel/test_ynl.py brings it into the guest.
+Only tests/kernel/test_ynl.py copies it into the guest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RING = 50
 
 def _needs_ynl(env: Env) -> None:
     if not CLIENT.exists():
-        env.skip("ynl is not in this guest; make test-all brings it")
+        env.skip("ynl is not in this guest; make test-all copies it there")
 
 
 def _command(*arguments: str, **attrs: int) -> list[str]:
@@ -44,7 +44,7 @@ def _command(*arguments: str, **attrs: int) -> list[str]:
 
 
 def _ynl(*arguments: str, **attrs: int) -> Any:
-    """What ynl answers, with its names as ours are written."""
+    """The answer that ynl prints, with underscores in the names."""
     done = subprocess.run(
         _command(*arguments, **attrs), capture_output=True, text=True
     )
@@ -53,7 +53,7 @@ def _ynl(*arguments: str, **attrs: int) -> Any:
 
 
 def _as_ynl(answer: Any) -> dict[str, Any]:
-    """Of our client: what may be missing is missing there."""
+    """An answer of our client as ynl prints it: without empty fields."""
     fields = {key: value for key, value in asdict(answer).items() if value != ""}
     return {key: int(v) if key == "on" else v for key, v in fields.items()}
 
@@ -92,7 +92,7 @@ def ynl_switches_and_gets_the_reason_of_a_refusal(env: Env) -> None:
 
 @scenario(deadline=120, often=False)
 def ynl_hears_events(env: Env) -> None:
-    """Stalls happen as long as it listens: no matter when it began to."""
+    """The queue stalls again and again while ynl listens."""
     _needs_ynl(env)
     env.load("stall_ms=10")
     device = env.enter(tap(ring=RING))
@@ -105,7 +105,7 @@ def ynl_hears_events(env: Env) -> None:
             send(3)
             env.wait_for(lambda: read_queue().stalls > stalls, "one more stall")
         heard = json.loads(listening.communicate()[0])
-    assert heard, "nothing was told"
+    assert heard, "no event"
     for event in heard:
         assert event["name"] == "queue-event", event
         told = {key: event["msg"][key] for key in ("ifname", "queue", "kind", "ring")}
