@@ -110,6 +110,17 @@ def run_tool(
     return done.stdout
 
 
+@contextlib.contextmanager
+def running(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen]:
+    """A process, killed at the end; its output is a pipe; how: more for Popen."""
+    how = {"stdout": subprocess.PIPE, "universal_newlines": True, **how}
+    with subprocess.Popen(argv, **how) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def read_counters(device: Device) -> Counters:
     namespace = ["-n", device.netns] if device.netns else []
     link = parse_link(

@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
-from lab.guest.devices import Device
+from lab.guest.devices import Device, running
 from lab.row import WorkloadError
 
 INTERVAL_SECONDS = 0.03
@@ -68,16 +68,8 @@ def parse_ping(text: str) -> Latency:
 class Ping:
     """A ping that is running; end() stops it and gives the latency."""
 
-    def __init__(self, source: Device, target: Device, tos: int = 0) -> None:
-        self._process = subprocess.Popen(
-            source.command(
-                *("ping", "-n", "-D", "-i", str(INTERVAL_SECONDS)),
-                *("-Q", str(tos), target.address),
-            ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-        )
+    def __init__(self, process: subprocess.Popen) -> None:
+        self._process = process
 
     def end(self) -> Latency:
         self._process.send_signal(signal.SIGINT)
@@ -87,16 +79,10 @@ class Ping:
             raise WorkloadError("ping: sent nothing; is the device up?")
         return latency
 
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
 
 @contextlib.contextmanager
 def ping(source: Device, target: Device, tos: int = 0) -> Iterator[Ping]:
-    process = Ping(source, target, tos)
-    try:
-        yield process
-    finally:
-        process.kill()
+    words = ("ping", "-n", "-D", "-i", str(INTERVAL_SECONDS), "-Q", str(tos))
+    argv = source.command(*words, target.address)
+    with running(argv, stderr=subprocess.STDOUT) as process:
+        yield Ping(process)

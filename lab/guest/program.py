@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
-from lab.guest.devices import Device, run_tool
+from lab.guest.devices import Device, run_tool, running
 from lab.guest.tun import IFF_BACKPRESSURE
 from lab.row import WorkloadError
 
@@ -190,16 +190,11 @@ def read_version(package: str) -> str:
 @contextlib.contextmanager
 def receiving(argv: Sequence[str]) -> Iterator[None]:
     """A receiver, which says "ready" when it is; it is killed at the end."""
-    with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, universal_newlines=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline() != "ready\n":
-                raise WorkloadError(f"{' '.join(argv)}: did not get ready")
-            yield
-        finally:
-            process.kill()
+    with running(argv) as process:
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise WorkloadError(f"{' '.join(argv)}: did not get ready")
+        yield
 
 
 def send(argv: Sequence[str], seconds: float) -> Dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 from lab import sure, workloads
 from lab.guest import lateness
 from lab.guest.child import Ending, run_child
+from lab.guest.devices import running
 from lab.guest.env import GuestEnv
 from lab.guest.host import QUIET_PERCENT, HostLoad
 from lab.row import Row
@@ -106,16 +107,9 @@ def undecided_rows(rows: List[Row], lines: List[Dict[str, Any]]) -> List[Row]:
 def background_ping() -> Iterator[None]:
     """Keeps the kernel's timestamps on: TCG guests can crash when they are
     enabled by live patching of code that traffic is running through."""
-    ping = subprocess.Popen(
-        ["ping", "-q", "-i", "1", "127.0.0.1"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with running(["ping", "-q", "-i", "1", "127.0.0.1"], **nowhere):
         yield
-    finally:
-        ping.kill()
-        ping.wait()
 
 
 def await_randomness() -> None:

@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, Sequence
 
 from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
-from lab.guest.devices import read_ecn_marks, run_tool, wait_drained
+from lab.guest.devices import read_ecn_marks, run_tool, running, wait_drained
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, WorkloadError, parse_variant
 
@@ -104,13 +104,8 @@ def server() -> Iterator[None]:
 
     It reports no intervals: nobody reads them, and a full pipe would stop it.
     """
-    process = subprocess.Popen(
-        FAR.command("iperf3", "--server", "--forceflush", "--interval", "0"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-    )
-    try:
+    argv = FAR.command("iperf3", "--server", "--forceflush", "--interval", "0")
+    with running(argv, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "listening" in line:
@@ -118,9 +113,6 @@ def server() -> Iterator[None]:
         else:
             raise WorkloadError("iperf3: the server does not listen")
         yield
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def run_client(
