@@ -254,6 +254,17 @@ def _softirq_shares(
     }
 
 
+def _wait_and_count(case: Case, readers: List[int], seconds: float) -> Dict[str, float]:
+    """What the readers and the CPUs did meanwhile, for a sample's extra."""
+    switches, softirq = tasks.read_switches(readers), tasks.read_softirq_seconds()
+    time.sleep(seconds)
+    counted = {"reader_switches": (tasks.read_switches(readers) - switches) / seconds}
+    if case.pinned:
+        spent = tasks.read_softirq_seconds()
+        counted.update(_softirq_shares(case, softirq, spent, seconds))
+    return counted
+
+
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     return receive(CASES[row.name], variant, seconds, env)
 
@@ -272,11 +283,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
             tasks.pin(readers, 0)
         with senders(case.senders, mode) as names, _ping(case) as ping:
             start(names)
-            switches = -tasks.read_switches(readers)
-            softirq = tasks.read_softirq_seconds()
-            time.sleep(seconds)
-            switches += tasks.read_switches(readers)
-            spent = tasks.read_softirq_seconds()
+            counted = _wait_and_count(case, readers, seconds)
             pinged = ping.end() if ping else latency.NOT_ASKED
             write_control("pgctrl", "stop")
             results = wait_ended(names)
@@ -297,8 +304,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
             **pinged.counts(),
             "requeues": after.requeues,
             "stops": stops,
-            "reader_switches": switches / seconds,
-            **(_softirq_shares(case, softirq, spent, seconds) if case.pinned else {}),
+            **counted,
         },
         **pinged.fields(),
     )

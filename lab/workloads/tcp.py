@@ -13,7 +13,7 @@ import json
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterator, Sequence, Tuple
 
 from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
@@ -141,6 +141,17 @@ def run_client(
     return done.stdout
 
 
+def _load(
+    streams: int, seconds: float, options: Sequence[str], tos: int
+) -> Tuple[Received, float, latency.Latency]:
+    """What iperf3 received, the seconds with its start, and the ping beside it."""
+    with server(), latency.ping(NEAR, FAR, tos) as ping:
+        began = time.monotonic()
+        output = run_client(streams, seconds, *options)
+        took = time.monotonic() - began
+        return parse_iperf3(output), took, ping.end()
+
+
 def transfer(
     variant: str,
     env: GuestEnv,
@@ -160,16 +171,11 @@ def transfer(
     with forwarder(env.helper("reader"), variant, pace, qdisc, ring) as reader:
         if ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
-        with server(), latency.ping(NEAR, FAR, tos) as ping:
-            began = time.monotonic()
-            output = run_client(streams, seconds, *options)
-            took = time.monotonic() - began
-            pinged = ping.end()
+        received, took, pinged = _load(streams, seconds, options, tos)
         after = wait_drained([NEAR, FAR])
         near = read_counters(NEAR)
         marks = read_ecn_marks(NEAR)
         counts = reader.end()
-    received = parse_iperf3(output)
     return Sample(
         value=received.mbit,
         sent=after.offered,
