@@ -22,6 +22,8 @@
 #include <stdio.h>
 #include <ucontext.h>
 
+#include "agenda.h"
+
 #define CPUS		12
 #define SPARE_CPU	(CPUS - 1)	/* no sender's: work, and timers of CPUs that went */
 #define STACK		(64 * 1024)
@@ -80,7 +82,6 @@ static struct fiber *current;
 static bool irqs_off[CPUS], offline[CPUS];
 static jmp_buf scheduler;
 static ucontext_t scheduler_context;
-static struct hrtimer *timers;
 static u64 now = 1, steps, next_event, random_state, the_seed;
 static enum schedule schedule;
 static unsigned int change_rate = 3;	/* UNIFORM: one step in so many */
@@ -90,7 +91,6 @@ static struct hold holds[HOLDS_MAX];
 static unsigned int hold_count;
 static struct learned *learned;
 static bool learning;
-static struct work_struct *works;
 static bool work_is_there;
 
 void fail(const char *format, ...)
@@ -429,11 +429,7 @@ void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 	(void)mode;
 	step_at(__builtin_return_address(0));
 	memory_check(timer, sizeof(*timer));
-	if (!timer->known) {
-		timer->next = timers;
-		timers = timer;
-		timer->known = true;
-	}
+	link_timer(timer);
 	if (!timer->running)	/* else it stays on the handler's CPU */
 		timer->cpu = this_cpu();
 	timer->expires = now + ns;
@@ -443,8 +439,6 @@ void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 
 int hrtimer_cancel(struct hrtimer *timer)
 {
-	struct hrtimer **at;
-
 	step_at(__builtin_return_address(0));
 	memory_check(timer, sizeof(*timer));
 	while (timer->queued || timer->running) {
@@ -452,12 +446,7 @@ int hrtimer_cancel(struct hrtimer *timer)
 		if (timer->running)
 			sleep_ns(NSEC_PER_USEC);
 	}
-	for (at = &timers; *at; at = &(*at)->next)	/* it may be freed now */
-		if (*at == timer) {
-			*at = timer->next;
-			break;
-		}
-	timer->known = false;
+	unlink_timer(timer);
 	return 0;
 }
 
@@ -581,25 +570,11 @@ static void expire_timers(void)
 bool start_work(struct work_struct *work, u64 after_ns)
 {
 	step_at(__builtin_return_address(0));
-	if (work->queued)
+	if (!link_work(work, now + after_ns))
 		return false;
-	work->queued = true;
-	work->due = now + after_ns;
-	work->next = works;
-	works = work;
 	work_is_there = true;
 	next_event = min(next_event, work->due);
 	return true;
-}
-
-static void unlink_work(struct work_struct *work)
-{
-	struct work_struct **at = &works;
-
-	while (*at != work)
-		at = &(*at)->next;
-	*at = work->next;
-	work->queued = false;
 }
 
 bool cancel_work_sync(struct work_struct *work)
@@ -614,30 +589,6 @@ bool cancel_work_sync(struct work_struct *work)
 			sleep_ns(NSEC_PER_USEC);
 	} while (work->queued || work->running);
 	return was;
-}
-
-struct callback {
-	struct work_struct work;
-	void *memory;
-};
-
-static void free_now(struct work_struct *work)
-{
-	struct callback *callback = container_of(work, struct callback, work);
-
-	synchronize_rcu();
-	poison_free(callback->memory);
-	free(callback);
-}
-
-void free_after_grace_period(void *object)
-{
-	struct callback *callback = calloc(1, sizeof(*callback));
-
-	memory_settle();
-	callback->work.func = free_now;
-	callback->memory = object;
-	start_work(&callback->work, 0);
 }
 
 static void worker(void *unused)
@@ -660,11 +611,7 @@ static void worker(void *unused)
 		}
 		unlink_work(first);
 		first->running = true;
-		void (*func)(struct work_struct *) = first->func;
-		bool kept = func != free_now;
-
-		func(first);
-		if (kept)
+		if (run_work(first))
 			first->running = false;
 	}
 }

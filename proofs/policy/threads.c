@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agenda.h"
+
 #define THREADS_MAX	16
 #define LOCK_MAGIC	0x10c4
 #define PACKETS		20000	/* each sender's, at most */
@@ -25,8 +27,6 @@ static struct {
 
 static pthread_mutex_t base = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t grace;
-static struct hrtimer *timers;
-static struct work_struct *works;
 static bool offline[THREADS_MAX];
 static bool learning;	/* as steps.c does */
 static int running = 1;
@@ -263,54 +263,14 @@ void synchronize_rcu(void)
 	pthread_rwlock_unlock(&grace);
 }
 
-struct callback {
-	struct work_struct work;
-	void *memory;
-};
-
-static void free_now(struct work_struct *work)
-{
-	struct callback *callback = container_of(work, struct callback, work);
-
-	synchronize_rcu();
-	poison_free(callback->memory);
-	free(callback);
-}
-
-void free_after_grace_period(void *object)
-{
-	struct callback *callback = calloc(1, sizeof(*callback));
-
-	callback->work.func = free_now;
-	callback->memory = object;
-	start_work(&callback->work, 0);
-}
-
 bool start_work(struct work_struct *work, u64 after_ns)
 {
-	bool was;
+	bool linked;
 
 	pthread_mutex_lock(&base);
-	was = work->queued;
-	if (!was) {
-		work->queued = true;
-		work->due = ktime_get_ns() + after_ns;
-		work->next = works;
-		works = work;
-	}
+	linked = link_work(work, ktime_get_ns() + after_ns);
 	pthread_mutex_unlock(&base);
-	return !was;
-}
-
-/* With base held. */
-static void unlink_work(struct work_struct *work)
-{
-	struct work_struct **at = &works;
-
-	while (*at != work)
-		at = &(*at)->next;
-	*at = work->next;
-	work->queued = false;
+	return linked;
 }
 
 bool cancel_work_sync(struct work_struct *work)
@@ -332,10 +292,7 @@ bool cancel_work_sync(struct work_struct *work)
 
 static void do_work(struct work_struct *work)
 {
-	bool kept = work->func != free_now;
-
-	work->func(work);
-	if (!kept)
+	if (!run_work(work))
 		return;
 	pthread_mutex_lock(&base);
 	work->running = false;
@@ -375,11 +332,7 @@ void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	(void)mode;
 	pthread_mutex_lock(&base);
-	if (!timer->known) {
-		timer->next = timers;
-		timers = timer;
-		timer->known = true;
-	}
+	link_timer(timer);
 	__atomic_store_n(&timer->expires, (s64)ktime_get_ns() + ns, __ATOMIC_RELAXED);
 	timer->queued = true;
 	pthread_mutex_unlock(&base);
@@ -387,8 +340,6 @@ void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 
 int hrtimer_cancel(struct hrtimer *timer)
 {
-	struct hrtimer **at;
-
 	pthread_mutex_lock(&base);
 	while (timer->queued || timer->running) {
 		timer->queued = false;
@@ -396,13 +347,7 @@ int hrtimer_cancel(struct hrtimer *timer)
 		sched_yield();
 		pthread_mutex_lock(&base);
 	}
-	/* Off the list: whoever cancels may free it. */
-	for (at = &timers; *at; at = &(*at)->next)
-		if (*at == timer) {
-			*at = timer->next;
-			break;
-		}
-	timer->known = false;
+	unlink_timer(timer);
 	pthread_mutex_unlock(&base);
 	return 0;
 }
