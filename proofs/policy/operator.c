@@ -391,15 +391,27 @@ static void check_view(void)
 		fail("a reason without a refusal, or the reverse");
 }
 
+/* How often a queue was stalled, and whether it is. */
+static u64 stalls_of(struct sluice_queue *q, bool *stalled)
+{
+	u64 stalls;
+
+	spin_lock_irq(queue_lock(q));
+	*stalled = queue_stalled(q);
+	stalls = queue_stalls(q);
+	spin_unlock_irq(queue_lock(q));
+	return stalls;
+}
+
 /* A queue that is opened begins anew. */
 static void check_opened(bool was_served, const u64 *stalls)
 {
 	struct sluice_device *served = served_device();
 	unsigned int id;
+	bool stalled;
 
 	for (id = 0; !was_served && served && served->served && id < served->queues; id++)
-		if (queue_stalled(&served->queue[id]) &&
-		    queue_stalls(&served->queue[id]) == stalls[id])
+		if (stalls_of(&served->queue[id], &stalled) == stalls[id] && stalled)
 			fail("queue %u: opened as one that is stalled", id);
 }
 
@@ -415,9 +427,10 @@ static void act(void)
 	bool was_served = served && served->served;
 	u64 stalls[QUEUES] = { 0 };
 	unsigned int id;
+	bool unused;
 
 	for (id = 0; served && id < served->queues; id++)
-		stalls[id] = queue_stalls(&served->queue[id]);
+		stalls[id] = stalls_of(&served->queue[id], &unused);
 	if (plan.intrudes && chance(4))
 		(chance(2) ? stop_foreign : wake_foreign)();
 	else
@@ -438,13 +451,14 @@ static void operator(void *unused)
 			rtnl_unlock();
 			return;
 		}
-		excuse();
+		store(acting, true);
 		act();
 		if (chance(2)) {	/* let them send again */
 			create_device();
 			link_up();
 		}
 		excuse();
+		store(acting, false);
 		rtnl_unlock();
 	}
 }

@@ -177,7 +177,7 @@ void poison_free(void *memory)
  * it knows nothing of how the driver publishes it, and is not used again. The
  * module's it watches.
  */
-static char pool[256 << 20] __attribute__((aligned(64)));
+static char pool[1 << 30] __attribute__((aligned(64)));
 static size_t pool_used;
 
 void *zeroed(size_t size)
