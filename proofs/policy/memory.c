@@ -4,7 +4,7 @@
 #define GRAIN		64
 #define OBJECTS_MAX	4096
 #define STORES_MAX	12
-#define VALUES_MAX	6
+#define VALUES_MAX	40	/* more than most rings of the world have slots */
 #define PLACES_MAX	4096	/* a power of two */
 #define POISON		0xdb
 

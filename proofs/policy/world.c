@@ -9,6 +9,7 @@
  *   - a queue is stopped by us while it is closed, or while no timer is armed;
  *   - a queue is stopped although its ring was never as full as its limit, or not
  *     stopped although it was never less full while the sender was in the hook;
+ *   - more packets need no check than there is room for;
  *   - a review leaves a queue stopped behind another ring or without a qdisc;
  *   - a queue is still stopped after its readers caught up, or after unload;
  *   - a reader that lives is stalled, or a stall outlasts what caused it;
@@ -671,6 +672,22 @@ static void check_drops(struct tun_file *file, const struct sluice_queue *q,
 		     file->ring.size);
 }
 
+/*
+ * The packets that need no check from now on leave the headroom free: who wrote the
+ * next check saw no tail that is newer than this one.
+ */
+static void check_unchecked(const struct tun_file *file, const struct sluice_queue *q)
+{
+	int size = file->ring.size, used = slots_used(file);
+	u32 left = sluice_check_last(queue_next_check(q)) - file->ring.producer;
+
+	if (used == size)	/* or it is empty, and a slot is cleared late */
+		return;
+	if (left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
+		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
+		     (long)(q - q->device->queue), used, size, left + 1);
+}
+
 /* The ring was beyond that all the time: then the sender stops its queue. */
 static void check_passed(struct tun_device *tun, struct tun_file *file, int id,
 			 int at)
@@ -704,6 +721,9 @@ static void hook_sees(struct tun_device *tun, int id, int at)
 	sending[at].queue = -1;
 	if (!file)
 		return;
+	if (one_at_a_time() && !plan.operates && !plan.batches && served &&
+	    serves(id) && is_strict(file) && !load(over))
+		check_unchecked(file, &served->queue[id]);
 	check_passed(tun, file, id, at);
 	if (alone)
 		check_drops(file, &served->queue[id], drops, used);
