@@ -127,3 +127,10 @@ def test_json(machine: Machine, capsys) -> None:
     assert main(["metrics", "--json"]) == 0
     families = json.loads(capsys.readouterr().out)["metrics"]
     assert families[0]["name"] == "sluice_module_loaded"
+
+
+def test_families_have_a_unit_and_a_sentence(machine: Machine, capsys) -> None:
+    assert main(["metrics"]) == 0
+    for one in text_string_to_metric_families(capsys.readouterr().out):
+        assert re.fullmatch(r"[A-Z].*[a-z].*\.", one.documentation), one.name
+        assert one.unit == ("seconds" if one.name.endswith("_seconds") else ""), one.name
