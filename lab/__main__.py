@@ -325,13 +325,15 @@ def command_verify(options: argparse.Namespace) -> int:
     number("--sample", 0, "N mutants drawn at random, with less effort for each"),
     option("--seed", "of the sample", type=int, metavar="N"),
     number("--goal", 0.9, "the share that must be killed", metavar="X"),
+    JSON,
 )
 def command_mutants(options: argparse.Namespace) -> int:
     files = tuple(options.files.split(",")) if options.files else mutants.FILES
     unknown = set(files) - set(mutants.FILES)
     if unknown:
         raise LabError(f"{unknown.pop()}: not among {', '.join(mutants.FILES)}")
-    return mutants.mutants(options.sample, options.seed, files, options.goal)
+    path = _written(options.json)
+    return mutants.mutants(options.sample, options.seed, files, options.goal, path)
 
 
 @subcommand(

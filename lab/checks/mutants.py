@@ -8,8 +8,10 @@ compiler translates to the same code is no mutant.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import itertools
+import json
 import os
 import random
 import re
@@ -18,10 +20,12 @@ import tempfile
 import threading
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from lab.checks.policy import (
     EXAMPLES,
@@ -36,6 +40,7 @@ from lab.checks.verify import Workplace
 from lab.failure import LabError
 from lab.machines.build import KMOD
 from lab.machines.vm import REPOSITORY
+from lab.report.results import read_git
 from lab.setup import ensure_venv, say
 
 MUTATION = REPOSITORY / "proofs" / "mutation"
@@ -145,8 +150,13 @@ def read_equivalents(
     path: Path = MUTATION / "equivalent.toml",
 ) -> dict[tuple[str, str, str], str]:
     """Why a mutant changes nothing, by file and what its line was and is."""
-    listed = tomllib.loads(path.read_text()).get("equivalent", [])
-    return {(one["file"], one["was"], one["now"]): one["why"] for one in listed}
+    listed = tomllib.loads(path.read_text())
+    whys: dict[tuple[str, str, str], str] = {}
+    for one in listed["equivalent"]:
+        whys[one["file"], one["was"], one["now"]] = one["why"]
+    for one in listed["unordered"]:
+        whys |= {(one["file"], *pair): one["why"] for pair in one["pairs"]}
+    return whys
 
 
 class Trial:
@@ -162,56 +172,68 @@ class Trial:
         self.examples = harness(EXAMPLES)
         self.threads = harness(THREADS) if effort.threads else None
         self._equivalents = read_equivalents()
-        self._seen = {self._digest("base")}
+        self._killed: set[str] = set()  # digests of examples' code
+        self._seen = {self._digest(self.steps, "base")}
         self._lock = threading.Lock()
 
-    def _digest(self, name: str) -> str:
+    def _digest(self, harness: Harness, name: str) -> str:
         """Of the objects that the mutant changes; of all for the original."""
-        base = self.steps.folder / "base"
-        own = self.steps.folder / name
-        total = hashlib.sha256()
-        for file in STEPS.module:
-            path = (own / file).with_suffix(".o")
-            total.update((path if path.exists() else base / path.name).read_bytes())
+        own, total = harness.folder / name, hashlib.sha256()
+        for base in sorted((harness.folder / "base").glob("*.o")):
+            path = own / base.name
+            total.update((path if path.exists() else base).read_bytes())
         return total.hexdigest()
 
     def try_one(self, mutant: Mutant) -> Result:
         key = (mutant.file, mutant.was, mutant.now)
         if key in self._equivalents:
             return Result(mutant, "equivalent", self._equivalents[key])
-        if not self.steps.mutant(mutant.name, {mutant.file: mutant.text}):
-            self.steps.forget(mutant.name)
+        result = self._by_examples(mutant) or self._by_all(mutant)
+        for harness in (self.examples, self.steps, self.pace, self.threads):
+            if harness:
+                harness.forget(mutant.name)
+        return result
+
+    def _by_examples(self, mutant: Mutant) -> Result | None:
+        """Most are decided in a tenth of the time of a world; None if not."""
+        if mutant.file not in EXAMPLED:
+            return None
+        if not self.examples.mutant(mutant.name, {mutant.file: mutant.text}):
             return Result(mutant, "invalid")
-        digest = self._digest(mutant.name)
+        digest = self._digest(self.examples, mutant.name)
+        if digest in self._killed:
+            return Result(mutant, "same")
+        verdict, detail = self.examples.examples(mutant.name)
+        if verdict == FINE:
+            return None
+        self._killed.add(digest)
+        return Result(mutant, "killed", detail)
+
+    def _by_all(self, mutant: Mutant) -> Result:
+        if not self.steps.mutant(mutant.name, {mutant.file: mutant.text}):
+            return Result(mutant, "invalid")
+        digest = self._digest(self.steps, mutant.name)
         with self._lock:
             same = digest in self._seen
             self._seen.add(digest)
-        result = Result(mutant, "same") if same else self._kill(mutant)
-        self.steps.forget(mutant.name)
-        return result
-
-    def _verdicts(self, mutant: Mutant) -> Iterator[tuple[str, str]]:
-        name, effort = mutant.name, self.effort
-        changed = {mutant.file: mutant.text}
-        if mutant.file in EXAMPLED and self.examples.mutant(name, changed):
-            yield self.examples.examples(name)
-            self.examples.forget(name)
-        yield self.steps.world(0, effort.seeds, min(4, effort.seconds), name)
-        if mutant.file == "queue.c":
-            self.pace.mutant(name, changed)
-            yield self.pace.pace(name)
-            self.pace.forget(name)
-        yield self.steps.world(1000, effort.seeds, effort.seconds, name)
-        if self.threads:
-            self.threads.mutant(name, changed)
-            yield self.threads.world(0, effort.threads, 0, name)
-            self.threads.forget(name)
-
-    def _kill(self, mutant: Mutant) -> Result:
+        if same:
+            return Result(mutant, "same")
         for verdict, detail in self._verdicts(mutant):
             if verdict != FINE:
                 return Result(mutant, "killed", detail)
         return Result(mutant, "survives")
+
+    def _verdicts(self, mutant: Mutant) -> Iterator[tuple[str, str]]:
+        name, effort = mutant.name, self.effort
+        changed = {mutant.file: mutant.text}
+        yield self.steps.world(0, effort.seeds, min(4, effort.seconds), name)
+        if mutant.file == "queue.c":
+            self.pace.mutant(name, changed)
+            yield self.pace.pace(name)
+        yield self.steps.world(1000, effort.seeds, effort.seconds, name)
+        if self.threads:
+            self.threads.mutant(name, changed)
+            yield self.threads.world(0, effort.threads, 0, name)
 
 
 def draw(
@@ -246,10 +268,7 @@ def try_sample(trial: Trial, mutants: list[Mutant], count: int) -> list[Result]:
 
 
 def format_file(file: str, results: list[Result], seconds: float) -> str:
-    counts = {word: 0 for word in ("killed", "survives", "equivalent", "same")}
-    for result in results:
-        if result.verdict in counts:
-            counts[result.verdict] += 1
+    counts = Counter(result.verdict for result in results)
     judged = counts["killed"] + counts["survives"]
     share = f"{100 * counts['killed'] / judged:.0f} %" if judged else "none"
     return (
@@ -259,10 +278,48 @@ def format_file(file: str, results: list[Result], seconds: float) -> str:
     )
 
 
-def mutants(sample: int, seed: int | None, files: tuple[str, ...], goal: float) -> int:
+def facts(file: str, results: list[Result]) -> dict[str, Any]:
+    """What is kept of a file's results: counts, and each survivor's line."""
+    counts = Counter(result.verdict for result in results if result.mutant.file == file)
+    judged = counts["killed"] + counts["survives"]
+    survivors = [str(one.mutant) for one in results if one.verdict == "survives"]
+    return {
+        "tried": counts.total(),
+        "do_not_compile": counts["invalid"],
+        "same_code": counts["same"],
+        "equivalent": counts["equivalent"],
+        "killed": counts["killed"],
+        "survive": [one for one in survivors if one.startswith(f"kmod/{file}:")],
+        "killed_percent": round(100 * counts["killed"] / judged, 1) if judged else None,
+    }
+
+
+def write_facts(path: Path, results: list[Result], sample: int) -> None:
+    """The result file, with what it takes to repeat the run."""
+    provenance = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": read_git("rev-parse", "HEAD"),
+        "tool": "universalmutator, rules c and proofs/mutation/kernel.rules",
+        "mutants": "a sample" if sample else "all",
+        "effort": asdict(SHORT if sample else FULL),
+        "host_cpus": os.cpu_count(),
+    }
+    files = {file: facts(file, results) for file in FILES}
+    files = {file: one for file, one in files.items() if one["tried"]}
+    whole = {"provenance": provenance, "files": files}
+    path.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def mutants(
+    sample: int,
+    seed: int | None,
+    files: tuple[str, ...],
+    goal: float,
+    path: Path | None = None,
+) -> int:
     """Kill mutants; 0 if the share that is killed reaches the goal.
 
-    sample: so many sixteenths of SHARES, 0 for every mutant.
+    sample: so many sixteenths of SHARES, 0 for every mutant; path: for the result.
     """
     seed = random.SystemRandom().randrange(1 << 16) if seed is None else seed
     python = ensure_venv()
@@ -279,6 +336,8 @@ def mutants(sample: int, seed: int | None, files: tuple[str, ...], goal: float) 
             one = try_sample(trial, ordered[file], count)
             results += one
             print(format_file(file, one, time.monotonic() - started), flush=True)
+    if path:
+        write_facts(path, results, sample)
     return judge(results, goal)
 
 

@@ -349,6 +349,7 @@ static void limits(void)
 	q->depth = 300;
 	EXPECT(depth_for(q, 92), 92);
 	EXPECT(low_for(q, 92), 46);
+	EXPECT(low_for(q, 920), 460);
 	device->low_percent = 95;
 	EXPECT(low_for(q, 3), 2);
 	EXPECT(stall_ns(q), 250 * MS);
@@ -519,6 +520,10 @@ static void stops(void)
 	LOCKED(__queue_stop(q, &ring, 78, 80));
 	EXPECT_LOG("");
 	EXPECT(q->stopped, false);
+
+	txqs[0].state = 0;	/* more than twice as full as it wakes */
+	LOCKED(__queue_stop(q, &ring, 90, 80));
+	EXPECT_LOG("arm 50000;watch;queue_stop 90 0;");
 }
 
 static void stalls(void)
@@ -547,6 +552,11 @@ static void stalls(void)
 	EXPECT(stall_lasts(q, &ring, 50, 40), true);
 	q->stalled = false;
 	EXPECT(stall_lasts(q, &ring, 50, 40), false);
+
+	fresh_stopped();
+	now += 2 * NSEC_PER_SEC;
+	LOCKED(__queue_stall(q, 9, now));
+	EXPECT_LOG("due;queue_stall 9 2000000000;queue_wake 9 2000000000;wake;");
 }
 
 static void depths(void)
@@ -634,6 +644,10 @@ static void paces(void)
 	q->headroom = 20;
 	LOCKED(__queue_learn_headroom(q, &ring));
 	EXPECT(q->headroom, 132);
+	ring.producer = 13;
+	q->headroom = INT_MAX;
+	LOCKED(__queue_learn_headroom(q, &ring));
+	EXPECT(q->headroom, 132 - 8);
 }
 
 static void reviewed(u64 ns, u64 late)
@@ -648,14 +662,18 @@ static void reviews_of_a_change(void)
 	struct ptr_ring other = { .size = 100 };
 	int i;
 
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < 6; i++) {
 		fresh_stopped();
 		if (i == 0)
 			queue_slot[0] = NULL;
 		else if (i == 1)
 			queue_slot[0] = &other;
 		else if (i == 2)
+			q->ring = &other;
+		else if (i == 3)
 			ring.size = 101;
+		else if (i == 4)
+			ring.size = 99;
 		else
 			txqs[0].qdisc = &noqueue;
 		reviewed(MS, 0);
@@ -686,6 +704,7 @@ static void reviews(void)
 	EXPECT(q->next_review_at, now - 4 * MS + 500000 - 4 * 7812);
 	EXPECT_LOG("arm 83840;");
 	EXPECT(q->stopped, true);
+	EXPECT(q->headroom, INT_MAX);
 	/* nothing is read: that is charged, but for the timer's lateness */
 	reviewed(5 * MS, 2 * MS);
 	EXPECT(q->unpaid_ns, 3 * MS);
@@ -702,7 +721,7 @@ static void reviews(void)
 	EXPECT_LOG("arm 160000;");
 	set_ring(100, 5, 5, 51);
 	q->depth_ns = 2 * MS;
-	q->headroom = 8;
+	q->headroom = INT_MAX;
 	reviewed(MS, 0);
 	EXPECT_LOG("queue_wake 46 12040000;wake;");
 	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
@@ -718,6 +737,48 @@ static void reviews(void)
 	*text = '\0';
 	reviewed(MS, 0);
 	EXPECT_LOG("queue_wake 2 2000000;wake;");
+
+	/* it wakes at half of the depth, not of the limit */
+	fresh_stopped();
+	device->limit = 20;
+	q->reader_ns = 100 * US;
+	set_ring(100, 0, 0, 15);
+	reviewed(MS, 0);
+	EXPECT_LOG("arm 500000;");
+}
+
+/* Its sender holds the lock that would tell full from empty. */
+static void reviews_in_an_interrupt(void)
+{
+	fresh_stopped();
+	set_ring(100, 30, 30, 30);
+	spin_lock(&ring.producer_lock);
+	reviewed(MS, 0);
+	spin_unlock(&ring.producer_lock);
+	EXPECT_LOG("arm 2000000;");
+	EXPECT(q->stopped, true);
+	reviewed(MS, 0);
+	EXPECT_LOG("queue_wake 0 2000000;wake;");
+}
+
+/* Soon after the boot: times are of the order of what lies between them. */
+static void reviews_at_boot(void)
+{
+	fresh();
+	now = 200 * MS;
+	LOCKED(__queue_stop(q, &ring, 60, 92));
+	EXPECT_LOG("due;arm 2000000;watch;queue_stop 60 0;");
+	q->reviewed_at = 2 * MS;
+	set_ring(100, 0, 0, 60);
+	now = 7 * MS;
+	q->stopped_at = 3 * MS;
+	reviewed(0, 0);
+	EXPECT(q->unpaid_ns, 5 * MS);
+	EXPECT_LOG("arm 2000000;");
+	q->stopped_at = 200 * MS;
+	q->reviewed_at = now = 460 * MS;
+	reviewed(0, 0);
+	EXPECT_LOG("queue_wake 60 260000000;wake;");
 }
 
 /* The reader found the ring empty: it waits, and the ring becomes deeper. */
@@ -780,11 +841,31 @@ static void reviews_of_a_slow_reader(void)
 	reviewed(250 * MS, 0);
 	EXPECT_LOG("due;queue_stall 92 250000000;queue_wake 92 250000000;wake;");
 	fresh_stopped();
+	set_ring(100, 0, 0, 93);
+	q->reviewed_at = now + 251 * MS;
+	reviewed(251 * MS, 0);
+	EXPECT_LOG("due;queue_stall 93 251000000;queue_wake 93 251000000;wake;");
+	fresh_stopped();
+	set_ring(100, 0, 0, 60);
+	q->unpaid_ns = 251 * MS;
+	reviewed(0, 0);
+	EXPECT_LOG("due;queue_stall 60 0;queue_wake 60 0;wake;");
+	fresh_stopped();
 	set_ring(100, 0, 0, 91);
 	q->reviewed_at = now + 250 * MS;
 	reviewed(250 * MS, 0);
 	EXPECT(q->stalled, false);
 	EXPECT(q->stopped, false);
+}
+
+static void queue_is_stalled(void)
+{
+	q->stalled = true;
+}
+
+static void queue_is_opened(void)
+{
+	sluice_queue_opened(q);
 }
 
 static void expiries(void)
@@ -815,6 +896,11 @@ static void expiries(void)
 	queue_filled(q, &ring, 60, 92);
 	EXPECT(q->stalled, false);
 	EXPECT_LOG("");
+	fresh();
+	while_waiting = queue_is_stalled;
+	queue_filled(q, &ring, 60, 92);
+	EXPECT(q->stalled, false);
+	*text = '\0';
 }
 
 static void adoptions(void)
@@ -850,8 +936,21 @@ static void adoptions(void)
 	q->headroom = 20;
 	EXPECT(queue_adopted(q, &other, 40), true);
 	EXPECT(q->headroom, INT_MAX);
+	q->headroom = 20;
 	EXPECT(queue_adopted(q, &ring, 40), true);
 	EXPECT(q->head, 0);
+	EXPECT(q->headroom, INT_MAX);
+	q->headroom = 20;
+	EXPECT(queue_adopted(q, &other, 40), true);
+	EXPECT(q->head, 7);
+	EXPECT(q->headroom, INT_MAX);
+	/* at the same time */
+	while_waiting = queue_is_stalled;
+	EXPECT(queue_adopted(q, &other, 40), true);
+	EXPECT(q->stalled, false);
+	when_released = queue_is_opened;
+	EXPECT(queue_adopted(q, &other, 40), true);
+	EXPECT(q->file == NULL, true);
 	EXPECT_LOG("");
 }
 
@@ -898,6 +997,7 @@ static void checks(void)
 	EXPECT(checked(0, 0, 10), 34);
 	EXPECT(checked(0, 0, 75), 75 + 92 - 75 - 1 - 1);
 	EXPECT(checked(0, 0, 90), 90);
+	EXPECT(checked(0, 20, 80), 80 + 92 - 80 - 1 - 1);
 	EXPECT_LOG("");
 	EXPECT(checked(0, 0, 91), 90);
 	EXPECT_LOG("due;arm 2000000;watch;queue_stop 91 0;");
@@ -932,7 +1032,13 @@ static void checks(void)
 	q->file = NULL;
 	EXPECT(checked(0, 0, 10), 34);
 	EXPECT(q->file == &ring, true);
+	q->file = (void *)-1L;
+	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(q->file == &ring, true);
 	q->size = 7;
+	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(q->size, 100);
+	q->size = 101;
 	EXPECT(checked(0, 0, 10), 34);
 	EXPECT(q->size, 100);
 
@@ -941,6 +1047,38 @@ static void checks(void)
 	q->pass_until = now + 1;
 	EXPECT(checked(0, 0, 10), 34);
 	EXPECT(q->stalled, false);
+	EXPECT_LOG("");
+	q->stalled = true;
+	EXPECT(checked(0, 0, 91), 90);
+	EXPECT(q->stalled, true);
+	EXPECT_LOG("");
+}
+
+static void lock_is_released(void)
+{
+	spin_unlock(&ring.producer_lock);
+}
+
+static void checks_of_small_rings(void)
+{
+	fresh();
+	ring.size = 0;
+	sluice_queue_check(q);
+	ring.size = -1;
+	sluice_queue_check(q);
+	EXPECT(q->size, 100);
+	EXPECT_LOG("");
+	set_ring(1, 0, 0, 0);	/* one packet fits, but no second */
+	sluice_queue_check(q);
+	EXPECT(q->size, 1);
+	EXPECT_LOG("due;arm 20000;watch;queue_stop 0 0;");
+
+	fresh();	/* a sender waits for the lock that tells full from empty */
+	set_ring(100, 30, 30, 30);
+	spin_lock(&ring.producer_lock);
+	while_waiting = lock_is_released;
+	sluice_queue_check(q);
+	EXPECT(q->stopped, false);
 	EXPECT_LOG("");
 }
 
@@ -1003,6 +1141,7 @@ static void rescues(void)
 	bool stopped = false;
 
 	fresh_stopped();
+	EXPECT(sluice_queue_rescue(q, &stopped), false);
 	now = q->timer.expires + NSEC_PER_SEC;
 	EXPECT(sluice_queue_rescue(q, &stopped), false);
 	EXPECT(stopped, true);
@@ -1044,6 +1183,7 @@ static void views(void)
 	q->longest_stop_ns = 16;
 	q->rescued = 17;
 	atomic64_set(&q->drops, 18);
+	atomic64_set(&q->next_check, 19L << 32 | 40);
 	view = seen();
 	EXPECT(view.state, SLUICE_QUEUE_STOPPED);
 	EXPECT(view.size, 100);
@@ -1058,6 +1198,7 @@ static void views(void)
 	EXPECT(view.longest_stop_ns, 16);
 	EXPECT(view.rescued, 17);
 	EXPECT(view.drops, 18);
+	EXPECT(view.checks, 19);
 	EXPECT_LOG("");
 
 	LOCKED(__queue_wake(q, 0, SLUICE_WAKE_TIMER));
@@ -1081,6 +1222,10 @@ static void views(void)
 	txqs[0].qdisc = &fq;
 	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
 	sluice_locked_reset = true;
+	set_ring(100, 30, 30, 30);	/* the lock tells full from empty */
+	spin_lock(&ring.producer_lock);
+	while_waiting = lock_is_released;
+	EXPECT(seen().fill, 0);
 	device->verified = false;
 	view = seen();
 	EXPECT(view.state, SLUICE_QUEUE_UNREAD);
@@ -1136,6 +1281,9 @@ static void entries(void)
 	queue_slot[0] = &other;
 	EXPECT(check_is_due(q), true);
 	queue_slot[0] = &ring;
+	q->file = &other;
+	EXPECT(check_is_due(q), true);
+	q->file = &ring;
 	ring.size = 101;
 	EXPECT(check_is_due(q), true);
 	ring.size = 99;
@@ -1150,6 +1298,8 @@ static void entries(void)
 	skb.queue_mapping = 1;
 	EXPECT(queue_to_check(&skb, &dev) == &device->queue[1], true);
 	skb.queue_mapping = 2;
+	EXPECT(queue_to_check(&skb, &dev) == NULL, true);
+	skb.queue_mapping = 3;
 	EXPECT(queue_to_check(&skb, &dev) == NULL, true);
 	EXPECT(queue_to_check(&skb, (void *)&other) == NULL, true);
 }
@@ -1166,6 +1316,13 @@ static void callbacks(void)
 	set_ring(100, 0, 0, 95);
 	transmit_hook.func(1, 2, &transmit_hook, &regs);
 	EXPECT_LOG("due;arm 2000000;watch;queue_stop 95 0;");
+	EXPECT(txqs[0].state, XOFF);
+	EXPECT(txqs[1].state, 0);
+	skb.queue_mapping = 1;
+	sluice_queue_opened(&device->queue[1]);
+	transmit_hook.func(1, 2, &transmit_hook, &regs);
+	EXPECT(txqs[1].state, XOFF);
+	*text = '\0';
 	EXPECT(transmit_hook.flags, SLUICE_FTRACE_FLAGS);
 	sluice_devices[0].first = NULL;
 }
@@ -1189,12 +1346,15 @@ int main(void)
 	paces();
 	reviews_of_a_change();
 	reviews();
+	reviews_in_an_interrupt();
+	reviews_at_boot();
 	reviews_of_an_empty_ring();
 	reviews_of_a_slow_reader();
 	expiries();
 	adoptions();
 	next_checks();
 	checks();
+	checks_of_small_rings();
 	checks_of_full_rings();
 	openings();
 	rescues();

@@ -13,7 +13,8 @@
 static int cpus = 4;
 static u64 now, random_state = 88172645463325252ULL;
 static int locks_held, read_sides;
-static void (*while_waiting)(void);	/* once, before a lock is taken */
+static void (*while_waiting)(void);	/* once, while a lock is waited for */
+static void (*when_released)(void);	/* once, after one was released */
 
 void fail(const char *format, ...)
 {
@@ -56,15 +57,22 @@ void spin_lock_init(spinlock_t *lock)
 	lock->owner = NULL;
 }
 
+static void occur(void (**event)(void))
+{
+	void (*function)(void) = *event;
+
+	*event = NULL;
+	if (function)
+		function();
+}
+
 void spin_lock(spinlock_t *lock)
 {
+	occur(&while_waiting);
 	if (lock->owner)
 		fail("a lock is taken twice");
 	lock->owner = lock;
 	locks_held++;
-	if (while_waiting)
-		while_waiting();
-	while_waiting = NULL;
 }
 
 void spin_unlock(spinlock_t *lock)
@@ -72,6 +80,7 @@ void spin_unlock(spinlock_t *lock)
 	lockdep_assert_held(lock);
 	lock->owner = NULL;
 	locks_held--;
+	occur(&when_released);
 }
 
 bool spin_trylock(spinlock_t *lock)

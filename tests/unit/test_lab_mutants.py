@@ -8,6 +8,7 @@ from lab.checks.mutants import (
     SHARES,
     Mutant,
     Result,
+    facts,
     first_difference,
     format_file,
     judge,
@@ -43,6 +44,22 @@ def test_share_is_of_those_that_ran() -> None:
 def test_no_mutant_is_no_share() -> None:
     assert "none of 0 killed" in format_file("queue.c", [], 1.0)
     assert "100 % of 1 killed" in format_file("queue.c", [Result(ONE, "killed")], 1.0)
+
+
+def test_result_names_each_survivor() -> None:
+    other = Mutant("hook.c", 7, "c", "d", "text")
+    results = [Result(ONE, "killed"), Result(ONE, "survives"), Result(other, "survives")]
+    assert facts("queue.c", results) == {
+        "tried": 2,
+        "do_not_compile": 0,
+        "same_code": 0,
+        "equivalent": 0,
+        "killed": 1,
+        "survive": ["kmod/queue.c:3: a -> b"],
+        "killed_percent": 50.0,
+    }
+    assert facts("hook.c", results)["killed_percent"] == 0.0
+    assert facts("layout.c", results)["killed_percent"] is None
 
 
 def test_each_file_has_its_share() -> None:
