@@ -353,6 +353,7 @@ bool spin_trylock(spinlock_t *lock)
 
 void spin_unlock(spinlock_t *lock)
 {
+	step_at(__builtin_return_address(0));	/* with stores that are delayed */
 	lockdep_assert_held(lock);
 	memory_unlocked();
 	lock->owner = NULL;
