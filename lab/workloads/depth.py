@@ -11,8 +11,8 @@ from __future__ import annotations
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample
 from lab.workloads import pktgen
-from lab.workloads.tcp import PACES, transfer
-from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
+from lab.workloads.tcp import PACES, Case, transfer
+from lab.workloads.udp_flood import case_of
 
 RINGS = [10, 100]
 TARGETS = [250, 500, 1000, 2000, 5000, 20000]
@@ -36,7 +36,6 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     if row.name == "depth_vhost":
         return pktgen.receive(VHOST, variant, seconds, env)
     if row.name == "depth_udp":
-        options = flood(PAYLOAD_BYTES)
-        return transfer(variant, env, PACES["slow"], 1, seconds, *options)
+        return transfer(case_of(PACES["slow"]), variant, seconds, env)
     pace = PACES[row.name.rpartition("_")[2]]
-    return transfer(variant, env, pace, STREAMS, seconds)
+    return transfer(Case(STREAMS, pace), variant, seconds, env)

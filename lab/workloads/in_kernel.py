@@ -15,8 +15,8 @@ from lab.guest.devices import run_tool
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Skipped
 from lab.workloads import pktgen, tcp
-from lab.workloads.tcp import transfer
-from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
+from lab.workloads.tcp import Case, transfer
+from lab.workloads.udp_flood import case_of
 
 IN_KERNEL = ("--in-kernel",)
 PACES: Dict[str, Tuple[str, ...]] = {
@@ -124,5 +124,5 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         return pktgen.receive(CASES[row.name], variant, seconds, env)
     pace = IN_KERNEL + PACES[row.name.rpartition("_")[2]]
     if "udp" in row.name:
-        return transfer(variant, env, pace, 1, seconds, *flood(PAYLOAD_BYTES))
-    return transfer(variant, env, pace, int(row.name.split("_")[2]), seconds)
+        return transfer(case_of(pace), variant, seconds, env)
+    return transfer(Case(int(row.name.split("_")[2]), pace), variant, seconds, env)

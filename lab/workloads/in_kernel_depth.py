@@ -7,7 +7,7 @@ from lab.guest.env import GuestEnv
 from lab.row import Row, Sample
 from lab.workloads.depth import STREAMS, depth_row
 from lab.workloads.in_kernel import IN_KERNEL, PACES, READERS, load_reader
-from lab.workloads.tcp import transfer
+from lab.workloads.tcp import Case, transfer
 
 ROWS = [
     depth_row(f"kernel_depth_{speed}", f"TCP, {STREAMS} streams, {READERS[speed]}")
@@ -18,4 +18,4 @@ ROWS = [
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     load_reader(env)
     pace = IN_KERNEL + PACES[row.name.rpartition("_")[2]]
-    return transfer(variant, env, pace, STREAMS, seconds)
+    return transfer(Case(STREAMS, pace), variant, seconds, env)

@@ -8,62 +8,41 @@ whatever the discipline would do, it has nothing to do it with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Tuple
+from dataclasses import replace
 
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample
-from lab.workloads.tcp import PACES, transfer
-from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
+from lab.workloads.tcp import PACES, Case, transfer
+from lab.workloads.udp_flood import case_of
 
 LOW_DELAY = 0x10  # the type of service that prio's first band takes
 
 
-@dataclass(frozen=True)
-class Case:
-    title: str
-    qdisc: str
-    streams: int = 4
-    options: Tuple[str, ...] = ()
-    tos: int = 0
-    ecn: bool = False
-
-
+TCP = Case(4, PACES["link"])
+FLOOD = replace(case_of(PACES["link"]), qdisc="prio", tos=LOW_DELAY)
 CASES = {
-    "shaping_prio": Case(
-        *("UDP flood, ping in prio's first band", "prio", 1),
-        options=tuple(flood(PAYLOAD_BYTES)),
-        tos=LOW_DELAY,
+    "shaping_prio": ("UDP flood, ping in prio's first band", FLOOD),
+    "shaping_cake": ("TCP, 4 streams, cake", replace(TCP, qdisc="cake")),
+    "shaping_fq": ("TCP, 4 streams, fq", replace(TCP, qdisc="fq")),
+    "shaping_ecn": ("TCP, 4 streams, ECN", replace(TCP, ecn=True)),
+    "shaping_half": (
+        "TCP, 4 streams, cake 30 Mbit/s",
+        replace(TCP, qdisc="cake bandwidth 30mbit"),
     ),
-    "shaping_cake": Case("TCP, 4 streams, cake", "cake"),
-    "shaping_fq": Case("TCP, 4 streams, fq", "fq"),
-    "shaping_ecn": Case("TCP, 4 streams, ECN", "fq_codel", ecn=True),
-    "shaping_half": Case("TCP, 4 streams, cake 30 Mbit/s", "cake bandwidth 30mbit"),
 }
 
 ROWS = [
     Row(
         name=name,
-        title=case.title,
+        title=title,
         unit="Mbit/s",
         floor=0.97,
         # At half the link's rate nobody has a queue but cake.
         prompt=name != "shaping_half",
     )
-    for name, case in CASES.items()
+    for name, (title, _) in CASES.items()
 ]
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    case = CASES[row.name]
-    return transfer(
-        variant,
-        env,
-        PACES["link"],
-        case.streams,
-        seconds,
-        *case.options,
-        qdisc=case.qdisc,
-        tos=case.tos,
-        ecn=case.ecn,
-    )
+    return transfer(CASES[row.name][1], variant, seconds, env)

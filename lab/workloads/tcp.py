@@ -35,6 +35,18 @@ STREAMS = {"fast": (1, 2, 4, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 
 
+@dataclass(frozen=True)
+class Case:
+    """What iperf3 sends through the forwarder, and how that forwards."""
+
+    streams: int
+    pace: Sequence[str]  # the reader's options
+    options: Sequence[str] = ()  # iperf3's
+    qdisc: str = "fq_codel"
+    tos: int = 0  # of the pings
+    ecn: bool = False  # NEAR asks for it, FAR then agrees
+
+
 def row_of(name: str, streams: int, reader: str, **demands: Any) -> Row:
     """demands: further fields of Row."""
     plural = "stream" if streams == 1 else "streams"
@@ -141,37 +153,22 @@ def run_client(
     return done.stdout
 
 
-def _load(
-    streams: int, seconds: float, options: Sequence[str], tos: int
-) -> Tuple[Received, float, latency.Latency]:
+def _load(case: Case, seconds: float) -> Tuple[Received, float, latency.Latency]:
     """What iperf3 received, the seconds with its start, and the ping beside it."""
-    with server(), latency.ping(NEAR, FAR, tos) as ping:
+    with server(), latency.ping(NEAR, FAR, case.tos) as ping:
         began = time.monotonic()
-        output = run_client(streams, seconds, *options)
+        output = run_client(case.streams, seconds, *case.options)
         took = time.monotonic() - began
         return parse_iperf3(output), took, ping.end()
 
 
-def transfer(
-    variant: str,
-    env: GuestEnv,
-    pace: Sequence[str],
-    streams: int,
-    seconds: float,
-    *options: str,
-    qdisc: str = "fq_codel",
-    tos: int = 0,
-    ecn: bool = False,
-) -> Sample:
-    """iperf3 through the forwarder, with a ping beside it; Mbit/s received.
-
-    tos: of the pings; ecn: NEAR asks for it, FAR then agrees.
-    """
-    ring = parse_variant(variant).ring
-    with forwarder(env.helper("reader"), variant, pace, qdisc, ring) as reader:
-        if ecn:
+def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
+    ring, helper = parse_variant(variant).ring, env.helper("reader")
+    with forwarder(helper, variant, case.pace, case.qdisc, ring) as reader:
+        if case.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
-        received, took, pinged = _load(streams, seconds, options, tos)
+        received, took, pinged = _load(case, seconds)
         after = wait_drained([NEAR, FAR])
         near = read_counters(NEAR)
         marks = read_ecn_marks(NEAR)
@@ -183,7 +180,7 @@ def transfer(
         **after.unread(),
         extra={
             "retransmits": received.retransmits,
-            **({"jain": received.jain} if streams > 1 else {}),
+            **({"jain": received.jain} if case.streams > 1 else {}),
             "ecn_marks": marks,
             "sent_by_near": near.offered,
             "requeues": after.requeues,
@@ -197,4 +194,4 @@ def transfer(
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     _, streams, speed = row.name.split("_")
-    return transfer(variant, env, PACES[speed], int(streams), seconds)
+    return transfer(Case(int(streams), PACES[speed]), variant, seconds, env)

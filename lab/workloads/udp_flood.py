@@ -7,11 +7,11 @@ much of the CPUs as the forwarder does.
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Sequence
 
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample
-from lab.workloads.tcp import PACES, transfer
+from lab.workloads.tcp import PACES, Case, transfer
 
 PAYLOAD_BYTES = 1400
 
@@ -40,6 +40,11 @@ def flood(payload_bytes: int) -> List[str]:
     return ["--udp", "--bitrate", "0", "--length", str(payload_bytes)]
 
 
+def case_of(pace: Sequence[str]) -> Case:
+    """pace: of the reader."""
+    return Case(1, pace, flood(PAYLOAD_BYTES))
+
+
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     pace = PACES["slow" if row.name == "udp_flood" else "link"]
-    return transfer(variant, env, pace, 1, seconds, *flood(PAYLOAD_BYTES))
+    return transfer(case_of(pace), variant, seconds, env)
