@@ -80,8 +80,8 @@ enum sluice_rule_netns {
 	SLUICE_RULE_NETNS_HOST,
 };
 
-/*
- * The settings of a device, or of a rule.
+/**
+ * enum sluice_setting - The settings of a device, or of a rule.
  */
 enum sluice_setting {
 	SLUICE_SETTING_ON = 1,
