@@ -18,15 +18,8 @@ import time
 from typing import Iterator
 
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios import _ftrace, _others
 from tests.kernel.scenarios._ftrace import mount_tracefs
-from tests.kernel.scenarios import _ftrace
-from tests.kernel.scenarios._traffic import (
-    assert_flows,
-    counters,
-    read_queue,
-    send,
-    sink,
-)
 
 # Where bpftrace attaches, in its own notation.
 KPROBE = "kprobe:tun:tun_net_xmit"
@@ -81,11 +74,11 @@ class Bpftrace:
 
 
 @contextlib.contextmanager
-def _attached(where: str) -> Iterator[Bpftrace]:
+def _attached(where: str) -> Iterator[_others.Calls]:
     program = Bpftrace(where)
     try:
         program.wait_attached()
-        yield program
+        yield program.end
     finally:
         program.kill()
 
@@ -96,38 +89,9 @@ def _prepare(env: Env) -> None:
     mount_tracefs()
 
 
-def _load(env: Env):
-    env.load("stall_ms=60000")
-    reader = sink(env, ring=100)
-    _ftrace.settles_on_direct_call(env)
-    return reader
-
-
-def _stops_and_flows(env: Env, reader) -> None:
-    """200 packets: sluice stops the queue before the ring is full."""
-    reader.pause()
-    send(200)
-    assert read_queue().state == "stopped", read_queue()
-    assert counters().lost_at_ring == 0
-    reader.resume()
-    assert_flows(env)
-
-
-def _both_see_packets(env: Env, reader, other: Bpftrace) -> None:
-    _stops_and_flows(env, reader)
-    calls = other.end()
-    assert calls > 200, (calls, other.read())
-
-
 def _coexists(env: Env, where: str) -> None:
     _prepare(env)
-    with _attached(where) as other:
-        reader = _load(env)
-        _both_see_packets(env, reader, other)
-    _stops_and_flows(env, reader)
-    with _attached(where) as other:
-        _both_see_packets(env, reader, other)
-    _stops_and_flows(env, reader)
+    _others.comes_first_or_second(env, lambda: _attached(where))
 
 
 @scenario(deadline=600)
@@ -150,10 +114,10 @@ def _gives_way(env: Env, where: str) -> None:
     if platform.machine() != "x86_64":
         env.skip("fentry programs use the direct call in this way on x86-64 only")
     _prepare(env)
-    with _attached(where) as other:
-        reader = _load(env)
+    with _attached(where) as calls:
+        reader = _others.load(env)
         assert not _ftrace.settles_on_direct_call(env)
-        _both_see_packets(env, reader, other)
+        _others.assert_both_see_packets(env, reader, calls)
     env.run("rmmod", "sluice")
     env.load("stall_ms=60000")
     assert _ftrace.settles_on_direct_call(env)
@@ -164,11 +128,11 @@ def _gives_way(env: Env, where: str) -> None:
         assert "attaching probe" in str(refused), refused
     else:
         raise AssertionError("two direct calls of one function")
-    _stops_and_flows(env, reader)
+    _others.assert_stops_and_flows(env, reader)
     env.run("rmmod", "sluice")
     env.load("stall_ms=60000", "direct_call=0")
-    with _attached(where) as other:
-        _both_see_packets(env, reader, other)
+    with _attached(where) as calls:
+        _others.assert_both_see_packets(env, reader, calls)
 
 
 @scenario(deadline=600)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Callable, ContextManager, Iterator
+from typing import Iterator
 
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios import _ftrace, _others
 from tests.kernel.scenarios._ftrace import TRACING, mount_tracefs
-from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,
@@ -27,72 +27,42 @@ def _append(name: str, text: str) -> None:
         os.close(file)
 
 
+def _count_in_trace(word: str) -> int:
+    return (TRACING / "trace").read_text().count(word)
+
+
 @contextlib.contextmanager
-def _probe(kind: str) -> Iterator[None]:
-    """A kprobe (p) or a kretprobe (r), which counts its hits."""
+def _probe(kind: str) -> Iterator[_others.Calls]:
+    """A kprobe (p) or a kretprobe (r), which writes each call to the trace."""
     _append("kprobe_events", f"{kind}:sluice_other {_ftrace.TRANSMIT}\n")
     enable = TRACING / "events/kprobes/sluice_other/enable"
+    (TRACING / "trace").write_text("")
     enable.write_text("1")
     try:
-        yield
+        yield lambda: _count_in_trace("sluice_other: ")
     finally:
         enable.write_text("0")
         _append("kprobe_events", "-:sluice_other\n")
 
 
 @contextlib.contextmanager
-def _tracer(name: str) -> Iterator[None]:
+def _tracer(name: str) -> Iterator[_others.Calls]:
     """The function or the function_graph tracer, on that function alone."""
     (TRACING / "set_ftrace_filter").write_text(_ftrace.TRANSMIT)
+    (TRACING / "trace").write_text("")
     (TRACING / "current_tracer").write_text(name)
     try:
-        yield
+        yield lambda: _count_in_trace(f" {_ftrace.TRANSMIT} ")
     finally:
         (TRACING / "current_tracer").write_text("nop")
         (TRACING / "set_ftrace_filter").write_text("")
 
 
-def _read_trace() -> str:
-    return (TRACING / "trace").read_text()
-
-
-def _packets_are_stopped_and_read(env: Env, reader) -> None:
-    """The other user sees packets, and sluice stops the queue before the ring is full."""
-    (TRACING / "trace").write_text("")
-    reader.pause()
-    send(200)
-    assert read_queue().state == "stopped", read_queue()
-    assert counters().lost_at_ring == 0
-    trace = _read_trace()
-    seen = _ftrace.TRANSMIT in trace or "sluice_other" in trace
-    assert seen, "the other saw no packet"
-    reader.resume()
-    assert_flows(env)
-
-
-def _coexists(
-    env: Env, other: Callable[[], ContextManager[None]], *parameters: str
-) -> None:
+def _coexists(env: Env, other: _others.Other, *parameters: str) -> None:
     mount_tracefs()
     if not os.path.exists(TRACING / "kprobe_events"):
         env.skip("this kernel has no kprobe events")
-    with other():
-        env.load("stall_ms=60000", *parameters)
-        reader = sink(env, ring=100)
-        _ftrace.settles_on_direct_call(env)
-        _packets_are_stopped_and_read(env, reader)
-    _packets_without_other(env, reader)
-    with other():
-        _packets_are_stopped_and_read(env, reader)
-    _packets_without_other(env, reader)
-
-
-def _packets_without_other(env: Env, reader) -> None:
-    reader.pause()
-    send(200)
-    assert read_queue().state == "stopped", "the hook left with the other"
-    reader.resume()
-    assert_flows(env)
+    _others.comes_first_or_second(env, other, *parameters)
 
 
 @scenario(deadline=180)
