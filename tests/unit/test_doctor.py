@@ -341,6 +341,11 @@ def test_signing(change: dict, level: str, fix: str) -> None:
     facts = replace(FINE, **{"secure_boot": True, "loaded": "", **change})
     (finding,) = doctor.check_signing(facts)
     assert finding.level == level and finding.fix.startswith(fix)
+    assert finding.subject == "signing"
+    state = {True: "Secure Boot on", False: "Secure Boot off", None: "no EFI"}
+    assert finding.text.startswith(f"{state[facts.secure_boot]}; ")
+    if level != GOOD:
+        assert f"{facts.signed_only} requires signed modules" in finding.text
 
 
 def test_nothing_is_signed_where_no_module_comes_in() -> None:
@@ -358,6 +363,7 @@ def test_nothing_is_signed_where_no_module_comes_in() -> None:
         facts = replace(unloaded, views=(), before=(), **change)
         (problem,) = [one for one in found(facts, BAD, HOPELESS)]
         assert problem.fix == fix, problem
+        assert problem.subject in ("module", "kernel") and problem.text
         assert verdict(examine(facts))[0] == code
         assert not any("mokutil" in one.fix for one in examine(facts))
 
@@ -390,8 +396,17 @@ def test_who_asks_for_signatures(
     ],
 )
 def test_dkms(dkms: str | None, text: str) -> None:
-    findings = [*doctor.check_building(replace(FINE, dkms=dkms))]
-    assert findings[1].subject == "dkms" and findings[1].text.startswith(text)
+    headers, finding = doctor.check_building(replace(FINE, dkms=dkms))
+    assert headers.subject == "headers" and headers.level == GOOD
+    assert finding.subject == "dkms" and finding.text.startswith(text)
+    built = text.startswith("module for")
+    assert finding.level == (GOOD if built else NOTE) and built == (not finding.fix)
+
+
+@pytest.mark.parametrize("dkms", [None, "", "sluice/0.1.0, 6.1.0, x86_64: installed"])
+def test_dkms_matters_without_a_module(dkms: str | None) -> None:
+    facts = replace(FINE, dkms=dkms, loaded="", module_file=False)
+    assert [one.level for one in doctor.check_building(facts)] == [GOOD, BAD]
 
 
 def test_missing_headers_matter_only_without_a_module() -> None:

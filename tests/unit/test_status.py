@@ -15,7 +15,7 @@ from pyroute2.netlink import exceptions
 from sluice import config, namespaces, netlink, system
 from sluice.cli import main
 from sluice.system import Owner, parse_iff, parse_link, parse_tun_flags
-from tests.unit._machine import DEVICE0, QUEUE0, TAP0, TARGET_US, Machine
+from tests.unit._machine import DEVICE0, QDISC0, QEMU, QUEUE0, TAP0, TARGET_US, Machine
 
 # What rtnetlink answered for `ip tuntap add mode tap tap0` on 6.18.
 RECORDED = {
@@ -167,6 +167,33 @@ tun0 (tun): on, noqueue: nothing to stop
            limit 0 packets (default)
            target-us {TARGET_US} us (default)
 """
+
+
+def test_details_of_several_queues_and_owners(machine: Machine, capsys) -> None:
+    second = replace(QUEUE0, id=1, fill=88, rescued=2, reader_ns=15000,
+                     longest_stop_ns=250_000_000)
+    machine.links[0] = replace(TAP0, queues=2)
+    machine.queues = [QUEUE0, second]
+    other = replace(QEMU, pid=4712, command="reader", vhost=False)
+    machine.owners["tap0"] = [QEMU, other]
+    machine.qdiscs[2] = replace(QDISC0, marks=None)
+    machine.devices[0] = replace(DEVICE0, on=False, state="off")
+    assert main(["status", "tap0"]) == 0
+    assert capsys.readouterr().out.startswith("""\
+tap0 (tap): off
+  owner    qemu-system-x86 (4711) with vhost-net, reader (4712)
+  qdisc    fq_codel; backlog 12 packets, 18000 bytes; 34 drops, 0 overlimits
+           since attached
+  ring     400 of 2000 packets in 2 queues
+  reader   about 133k packets/s each while stopped
+  stops    2408, wakes 2408, stalls 0, rescued 2, longest stop 250.0 ms
+  drops    0 at a full ring while on, 17 by the driver in all
+  settings off (module parameter)
+""")
+    assert main([]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    assert row.split()[:4] == ["tap0", "off", "fq_codel", "400/1952"]
+    assert row.endswith("qemu-system-x86 +1")
 
 
 def test_forty_taps_are_forty_lines(machine: Machine, capsys, monkeypatch) -> None:

@@ -39,6 +39,45 @@ def test_now_is_not_remembered(machine: Machine) -> None:
     assert machine.set_calls and not config.PATH.exists()
 
 
+def test_now_sets_what_was_given_and_no_more(machine: Machine) -> None:
+    assert main(["on", "tap0", "--now", "--stall-ms", "100", "--target-us", "0"]) == 0
+    assert machine.set_calls == [(2, {"on": 1, "stall_ms": 100, "target_us": 0})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--now", "--host"], "--now excludes --host and --dry-run"),
+        (["--now", "--dry-run"], "--now excludes --host and --dry-run"),
+        (["--netns", "red"], "--netns needs --now"),
+    ],
+)
+def test_options_that_exclude_each_other(machine, capsys, arguments, said) -> None:
+    assert main(["off", "tap0", *arguments]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not machine.set_calls and not config.PATH.exists()
+
+
+def test_name_is_as_long_as_a_device_name(machine: Machine) -> None:
+    assert main(["on", "a" * 15]) == 0
+    assert main(["on", "a" * 16]) == 2
+    assert main(["on", "a" * 16 + "*"]) == 0
+
+
+@pytest.mark.parametrize(("option", "least", "most"), [
+    (f"--{name}", *span) for name, span in config.RANGES.items()
+])
+def test_settings_have_their_ranges(machine, option, least, most) -> None:
+    for value, status in ((least - 1, 2), (least, 0), (most, 0), (most + 1, 2)):
+        assert main(["on", "tap0", option, str(value)]) == status, value
+
+
+def test_by_hand_needs_the_module(machine: Machine, capsys) -> None:
+    machine.loaded = False
+    assert main(["off", "tap0", "--now"]) == 1
+    assert rules.NOT_LOADED in capsys.readouterr().err
+
+
 def test_device_to_come_is_remembered(machine: Machine, capsys) -> None:
     assert main(["on", "vnet7"]) == 0
     assert "no such device now" in " ".join(capsys.readouterr().out.split())
@@ -204,6 +243,16 @@ def test_dry_run_shows_and_changes_nothing(machine: Machine, capsys) -> None:
     assert main(["off", "tap0", "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("tap0: would be off, is on; by ") and "tap0 off" in said
+    assert said.count("would be off") == 1 and "tap0: would be remembered in " in said
+    assert main(["off", "tap0", "--dry-run", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["dry_run"] and answer["remembered"] == []
+    assert [one["name"] for one in answer["devices"]] == ["tap0"]
+    config.PATH.write_text("tap0 on\n")
+    assert main(["forget", "tap0", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("tap0: would be on, is on; by no rule: defaults")
+    config.PATH.write_text("t* on\n")
     assert main(["apply", "--dry-run"]) == 0
     assert capsys.readouterr().out.endswith("1 rule would be loaded\n")
     assert main(["forget", "t*", "--dry-run"]) == 0
@@ -220,6 +269,8 @@ def test_forget_removes_the_rule(machine: Machine, capsys) -> None:
     capsys.readouterr()
     assert main(["forget", "tap0"]) == 1
     assert "tap0: no such rule in " in capsys.readouterr().err
+    assert main(["forget", "t*", "tap1"]) == 1
+    assert "tap1: no such rule in " in capsys.readouterr().err
 
 
 def test_rule_of_the_folder_is_not_forgotten(machine: Machine, capsys) -> None:
