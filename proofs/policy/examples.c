@@ -357,6 +357,44 @@ static void limits(void)
 	EXPECT(stall_ns(q), 60000 * MS);
 }
 
+/* What of a queue and its ring is read and released, and the barriers between. */
+static void note_order(const char *what, const volatile void *at)
+{
+	const struct { const volatile void *at; const char *name; } places[] = {
+		{ NULL, "" }, { &q->next_check, "next_check" }, { &q->file, "file" },
+		{ &queue_slot[0], "slot" }, { &ring.size, "size" },
+		{ &ring.producer, "producer" }, { &ring.consumer_tail, "tail" },
+		{ &slots[29], "newest" },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(places); i++)
+		if (places[i].at == at)
+			note("%s %s;", what, places[i].name);
+}
+
+/* The barriers that proofs/litmus asks for are where it says. */
+static void barriers(void)
+{
+	fresh();
+	set_ring(100, 10, 12, 20);
+	when_ordered = note_order;
+	count_ring(&ring, 100, false);
+	EXPECT_LOG("read tail;barrier ;read producer;read producer;");
+	set_full_ring(100, 30, 30);
+	count_ring(&ring, 100, false);
+	EXPECT_LOG("read tail;barrier ;read producer;"
+		   "read tail;barrier ;read newest;read producer;");
+	set_ring(100, 10, 12, 20);
+	sluice_queue_check(q);
+	EXPECT_LOG("read next_check;barrier ;read slot;read size;read file;"
+		   "read producer;"
+		   "read tail;barrier ;read producer;read producer;");
+	queue_adopted(q, &ring, 100);
+	EXPECT_LOG("release file;");
+	when_ordered = NULL;
+}
+
 static const char *armed(int packets)
 {
 	LOCKED(__queue_arm(q, packets, now));
@@ -1337,6 +1375,7 @@ int main(void)
 	full_rings();
 	rings_that_change();
 	limits();
+	barriers();
 	timers();
 	reviews_are_paid();
 	charges();

@@ -72,6 +72,7 @@ void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)
 int num_online_cpus(void);
 void unseen_read(const volatile void *from, void *to, size_t size);
 void unseen_fence(void);
+void unseen_release(const volatile void *at);
 
 #define unqualified(x)		__typeof__(((void)0, (x)))
 typedef struct { s64 counter; } atomic64_t;
@@ -97,7 +98,11 @@ typedef struct { int counter; } atomic_t;
 #define smp_load_acquire(p) \
 	({ step(); __atomic_load_n(p, __ATOMIC_ACQUIRE); })
 #define smp_store_release(p, value) \
-	do { step(); __atomic_store_n(p, value, __ATOMIC_RELEASE); } while (0)
+	do {								\
+		step();							\
+		unseen_release(p);					\
+		__atomic_store_n(p, value, __ATOMIC_RELEASE);		\
+	} while (0)
 #define smp_rmb()		unseen_fence()
 #define smp_wmb()		unseen_fence()
 #define smp_mb()		unseen_fence()

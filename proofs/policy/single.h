@@ -15,6 +15,7 @@ static u64 now, random_state = 88172645463325252ULL;
 static int locks_held, read_sides;
 static void (*while_waiting)(void);	/* once, while a lock is waited for */
 static void (*when_released)(void);	/* once, after one was released */
+static void (*when_ordered)(const char *what, const volatile void *at);
 
 void fail(const char *format, ...)
 {
@@ -36,7 +37,6 @@ unsigned int chance(unsigned int below)
 }
 
 void step(void) { }
-void unseen_fence(void) { }
 bool irq_off(void) { return false; }
 void irq_restore(bool were_off) { (void)were_off; }
 void rcu_read_lock_bh(void) { read_sides++; }
@@ -47,8 +47,26 @@ void *zeroed(size_t size) { return calloc(1, size); }
 int num_online_cpus(void) { return cpus; }
 u64 ktime_get_ns(void) { return now; }
 
+/* Marked reads, barriers and releases are told, in their order. */
+static void tell(const char *what, const volatile void *at)
+{
+	if (when_ordered)
+		when_ordered(what, at);
+}
+
+void unseen_fence(void)
+{
+	tell("barrier", NULL);
+}
+
+void unseen_release(const volatile void *at)
+{
+	tell("release", at);
+}
+
 void unseen_read(const volatile void *from, void *to, size_t size)
 {
+	tell("read", from);
 	memcpy(to, (const void *)from, size);
 }
 

@@ -160,6 +160,11 @@ void unseen_fence(void)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
+void unseen_release(const volatile void *at)
+{
+	(void)at;
+}
+
 #ifdef ADDRESSES
 void *zeroed(size_t size)
 {
