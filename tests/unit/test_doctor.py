@@ -570,3 +570,54 @@ def test_qdisc_that_drops_is_told_from_a_ring_that_drops() -> None:
         "the qdisc (fq_codel) limits the queue as it should: 7 dropped, 2 marked in "
         "the last 1 s"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ((5, 3), (7, 3), "2 dropped in"),
+        ((5, 3), (5, 4), "0 dropped, 1 marked in"),
+        ((5, 3), (2, 4), "0 dropped, 1 marked in"),  # the qdisc was replaced
+        ((5, 3), (6, 3), "1 dropped in"),
+        ((5, 3), (5, 3), ""),
+        ((5, None), (5, None), ""),
+    ],
+)
+def test_what_the_qdisc_did_is_counted_from_the_first_look(before, now, told) -> None:
+    old, view = (
+        replace(TAP0, qdisc_stats=QdiscStats(drops=drops, marks=marks))
+        for drops, marks in (before, now)
+    )
+    texts = [one.text for one in doctor.check_drops(view, old, "in the last 1 s")]
+    assert len(texts) == bool(told) and all(told in text for text in texts)
+
+
+@pytest.mark.parametrize("state", ["served", "off"])
+def test_drops_of_stock_are_said_to_be(state: str) -> None:
+    view = replace(TAP0, state=state, tx_dropped=TAP0.tx_dropped + 1)
+    (finding,) = doctor.check_drops(view, TAP0, "now")
+    stock = "" if state == "served" else "; stock drops at a full ring"
+    assert finding.text == f"the ring drops: 1 packet now{stock}"
+
+
+def test_queue_whose_reader_is_dead_is_named_among_several() -> None:
+    dead = replace(QUEUE0, id=1, state="stalled")
+    for queues, where in (((QUEUE0, dead), " on queue 1"), ((dead,), "")):
+        (finding,) = doctor.check_reader(replace(TAP0, queues=queues), 1, "now")
+        assert finding.text == f"stalled: the reader does not read{where}"
+
+
+def test_device_that_was_not_served_before_tells_nothing_of_the_hook() -> None:
+    now = replace(TAP0, tx_packets=3000)
+    assert [*doctor.check_bypass(now, replace(TAP0, state="off"))] == []
+    (finding,) = doctor.check_bypass(now, TAP0)
+    assert finding.fix == doctor.RELOAD
+    two = replace(now, queue_count=2)
+    assert [*doctor.check_bypass(two, TAP0)] == []
+
+
+@pytest.mark.parametrize(("ring", "said"), [(64, False), (63, True), (5000, False),
+                                            (5001, True)])
+def test_rings_that_are_short_or_long(ring: int, said: bool) -> None:
+    texts = [one.text for one in doctor.check_setup(replace(TAP0, ring=ring))]
+    assert any(str(ring) in text for text in texts) == said
