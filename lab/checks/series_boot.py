@@ -34,7 +34,7 @@ insmod /out/vhost_net.ko
 export PYTHONDONTWRITEBYTECODE=1
 (cd /out/linux && python3 {SELFTEST})
 if test -e /out/ptr_ring_kunit.ko; then
-    modprobe kunit
+    modprobe kunit enable=1 autorun=1
     insmod /out/ptr_ring_kunit.ko
     dmesg | grep -E '# ptr_ring: pass|    (not )?ok '
     dmesg | grep -q '# ptr_ring: pass:[1-9][0-9]* fail:0 '

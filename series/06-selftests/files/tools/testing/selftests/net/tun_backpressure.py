@@ -7,6 +7,7 @@ packets wait in the qdisc; no reader can hold the senders for long.
 """
 
 import fcntl
+import multiprocessing
 import os
 import socket
 import struct
@@ -28,9 +29,13 @@ IFF_DETACH_QUEUE = 0x0400
 IFF_NO_PI = 0x1000
 SOL_PACKET = 263
 PACKET_QDISC_BYPASS = 20
+SOL_UDP = 17
+UDP_SEGMENT = 103
+SEGMENTS = 64       # of one datagram, at most
 
 RING = 64
 PORT = 9
+DIGITS = 4          # of a packet's payload, its number
 STOP_MAX = 0.25     # seconds a stop may last
 PEER = "192.0.2.2"
 PEER_MAC = "02:00:00:00:00:02"
@@ -109,9 +114,12 @@ class Tap:
         return link["stats64"]["tx"]["dropped"]
 
 
-def send(sock, count, first=0):
-    for number in range(first, first + count):
-        sock.send(b"%d" % number)
+def send(sock, count):
+    """So many packets at once: a stop lasts no longer than STOP_MAX."""
+    sock.setsockopt(SOL_UDP, UDP_SEGMENT, DIGITS)
+    for first in range(0, count, SEGMENTS):
+        segments = range(first, min(first + SEGMENTS, count))
+        sock.send(b"".join(b"%0*d" % (DIGITS, number) for number in segments))
 
 
 def numbers(payloads):
@@ -161,32 +169,33 @@ def _flood_directly(tap, stop, sent):
     frame = head + bytes(9) + bytes([socket.IPPROTO_UDP]) + bytes(18) + b"1"
     count = 0
     while not stop.is_set():
-        try:
-            sock.send(frame)
-            count += 1
-        except OSError:     # refused: the queue is stopped
-            pass
-    sock.close()
-    sent.append(count)
+        for _ in range(RING):
+            try:
+                sock.send(frame)
+                count += 1
+            except OSError:     # refused: the queue is stopped
+                pass
+    sent.put(count)
 
 
 def direct_senders_lose_nothing() -> None:
-    """Several CPUs in the driver at once."""
+    """Several CPUs in the driver at once; the reader has one of them."""
     tap = Tap()
-    stop, sent, got = threading.Event(), [], 0
-    senders = [threading.Thread(target=_flood_directly, args=(tap, stop, sent))
-               for _ in range(4)]
+    fork, got = multiprocessing.get_context("fork"), 0
+    stop, sent = fork.Event(), fork.SimpleQueue()
+    senders = [fork.Process(target=_flood_directly, args=(tap, stop, sent))
+               for _ in range(max(2, os.cpu_count() - 1))]
     for sender in senders:
         sender.start()
     end = time.monotonic() + 2
     while time.monotonic() < end:
         got += bool(tap.read())
     stop.set()
+    got += len(tap.read_all())
     for sender in senders:
         sender.join()
-    got += len(tap.read_all())
     ksft_gt(got, 0)
-    ksft_eq(got, sum(sent))
+    ksft_eq(got, sum(sent.get() for _ in senders))
     ksft_eq(tap.dropped(), 0)
 
 
@@ -236,11 +245,18 @@ def reader_that_comes_back_loses_nothing() -> None:
     ksft_eq(tap.dropped(), dropped)
 
 
+def stop_queue(tap):
+    """Send as many packets as the ring holds; it stops before they are all in it."""
+    before = tap.qstats()
+    send(tap.socket(), RING)
+    ksft_gt(tap.qstats()["tx-stop"], before["tx-stop"])
+
+
 def resize_wakes_queue() -> None:
     tap = Tap()
-    send(tap.socket(), 2 * RING)
+    stop_queue(tap)
     ip("link set dev tap0 txqueuelen 500")
-    ksft_eq(numbers(tap.read_all()), list(range(2 * RING)))
+    ksft_eq(numbers(tap.read_all()), list(range(RING)))
     ksft_eq(tap.dropped(), 0)
 
 
@@ -261,7 +277,7 @@ def detached_queue_is_woken() -> None:
 
 def change_to_noqueue_wakes_queue() -> None:
     tap = Tap()
-    send(tap.socket(), 2 * RING)
+    stop_queue(tap)
     tc("qdisc replace dev tap0 root noqueue")
     tap.read_all()
     send(tap.socket(), 10)
@@ -270,7 +286,7 @@ def change_to_noqueue_wakes_queue() -> None:
 
 def down_and_up_wakes_queue() -> None:
     tap = Tap()
-    send(tap.socket(), 2 * RING)
+    stop_queue(tap)
     ip("link set dev tap0 down")
     tap.read_all()
     ip("link set dev tap0 up")
