@@ -35,15 +35,14 @@ enum sluice_device_state {
  * enum sluice_queue_state - What happens to packets for a queue now.
  * @SLUICE_QUEUE_OPEN: They flow into the ring.
  * @SLUICE_QUEUE_STOPPED: They wait in the qdisc; a timer is armed.
- * @SLUICE_QUEUE_STALLED: The reader shows no life, or others take the room it
- *   makes; they are dropped at the full ring.
- * @SLUICE_QUEUE_NOQUEUE: The qdisc has no queue; they are dropped at the full
- *   ring.
+ * @SLUICE_QUEUE_STALLED: The reader is too slow to wait for; they pass, and a
+ *   full ring drops them.
+ * @SLUICE_QUEUE_NOQUEUE: The qdisc has no queue; a full ring drops them.
  * @SLUICE_QUEUE_UNREAD: No reader is attached.
  * @SLUICE_QUEUE_IDLE: The device is not served.
  * @SLUICE_QUEUE_LOCKLESS: The qdisc is lockless (pfifo_fast), the device has
- *   several queues, and this kernel could free its packets twice; they are
- *   dropped at the full ring.
+ *   several queues, and this kernel could free its packets twice; a full ring
+ *   drops them.
  */
 enum sluice_queue_state {
 	SLUICE_QUEUE_OPEN,
@@ -58,11 +57,11 @@ enum sluice_queue_state {
 /**
  * enum sluice_event_kind - What a message of the group events tells.
  * @SLUICE_EVENT_STOP: The queue was stopped for the first time since the
- *   module knows it; told once.
- * @SLUICE_EVENT_STALL: Its reader made no room for stall-ms or longer while it
- *   was stopped; at most one message per queue and second.
+ *   module knows it.
+ * @SLUICE_EVENT_STALL: Its reader was too slow while it was stopped, so that
+ *   the stop was cut short; at most one message per queue and second.
  * @SLUICE_EVENT_NOQUEUE: The device has noqueue, though its rule names a
- *   qdisc: told within some two seconds, and every ten seconds while it lasts.
+ *   qdisc: sent within two seconds, and every ten seconds while it lasts.
  */
 enum sluice_event_kind {
 	SLUICE_EVENT_STOP,
