@@ -18,12 +18,17 @@ _DRIVERS = {
     "drivers/net/tun_txq.h": "tun_txq.h",
     "drivers/vhost/net.c": "vhost_net.c",
     "drivers/vhost/vhost.h": "vhost.h",
-    "include/linux/ptr_ring.h": "include/linux/ptr_ring.h",
-    "include/linux/if_tun.h": "include/linux/if_tun.h",
+    **{
+        f"include/{header}": f"include/{header}"
+        for header in (
+            *("linux/hrtimer.h", "linux/if_tun.h", "linux/ptr_ring.h"),
+            "uapi/linux/if_tun.h",
+        )
+    },
 }
 _KBUILD = """
 obj-m := tun.o vhost_net.o
-LINUXINCLUDE := -I$(src)/include $(LINUXINCLUDE)
+LINUXINCLUDE := -I$(src)/include -I$(src)/include/uapi $(LINUXINCLUDE)
 """
 KUNIT = "lib/tests/ptr_ring_kunit.c"
 # The lab's reader calls tun_wake_queue(), which the series removes.
