@@ -16,7 +16,7 @@ from lab.failure import LabError
 _RULE = re.compile(r"^@(\w+)@$", re.MULTILINE)
 _HEAD = re.compile(r"^(?:// )?(file|if|unless|after|before|from): (.*)\n", re.MULTILINE)
 # How spatch prints lines it adds, and how the kernel does.
-_FOR = re.compile(r"^(\s*for \(.*)$")
+_FOR = re.compile(r"^(\s*for) ?(\(.*)$")
 _FUNCTION = re.compile(r"^(\w.*\)) ?\{$")
 _ENDS = ("}", "};")
 
@@ -96,8 +96,8 @@ def _tidy_line(line: str) -> list[str]:
         return [""]
     if function := _FUNCTION.match(line):
         return [function[1], "{"]
-    if _FOR.match(line):
-        return [re.sub(r";(?=\S)", "; ", line)]
+    if loop := _FOR.match(line):
+        return [loop[1] + " " + re.sub(r";(?=\S)", "; ", loop[2])]
     return [line]
 
 

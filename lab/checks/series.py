@@ -28,12 +28,15 @@ from lab.machines.matrix import NATIVE, NEWEST, Kernel, kernel_named
 from lab.machines.roots import ensure_source_root
 from lab.machines.suites import find_kernel
 from lab.machines.vm import REPOSITORY
+from lab.report.results import read_run
+from lab.report.tables import format_for_cover
 from lab.row import SERIES as SERIES_VARIANT
 from lab.setup import say
 
 SERIES = REPOSITORY / "series"
 CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
+MEASURED = REPOSITORY / "lab" / "results" / "series-native-7.3.json"
 # The sources there are patches for -> a kernel that is built from them.
 KERNELS = {NEWEST: f"{NEWEST}-debug", "6.12": "6.12-builtin"}
 # The kernels on which its tests are played. The native one has no ftrace.
@@ -221,7 +224,8 @@ def make_patches(tree: Tree, patches: list[Patch], output: Path) -> list[Path]:
     cover = next(output.glob("0000-*"))
     subject, _, body = COVER.read_text().partition("\n")
     text = cover.read_text().replace("*** SUBJECT HERE ***", subject)
-    cover.write_text(text.replace("*** BLURB HERE ***", body.strip()))
+    blurb = f"{body.strip()}\n\n{format_for_cover(read_run(MEASURED))}".strip()
+    cover.write_text(text.replace("*** BLURB HERE ***", blurb))
     return sorted(path for path in output.glob("*.patch") if path != cover)
 
 

@@ -429,6 +429,47 @@ def published_cells(run: Run) -> list[list[str]]:
     return cells
 
 
+def _cover_line(run: Run, row: Row) -> str | None:
+    """None if stock or the series was not measured."""
+    found = [summarise(run, row.name, name) for name in ("stock", "upstream", SERIES)]
+    stock, flag, own = found
+    if stock is None or own is None:
+        return None
+    interval = ratio_interval(own, stock)
+    share = format_share(ratio(own, stock))
+    lost = "/".join(format_number(s.lost_at_ring) if s else "-" for s in found)
+    pings = " ".join(format_pings(s) for s in (stock, own))
+    return (
+        f"{row.name:<22}{format_number(stock.median):>6}"
+        f"{format_share(ratio(flag, stock)) or '-':>6}{share:>6} "
+        f"{format_interval(interval) if interval else '':<10}{lost:>14}{pings:>14}"
+    ).rstrip()
+
+
+def format_for_cover(run: Run) -> str:
+    """The series beside stock and IFF_BACKPRESSURE, for mail: 79 columns at most.
+
+    Empty if the run has not measured the series.
+    """
+    lines = [line for row in run.rows if (line := _cover_line(run, row))]
+    if not lines:
+        return ""
+    facts = run.provenance
+    head = f"{'':22}{'stock':>6}{'flag':>6}{'series : stock':>17}"
+    return "\n".join(
+        [
+            f"Linux {facts.kernel_package.split()[1].partition('-')[0]}, "
+            f"{facts.accelerator}, {facts.vcpus} CPUs; stock in Mbit/s or packets/s; flag",
+            "(IFF_BACKPRESSURE, set by the reader) and series as ratios to stock, the",
+            f"latter with its {SURE_PERCENT} % interval; packets lost at the ring by stock,",
+            "flag and series; ping p50/p99 in ms of stock and of the series.",
+            "",
+            f"{head}{'lost':>14}{'ping':>14}",
+            *lines,
+        ]
+    )
+
+
 def format_published(run: Run) -> str:
     """Empty if no row of this run was published."""
     cells = published_cells(run)

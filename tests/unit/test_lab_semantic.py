@@ -60,7 +60,7 @@ def test_insert_at_no_line_or_two_is_refused(pattern):
 
 def test_lines_that_spatch_adds_get_the_kernels_layout():
     old = "int f(void) {\n}\n"
-    new = old + "static int g(int a) {\n\t \n\tfor (i = 0;i < a;i++)\n}\nint h;\n"
+    new = old + "static int g(int a) {\n\t \n\tfor(i = 0;i < a;i++)\n}\nint h;\n"
     assert tidy(old, new) == (
         "int f(void) {\n}\n\nstatic int g(int a)\n{\n\n"
         "\tfor (i = 0; i < a; i++)\n}\n\nint h;\n"
