@@ -48,7 +48,7 @@ MUTATION = REPOSITORY / "proofs" / "mutation"
 SPOKEN = re.compile(r"pr_(err|crit|warn|info)\(|lockdep_assert_held\(|ASSERT_RTNL\(")
 FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
 # Those that examples.c includes.
-EXAMPLED = ("queue.c", "hook.c", "entry.h")
+EXAMPLED = ("queue.c", "hook.c", "entry.h", "device.c")
 # Of a sample, so many are drawn of each file.
 SHARES = {
     "queue.c": 8,

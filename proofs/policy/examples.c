@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What each function of queue.c, entry.h and hook.c does, by examples whose results
+ * What each function of queue.c, entry.h, hook.c and device.c does, by examples whose results
  * were worked out by hand from the comments above the functions. One thread; the
  * sources are included, so that its static functions can be called.
  */
@@ -18,6 +18,7 @@ void wait_for_ever(long ticks);
 #include <linux/ptr_ring.h>
 #include "queue.c"
 #include "hook.c"
+#include "device.c"
 #include "single.h"
 
 #define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
@@ -31,8 +32,6 @@ void wait_for_ever(long ticks);
 
 bool sluice_direct_call;
 bool sluice_locked_reset = true;
-DEFINE_HASHTABLE(sluice_devices, SLUICE_DEVICES_BITS);
-
 static char text[1000];		/* what was called, in its order */
 static unsigned int examples;
 static struct ptr_ring ring;
@@ -45,6 +44,7 @@ static struct net_device dev = { .tx = txqs, .netdev_ops = &transmit_ops };
 static struct sluice_device *device;
 static struct sluice_queue *q;
 static const char *layout_wrong;
+static int wrong_queue = -1;	/* the only one with a wrong layout; -1: all */
 
 static void expect(int line, const char *what, s64 is, s64 expected)
 {
@@ -117,7 +117,9 @@ void **sluice_layout_slot(const struct net_device *of, unsigned int id)
 
 const char *sluice_layout_check(void **at)
 {
-	return layout_wrong;
+	if (at != &queue_slot[0] && at != &queue_slot[1])
+		fail("the layout of no queue is asked for");
+	return wrong_queue < 0 || at == &queue_slot[wrong_queue] ? layout_wrong : NULL;
 }
 
 struct ptr_ring *sluice_layout_ring(void *file)
@@ -1366,6 +1368,7 @@ static void callbacks(void)
 }
 
 #include "hook_examples.c"
+#include "device_examples.c"
 
 int main(void)
 {
@@ -1402,6 +1405,7 @@ int main(void)
 	entries();
 	callbacks();
 	hooks();
+	devices();
 	printf("fine: %u examples\n", examples);
 	return 0;
 }
