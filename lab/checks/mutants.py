@@ -45,7 +45,9 @@ from lab.setup import ensure_venv, say
 
 MUTATION = REPOSITORY / "proofs" / "mutation"
 # Says something, or asserts: changes nothing.
-SPOKEN = re.compile(r"pr_(err|crit|warn|info)\(|lockdep_assert_held\(|ASSERT_RTNL\(")
+SPOKEN = re.compile(
+    r"(pr_(err|crit|warn|info)|netdev_warn|lockdep_assert_held|ASSERT_RTNL)\("
+)
 FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
 # Those that examples.c includes.
 EXAMPLED = ("queue.c", "hook.c", "entry.h", "device.c")

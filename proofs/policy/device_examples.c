@@ -152,6 +152,15 @@ static void states_of_devices(void)
 	EXPECT(state_after(NETDEV_UP), SLUICE_DEVICE_OFF);
 	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_SERVED);
 	EXPECT(state_after(99), SLUICE_DEVICE_SERVED);
+}
+
+static void devices_that_vanish(void)
+{
+	struct sluice_device *known;
+
+	fresh_tun();
+	state_after(NETDEV_REGISTER);
+	known = sluice_device_find(&tun);
 	*text = '\0';
 	EXPECT(state_after(NETDEV_UNREGISTER), SLUICE_DEVICE_SERVED);
 	EXPECT_LOG("");
@@ -160,6 +169,11 @@ static void states_of_devices(void)
 	EXPECT_LOG("cancel;cancel;free;");
 	EXPECT(known->served, false);
 	EXPECT(state_after(NETDEV_UNREGISTER), -1);
+	tun.reg_state = NETREG_REGISTERED;
+	EXPECT(state_after(NETDEV_UP), SLUICE_DEVICE_SERVED);
+	tun.reg_state = NETREG_UNINITIALIZED;	/* its registration fails */
+	EXPECT(state_after(NETDEV_UNREGISTER), -1);
+	*text = '\0';
 	EXPECT(state_after(NETDEV_GOING_DOWN), -1);
 	EXPECT(state_after(NETDEV_CHANGENAME), -1);
 	EXPECT(state_after(NETDEV_UP), -1);
@@ -243,7 +257,7 @@ static void settings_of_devices(void)
 				i == 3 ? 13 : 0, i == 4 ? 14 : 2000);
 	}
 	EXPECT(sluice_device_find(&tun)->rule == &the_rule, true);
-	*text = '\0';
+	EXPECT_LOG("cancel;cancel;");	/* off once, and no qdisc is wanted */
 	strcpy(the_rule.qdisc, "fq");
 	sluice_device_find(&tun)->by_hand.given = SLUICE_SETTING_TARGET_US;
 	sluice_device_find(&tun)->by_hand.target_us = 99000;
@@ -294,6 +308,7 @@ static void devices(void)
 {
 	flags_of_devices();
 	states_of_devices();
+	devices_that_vanish();
 	devices_that_are_refused();
 	settings_of_devices();
 	unload_of_devices();
