@@ -10,6 +10,7 @@ udevd in the root only the creation is timed.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import statistics
@@ -17,16 +18,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List
+from typing import Any, Dict, List
 
 from lab.guest.devices import run_tool
 from lab.guest.tun import IFF_NO_PI, IFF_TAP, open_queue
+from lab.row import WorkloadError
+from sluice.netlink import Client
 
 UDEVD = "/usr/lib/systemd/systemd-udevd"
 UDEV_RULE = Path("/usr/lib/udev/rules.d/60-sluice.rules")
 CONFIG = Path("/etc/sluice.conf")
 RULES = "many1* off\nmany2* on stall-ms=900\n"
 MODULE = "/out/sluice.ko"
+TUNSETPERSIST = 0x400454CB
+GROUP = 77  # of the taps, for their removal
 HAS_UDEV = os.path.exists(UDEVD)
 WITHOUT, WITH = "without", "with"
 
@@ -63,34 +68,51 @@ def settle() -> None:
         subprocess.run(["udevadm", "settle", "--timeout=300"], check=True)
 
 
+def remove(names: List[str]) -> None:
+    """All at once: one after the other they take a grace period each."""
+    lines = [f"link set dev {name} group {GROUP}\n" for name in names]
+    run_tool(["ip", "-batch", "-"], "".join(lines))
+    run_tool(["ip", "link", "del", "group", str(GROUP)])
+    settle()
+
+
+def require_known(taps: int) -> None:
+    """The module, if it is loaded, knows each of them."""
+    if not os.path.exists("/sys/module/sluice"):
+        return
+    with Client() as client:
+        known = [d for d in client.devices() if d.ifname.startswith("many")]
+    off = sum(not device.on for device in known)
+    if len(known) != taps or not 0 < off < taps:
+        raise WorkloadError(f"sluice knows {len(known)} of {taps} taps, {off} are off")
+
+
 def measure(taps: int) -> Seconds:
+    names = [f"many{n}" for n in range(taps)]
     started = time.monotonic()
-    queues = [open_queue(IFF_TAP | IFF_NO_PI, f"many{n}") for n in range(taps)]
+    queues = [open_queue(IFF_TAP | IFF_NO_PI, name) for name in names]
     created = time.monotonic()
     settle()
     settled = time.monotonic()
+    require_known(taps)
     for queue in queues:
+        fcntl.ioctl(queue, TUNSETPERSIST, 1)
         os.close(queue)
-    removed = time.monotonic()
-    settle()
-    return {
-        "created": created - started,
-        "settled": settled - started,
-        "removed": removed - settled,
-    }
+    remove(names)
+    return {"created": created - started, "settled": settled - started}
 
 
-def compare(found: Dict[str, List[Seconds]], what: str) -> Dict[str, float]:
-    """The medians, and that of the ratios of neighbours with their range."""
+def compare(found: Dict[str, List[Seconds]], what: str) -> Dict[str, Any]:
+    """The medians, and quartiles of the ratios of neighbours."""
     without = [sample[what] for sample in found[WITHOUT]]
     there = [sample[what] for sample in found[WITH]]
-    ratios = sorted(b / a for a, b in zip(without, there))  # noqa: B905
+    ratios = [b / a for a, b in zip(without, there)]  # noqa: B905
+    lower, middle, upper = statistics.quantiles(ratios, n=4)
     return {
         "without_s": round(statistics.median(without), 4),
         "with_s": round(statistics.median(there), 4),
-        "ratio": round(statistics.median(ratios), 4),
-        "lowest": round(ratios[0], 4),
-        "highest": round(ratios[-1], 4),
+        "ratio": round(middle, 4),
+        "quartiles": f"{lower:.3f} ... {upper:.3f}",
     }
 
 
@@ -106,8 +128,9 @@ def main() -> None:
             if number:  # the first fills caches
                 samples.append(sample)
             print(json.dumps({"round": number, variant: sample}), flush=True)
-    answer = {what: compare(found, what) for what in ("created", "settled", "removed")}
-    print(json.dumps({"taps": taps, "rounds": rounds, "udev": HAS_UDEV, **answer}))
+    answer = {what: compare(found, what) for what in ("created", "settled")}
+    machine = {"kernel": os.uname().release, "cpus": os.cpu_count(), "udev": HAS_UDEV}
+    print(json.dumps({**machine, "taps": taps, "rounds": rounds, **answer}))
 
 
 if __name__ == "__main__":
