@@ -19,10 +19,10 @@ from lab.failure import LabError
 from lab.machines import roots
 from lab.machines.arch import HOST
 from lab.machines.build import KMOD, copy_source
-from lab.machines.chroot import Root, run_in_root
-from lab.machines.matrix import Kernel
+from lab.machines.chroot import Root, must_run_in_root, run_in_root
+from lab.machines.matrix import NEWEST, Kernel
 from lab.machines.roots import read_release
-from lab.machines.suites import find_kernel
+from lab.machines.suites import find_kernel, read_mirror, version_order
 from lab.setup import ensure_tools, say
 
 
@@ -31,65 +31,83 @@ class Target:
     arch: str  # Debian's name
     flavour: str  # how its headers' package ends
     compiler: str  # the package of the cross compiler
+    kernels: tuple[str, ...] = ("6.12", NEWEST)
 
 
 TARGETS = (
     Target("amd64", "amd64", "gcc"),
     Target("arm64", "arm64", "gcc-aarch64-linux-gnu"),
     Target("armhf", "armmp", "gcc-arm-linux-gnueabihf"),
-    Target("i386", "686-pae", "gcc-i686-linux-gnu"),
+    # Debian 12 is the last that has a kernel for it.
+    Target("i386", "686-pae", "gcc-i686-linux-gnu", ("6.1",)),
     Target("ppc64el", "powerpc64le", "gcc-powerpc64le-linux-gnu"),
     Target("riscv64", "riscv64", "gcc-riscv64-linux-gnu"),
     Target("s390x", "s390x", "gcc-s390x-linux-gnu"),
 )
-# Debian 13 has no kernel for i386 any more.
-NOT_IN_DEBIAN = {("6.12", "i386"), ("newest", "i386")}
 BUILT, REFUSED, ABSENT = "built", "refused", "not at the mirror"
 
-_HEADERS = """
+# A mirror may lack an architecture's index of backports, or a package that its index
+# has: each target gets the newest release that can be fetched, and of NEWEST one of
+# the next suite if there is no other.
+NEXT_SUITE = "forky"
+_HEADERS = r"""
+fetch() {{ apt-get -qq -o APT::Sandbox::User=root download "$@"; }}
 for arch in {arches}; do dpkg --add-architecture $arch; done
-apt-get -qq update || true  # a mirror may lag behind for one; what matters is below
-for package in {packages}; do
-    apt-get -qq -o APT::Sandbox::User=root download $package || true
+echo "{source}" >/etc/apt/sources.list.d/next.list
+apt-get -qq update || true
+for target in {targets}; do
+    flavour=${{target%:*}}
+    for release in $(apt-cache pkgnames linux-headers-{series} | sort -rV |
+            sed -n "s/^linux-headers-\([0-9.]*[+-][0-9a-z]*\)-$flavour\$/\1/p"); do
+        fetch linux-headers-$release-$target || continue
+        [ -e /usr/src/linux-headers-$release-common ] ||
+            fetch linux-headers-$release-common linux-kbuild-$release
+        break
+    done
 done
-for package in *.deb; do dpkg -x $package /; done
+for package in *.deb; do [ ! -e "$package" ] || dpkg -x $package /; done
 """
-_BUILD = "make -C /usr/src/linux-headers-{release} M=/mnt modules"
 
 
-def targets_of(kernel: Kernel) -> list[Target]:
-    return [t for t in TARGETS if (kernel.name, t.arch) not in NOT_IN_DEBIAN]
+def targets_of(kernel: str) -> list[Target]:
+    """Those built for this kernel, which the matrix names so."""
+    return [target for target in TARGETS if kernel in target.kernels]
 
 
-def _recipe(kernel: Kernel) -> list[str]:
+def _recipe(kernel: Kernel, targets: list[Target]) -> list[str]:
     tools = (*roots.TOOLS, "kmod", "python3")
-    compilers = tuple(target.compiler for target in targets_of(kernel))
+    compilers = tuple(target.compiler for target in targets)
     headers = f"?name(^linux-headers-{kernel.release}$)"
     return roots.recipe_of(kernel, (*kernel.pins, headers), (*tools, *compilers))
 
 
-def release_of(root: Root, target: Target) -> str:
-    """The kernel's release, as that architecture's headers are called."""
-    return root.release.removesuffix(HOST.name) + target.flavour
+def _headers_script(kernel: Kernel, name: str, targets: list[Target]) -> str:
+    foreign = [target for target in targets if target.arch != HOST.name]
+    newest = name == NEWEST
+    return _HEADERS.format(
+        arches=" ".join(target.arch for target in foreign),
+        targets=" ".join(f"{target.flavour}:{target.arch}" for target in foreign),
+        series=kernel.name.split(".")[0] + "." if newest else f"{name}.",
+        source=f"deb {read_mirror()} {NEXT_SUITE} main" if newest else "",
+    )
 
 
-def _add_headers(root: Root, kernel: Kernel, work: Path) -> None:
-    foreign = [t for t in targets_of(kernel) if t.arch != HOST.name]
-    names = [f"linux-headers-{release_of(root, t)}:{t.arch}" for t in foreign]
-    arches = " ".join(target.arch for target in foreign)
-    script = _HEADERS.format(arches=arches, packages=" ".join(names))
-    status, log = run_in_root(root, work, script)
-    if status != 0:
-        print(log)
-        raise LabError(f"kernel {kernel.name}: no headers of {arches} (see above)")
+def headers_of(root: Root, target: Target) -> Path | None:
+    """The newest headers of that architecture."""
+    wanted = re.compile(rf"linux-headers-[0-9.]+[+-][0-9a-z]+-{target.flavour}")
+    folders = (root.path / "usr/src").iterdir()
+    found = [path for path in folders if wanted.fullmatch(path.name)]
+    return max(found, key=lambda path: version_order(path.name), default=None)
 
 
 def ensure_cross_root(kernel: Kernel) -> Root:
     """Where all architectures' modules are built: from the cache, or made now."""
     ensure_tools()
+    targets, name = targets_of(kernel.name), kernel.name
     kernel = find_kernel(kernel)
-    recipe = _recipe(kernel)
-    key = digest(json.dumps([recipe, kernel.extra_suites, kernel.version]), _HEADERS)
+    recipe = _recipe(kernel, targets)
+    script = _headers_script(kernel, name, targets)
+    key = digest(json.dumps([recipe, kernel.extra_suites, kernel.version, script]))
     final = cache_dir() / "cross" / f"{kernel.name}-{key}"
     with cached(final, f"cross-{kernel.name}") as work:
         if work:
@@ -98,7 +116,9 @@ def ensure_cross_root(kernel: Kernel) -> Root:
             roots.bootstrap(kernel, recipe, tree)
             root = Root(kernel.name, tree, read_release(tree), "", key)
             (work / "debs").mkdir()
-            _add_headers(root, kernel, work / "debs")
+            failure = f"kernel {kernel.name}: the headers cannot be fetched"
+            remedy = "check the network"
+            must_run_in_root(root, work / "debs", script, failure, remedy)
             shutil.rmtree(work / "debs")
     tree = final / "tree"
     return Root(kernel.name, tree, read_release(tree), package="", key=key)
@@ -113,12 +133,12 @@ def parse_refusal(log: str) -> str | None:
 def build(kernel: Kernel, target: Target) -> tuple[str, str]:
     """BUILT or REFUSED, and what the kernel offers or lacks."""
     root = ensure_cross_root(kernel)
-    headers = f"linux-headers-{release_of(root, target)}"
-    if not (root.path / "usr/src" / headers).exists():
-        return ABSENT, headers
+    headers = headers_of(root, target)
+    if headers is None:
+        return ABSENT, f"linux-headers-...-{target.flavour}"
     with tempfile.TemporaryDirectory(prefix="sluice-cross-") as name:
         copy_source(KMOD, Path(name))
-        script = _BUILD.format(release=release_of(root, target))
+        script = f"make -C /usr/src/{headers.name} M=/mnt modules"
         status, log = run_in_root(root, Path(name), script)
         built = (Path(name) / "sluice.ko").exists()
     if status == 0 and built:
