@@ -70,16 +70,16 @@ def set_device(of: Link = HERE, **attrs: int) -> None:
     ask_module(of, lambda client, index: client.set_device(index, **attrs))
 
 
-def compare(count: Callable[[], int], *names: str) -> str:
+def compare(count: Callable[[], int], *names: str, share: float = 0.5) -> str:
     """What is counted while these devices are off and on, by turns. On must reach more
-    than half of off: how much more is measured by the benchmarks."""
+    than this share of off: how much more is measured by the benchmarks."""
     counted = {0: 0, 1: 0}
     for on in (0, 1, 0, 1):
         for name in names:
             set_device(Link(name, "", ""), on=on)
         counted[on] += count()
     off, on = counted[0], counted[1]
-    assert on > off / 2, counted
+    assert on > share * off, counted
     return f"stock {off}, sluice {on}"
 
 
