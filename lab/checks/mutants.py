@@ -50,7 +50,7 @@ SPOKEN = re.compile(
 )
 FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
 # Those that examples.c includes.
-EXAMPLED = ("queue.c", "hook.c", "entry.h", "device.c")
+EXAMPLED = ("queue.c", "hook.c", "entry.h", "device.c", "layout.c")
 # Of a sample, so many are drawn of each file.
 SHARES = {
     "queue.c": 8,

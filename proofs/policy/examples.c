@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What each function of queue.c, entry.h, hook.c and device.c does, by examples whose results
- * were worked out by hand from the comments above the functions. One thread; the
- * sources are included, so that its static functions can be called.
+ * What each function of queue.c, entry.h, hook.c, device.c and layout.c does, by
+ * examples whose results were worked out by hand from the comments above the
+ * functions. One thread; the sources are included, so that their static functions
+ * can be called.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -1369,6 +1370,7 @@ static void callbacks(void)
 
 #include "hook_examples.c"
 #include "device_examples.c"
+#include "layout_examples.c"
 
 int main(void)
 {
@@ -1406,6 +1408,7 @@ int main(void)
 	callbacks();
 	hooks();
 	devices();
+	layouts();
 	printf("fine: %u examples\n", examples);
 	return 0;
 }
