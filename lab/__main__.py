@@ -28,7 +28,7 @@ from lab.checks import (
     testing,
     verify,
 )
-from lab.failure import LabError, NO, Unsuitable
+from lab.failure import LabError, NO, Unsuitable, UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
@@ -331,7 +331,7 @@ def command_mutants(options: argparse.Namespace) -> int:
     files = tuple(options.files.split(",")) if options.files else mutants.FILES
     unknown = set(files) - set(mutants.FILES)
     if unknown:
-        raise LabError(f"{unknown.pop()}: not among {', '.join(mutants.FILES)}")
+        raise UsageError(f"{unknown.pop()}: not among {', '.join(mutants.FILES)}")
     path = _written(options.json)
     return mutants.mutants(options.sample, options.seed, files, options.goal, path)
 
