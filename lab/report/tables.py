@@ -459,10 +459,10 @@ def format_for_cover(run: Run) -> str:
     return "\n".join(
         [
             f"Linux {facts.kernel_package.split()[1].partition('-')[0]}, "
-            f"{facts.accelerator}, {facts.vcpus} CPUs; stock in Mbit/s or packets/s; flag",
-            "(IFF_BACKPRESSURE, set by the reader) and series as ratios to stock, the",
-            f"latter with its {SURE_PERCENT} % interval; packets lost at the ring by stock,",
-            "flag and series; ping p50/p99 in ms of stock and of the series.",
+            f"{facts.accelerator}, {facts.vcpus} CPUs; stock in Mbit/s or packets/s;",
+            "flag (IFF_BACKPRESSURE, set by the reader) and series as ratios to stock,",
+            f"the latter with its {SURE_PERCENT} % interval; packets lost at the ring by",
+            "stock, flag and series; ping p50/p99 in ms of stock and of the series.",
             "",
             f"{head}{'lost':>14}{'ping':>14}",
             *lines,
