@@ -150,6 +150,7 @@ def many_random_requests_leave_a_module_that_answers(env: Env) -> str:
 NAMESPACE_USER = """
 import ctypes, os, sys
 from pyroute2.netlink.exceptions import NetlinkError
+from sluice.netlink import Client
 NEWUSER, NEWNET, PR_SET_DUMPABLE = 0x10000000, 0x40000000, 4
 ROOT, NOBODY = 0, 65534
 libc = ctypes.CDLL(None, use_errno=True)
