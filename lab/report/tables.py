@@ -430,10 +430,10 @@ def published_cells(run: Run) -> list[list[str]]:
 
 
 def _cover_line(run: Run, row: Row) -> str | None:
-    """None if stock or the series was not measured."""
+    """None if stock or the series was not measured, or stock counted nothing."""
     found = [summarise(run, row.name, name) for name in ("stock", "upstream", SERIES)]
     stock, flag, own = found
-    if stock is None or own is None:
+    if stock is None or own is None or stock.median < 1:
         return None
     interval = ratio_interval(own, stock)
     share = format_share(ratio(own, stock))
@@ -442,7 +442,7 @@ def _cover_line(run: Run, row: Row) -> str | None:
     return (
         f"{row.name:<22}{format_number(stock.median):>6}"
         f"{format_share(ratio(flag, stock)) or '-':>6}{share:>6} "
-        f"{format_interval(interval) if interval else '':<10}{lost:>14}{pings:>14}"
+        f"{format_interval(interval) if interval else '':<10}{lost:>17}{pings:>11}"
     ).rstrip()
 
 
@@ -464,7 +464,7 @@ def format_for_cover(run: Run) -> str:
             f"the latter with its {SURE_PERCENT} % interval; packets lost at the ring by",
             "stock, flag and series; ping p50/p99 in ms of stock and of the series.",
             "",
-            f"{head}{'lost':>14}{'ping':>14}",
+            f"{head}{'lost':>17}{'ping':>11}",
             *lines,
         ]
     )
