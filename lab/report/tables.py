@@ -440,9 +440,9 @@ def _cover_line(run: Run, row: Row) -> str | None:
     lost = "/".join(format_number(s.lost_at_ring) if s else "-" for s in found)
     pings = " ".join(format_pings(s) for s in (stock, own))
     return (
-        f"{row.name:<22}{format_number(stock.median):>6}"
+        f"{row.name:<21}{format_number(stock.median):>6}"
         f"{format_share(ratio(flag, stock)) or '-':>6}{share:>6} "
-        f"{format_interval(interval) if interval else '':<10}{lost:>17}{pings:>11}"
+        f"{format_interval(interval) if interval else '':<10}{lost:>17}{pings:>12}"
     ).rstrip()
 
 
@@ -455,7 +455,7 @@ def format_for_cover(run: Run) -> str:
     if not lines:
         return ""
     facts = run.provenance
-    head = f"{'':22}{'stock':>6}{'flag':>6}{'series : stock':>17}"
+    head = f"{'':21}{'stock':>6}{'flag':>6}{'series : stock':>17}"
     return "\n".join(
         [
             f"Linux {facts.kernel_package.split()[1].partition('-')[0]}, "
@@ -464,7 +464,7 @@ def format_for_cover(run: Run) -> str:
             f"the latter with its {SURE_PERCENT} % interval; packets lost at the ring by",
             "stock, flag and series; ping p50/p99 in ms of stock and of the series.",
             "",
-            f"{head}{'lost':>17}{'ping':>11}",
+            f"{head}{'lost':>17}{'ping':>12}",
             *lines,
         ]
     )

@@ -47,7 +47,7 @@ void *zeroed(size_t size) { return calloc(1, size); }
 int num_online_cpus(void) { return cpus; }
 u64 ktime_get_ns(void) { return now; }
 
-/* Marked reads, barriers and releases are told, in their order. */
+/* Marked reads, barriers and releases are logged in their order. */
 static void tell(const char *what, const volatile void *at)
 {
 	if (when_ordered)
