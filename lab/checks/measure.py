@@ -105,7 +105,7 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
         output = Path(name)
         staged = build.stage(root, output)
         if plan.series:
-            series.stage_drivers(root, output)
+            series.stage_newest_drivers(root, output)
         machine = vm.Machine(root, output, plan.vcpus, counted=plan.counted)
         job = {
             "kind": "bench",

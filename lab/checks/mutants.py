@@ -282,16 +282,16 @@ def format_file(file: str, results: list[Result], seconds: float) -> str:
 
 def facts(file: str, results: list[Result]) -> dict[str, Any]:
     """What is kept of a file's results: counts, and each survivor's line."""
-    counts = Counter(result.verdict for result in results if result.mutant.file == file)
+    own = [result for result in results if result.mutant.file == file]
+    counts = Counter(result.verdict for result in own)
     judged = counts["killed"] + counts["survives"]
-    survivors = [str(one.mutant) for one in results if one.verdict == "survives"]
     return {
         "tried": counts.total(),
         "do_not_compile": counts["invalid"],
         "same_code": counts["same"],
         "equivalent": counts["equivalent"],
         "killed": counts["killed"],
-        "survive": [one for one in survivors if one.startswith(f"kmod/{file}:")],
+        "survive": [str(one.mutant) for one in own if one.verdict == "survives"],
         "killed_percent": round(100 * counts["killed"] / judged, 1) if judged else None,
     }
 

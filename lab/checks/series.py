@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lab.checks import series_boot
-from lab.checks.series_drivers import build_drivers
+from lab.checks.series_drivers import KUNIT, stage_drivers
 from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
 from lab.failure import LabError, UsageError
@@ -30,7 +30,6 @@ from lab.machines.suites import find_kernel
 from lab.machines.vm import REPOSITORY
 from lab.report.results import read_run
 from lab.report.tables import format_for_cover
-from lab.row import SERIES as SERIES_VARIANT
 from lab.setup import say
 
 SERIES = REPOSITORY / "series"
@@ -43,7 +42,6 @@ KERNELS = {NEWEST: f"{NEWEST}-debug", "6.12": "6.12-builtin"}
 BOOTED = {NEWEST: (NEWEST, NATIVE.name), "6.12": ("6.12",)}
 AUTHOR = "Your Name <you@example.org>"
 OBJECTS = ("drivers/net/tun.o", "drivers/net/tap.o", "drivers/vhost/net.o")
-KUNIT = "lib/tests/ptr_ring_kunit"
 # Folders that older kernels do not have as the newest has them.
 NEWEST_ONLY = ("lib/", "tools/", "Documentation/")
 # MAINTAINERS has drivers/net/tun* and the folders: new files need no entry.
@@ -121,21 +119,12 @@ def read_series(newest: bool) -> list[Patch]:
     return [p for p in patches if not (newest and p.folder.name.startswith("00"))]
 
 
-def touched(newest: bool) -> set[str]:
-    """The kernel's own files that the series reads or changes."""
-    return set().union(*(patch.touched(newest) for patch in read_series(newest)))
-
-
-def newest_source() -> Kernel:
-    """A kernel that is built from the newest source."""
-    return find_kernel(kernel_named(KERNELS[NEWEST]))
-
-
 @dataclass(frozen=True)
 class Tree:
     """The kernel's source in the cache, a git repository of the touched files."""
 
     root: Root
+    kernel: Kernel
     work: Path
     newest: bool
 
@@ -152,10 +141,13 @@ class Tree:
         return must_run_in_root(self.root, self.work, script, failure, "correct series/")
 
 
-def ensure_tree(kernel: Kernel, newest: bool, touched: set[str]) -> Tree:
-    """The source, configured: from the cache, or unpacked now."""
+def ensure_tree(source: str) -> Tree:
+    """The source (of KERNELS), configured: from the cache, or unpacked now."""
+    newest = source == NEWEST
+    kernel = find_kernel(kernel_named(KERNELS[source]))
     root = ensure_source_root(kernel)
-    files = " ".join(sorted(touched))
+    patches = read_series(newest)
+    files = " ".join(sorted(set().union(*(patch.touched(newest) for patch in patches))))
     script = _PREPARE.format(
         release=kernel.release, jobs=os.cpu_count() or 1, files=files
     )
@@ -168,7 +160,7 @@ def ensure_tree(kernel: Kernel, newest: bool, touched: set[str]) -> Tree:
             say(f"series: unpacking linux-source-{kernel.release} (2 minutes)")
             shutil.copy(CONFIG, work / "kernel.config")
             must_run_in_root(root, work, script, failure, remedy)
-    return Tree(root, final, newest)
+    return Tree(root, kernel, final, newest)
 
 
 def _apply_rules(tree: Tree, one: SemanticPatch) -> None:
@@ -211,10 +203,10 @@ def _apply(tree: Tree, patch: Patch) -> bool:
     return True
 
 
-def make_patches(tree: Tree, patches: list[Patch], output: Path) -> list[Path]:
+def make_patches(tree: Tree, output: Path) -> list[Path]:
     """The files for git am, and a cover letter before them."""
     tree.must("git am --abort 2>/dev/null || :; git checkout -q -f base")
-    for patch in patches:
+    for patch in read_series(tree.newest):
         made = _apply(tree, patch)
         say(f"series: {patch.subject}" + ("" if made else ": no change for this kernel"))
     shutil.rmtree(tree.work / "patches", ignore_errors=True)
@@ -232,8 +224,8 @@ def make_patches(tree: Tree, patches: list[Patch], output: Path) -> list[Path]:
 def _complaints(tree: Tree) -> Counter[str]:
     """What the compiler with W=1 and sparse say of the objects, without lines."""
     objects = [*OBJECTS]
-    if (tree.linux / f"{KUNIT}.c").exists():
-        objects.append(f"{KUNIT}.o")
+    if (tree.linux / KUNIT).exists():
+        objects.append(KUNIT.replace(".c", ".o"))
     sources = " ".join(name.replace(".o", ".c") for name in objects)
     script = f"touch {sources}; make -s W=1 {SPARSE} {' '.join(objects)}"
     log = tree.must(f"{script} 2>&1")
@@ -265,21 +257,17 @@ def require_source(kernel: Kernel) -> None:
         )
 
 
-def stage_drivers(root: Root, output: Path) -> None:
-    """The newest kernel's patched drivers, built for this root: series/ in the guest's
-    /out."""
+def stage_newest_drivers(root: Root, output: Path) -> None:
+    """Those of the newest source, for a root of that kernel: see stage_drivers()."""
     with locked("series"), tempfile.TemporaryDirectory() as name:
-        tree = ensure_tree(newest_source(), True, touched(True))
-        make_patches(tree, read_series(True), Path(name))
-        modules = build_drivers(root, tree.linux)
-    (output / SERIES_VARIANT).mkdir()
-    for module in modules:
-        shutil.copy(module, output / SERIES_VARIANT)
+        tree = ensure_tree(NEWEST)
+        make_patches(tree, Path(name))
+        stage_drivers(root, tree.linux, output)
 
 
 def _boot(source: str, tree: Tree) -> None:
     selftest = SERIES / "06-selftests" / "files" / series_boot.SELFTEST
-    newest = tree if tree.newest else ensure_tree(newest_source(), True, touched(True))
+    newest = tree if tree.newest else ensure_tree(NEWEST)
     for name in BOOTED[source]:
         kernel = kernel_named(name)
         series_boot.boot(kernel, tree.linux, selftest, newest.linux)
@@ -290,16 +278,14 @@ def series(source: str, output: Path, booted: bool) -> int:
 
     booted: play its tests on the kernels of BOOTED as well.
     """
-    newest = source == NEWEST
-    kernel = find_kernel(kernel_named(KERNELS[source]))
     with locked("series"):
-        tree = ensure_tree(kernel, newest, touched(newest))
-        files = make_patches(tree, read_series(newest), output)
+        tree = ensure_tree(source)
+        files = make_patches(tree, output)
         wrong = check_patches(tree, files)
         if booted and not wrong:
             _boot(source, tree)
     if wrong:
         print("\n".join(wrong))
         raise LabError(f"series: {len(wrong)} complaints (see above); correct series/")
-    print(f"{len(files)} patches against Linux {kernel.version} in {output}")
+    print(f"{len(files)} patches against Linux {tree.kernel.version} in {output}")
     return 0

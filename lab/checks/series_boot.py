@@ -8,12 +8,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.checks.series_drivers import build_drivers
+from lab.checks.series_drivers import stage_drivers
 from lab.failure import LabError
 from lab.machines import vm
 from lab.machines.build import build_module
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
+from lab.row import SERIES
 from lab.setup import say
 
 PACKAGES = ("python3-yaml",)  # the selftests' netlink client reads specs
@@ -26,16 +27,12 @@ _TREES = (
     "tools/testing/selftests/net/lib/py",
 )
 _PLAY = f"""
-modprobe -r vhost_net tun
-modprobe tap
-modprobe vhost
-insmod /out/tun.ko
-insmod /out/vhost_net.ko
 export PYTHONDONTWRITEBYTECODE=1
+(cd /sluice && python3 /out/drivers.py)
 (cd /out/linux && python3 {SELFTEST})
-if test -e /out/ptr_ring_kunit.ko; then
+if test -e /out/{SERIES}/ptr_ring_kunit.ko; then
     modprobe kunit enable=1 autorun=1
-    insmod /out/ptr_ring_kunit.ko
+    insmod /out/{SERIES}/ptr_ring_kunit.ko
     dmesg | grep -E '# ptr_ring: pass|    (not )?ok '
     dmesg | grep -q '# ptr_ring: pass:[1-9][0-9]* fail:0 '
 fi
@@ -43,6 +40,13 @@ fi
 insmod /out/sluice.ko || insmod -f /out/sluice.ko || (dmesg | tail -n 20; exit 1)
 cd /sluice
 exec python3 /out/states.py
+"""
+_DRIVERS = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, "/sluice")
+from lab.guest.env import GuestEnv
+GuestEnv(Path("/out/bin")).use_drivers({SERIES!r})
 """
 # With the patched driver the module serves no device, and says why.
 _STATES = """
@@ -76,8 +80,9 @@ def boot(kernel: Kernel, linux: Path, selftest: Path, source: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="sluice-series-") as name:
         output = Path(name)
         stage_selftest(selftest, source, output)
-        for module in (*build_drivers(root, linux), build_module(root)):
-            shutil.copy(module, output)
+        stage_drivers(root, linux, output)
+        shutil.copy(build_module(root), output)
+        (output / "drivers.py").write_text(_DRIVERS)
         (output / "states.py").write_text(_STATES)
         machine = vm.Machine(root, output)
         job = {"kind": "command", "argv": ["sh", "-ec", _PLAY]}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lab.machines.build import KERNEL_READER, build_module, source_files
 from lab.machines.chroot import Root
+from lab.row import SERIES
 
 # Where a file is in the kernel -> where it is built.
 _DRIVERS = {
@@ -18,14 +19,14 @@ _DRIVERS = {
     "drivers/net/tun_txq.h": "tun_txq.h",
     "drivers/vhost/net.c": "vhost_net.c",
     "drivers/vhost/vhost.h": "vhost.h",
-    **{
-        f"include/{header}": f"include/{header}"
-        for header in (
-            *("linux/hrtimer.h", "linux/if_tun.h", "linux/ptr_ring.h"),
-            "uapi/linux/if_tun.h",
-        )
-    },
 }
+# The headers that the series changes keep their place.
+_HEADERS = (
+    "include/linux/hrtimer.h",
+    "include/linux/if_tun.h",
+    "include/linux/ptr_ring.h",
+    "include/uapi/linux/if_tun.h",
+)
 _KBUILD = """
 obj-m := tun.o vhost_net.o
 LINUXINCLUDE := -I$(src)/include -I$(src)/include/uapi $(LINUXINCLUDE)
@@ -39,15 +40,16 @@ CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'
 """
 
 
-def build_drivers(root: Root, linux: Path) -> list[Path]:
-    """tun.ko and vhost_net.ko for the root's kernel. A native kernel, which has KUnit,
-    gets ptr_ring_kunit.ko and kernel_reader.ko, too.
+def stage_drivers(root: Root, linux: Path, output: Path) -> None:
+    """tun.ko and vhost_net.ko for the root's kernel, in series/ of the guest's /out. A
+    native kernel, which has KUnit, gets ptr_ring_kunit.ko and kernel_reader.ko, too.
 
     linux: the patched tree.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-drivers-") as name:
         source = Path(name)
-        for file, short in _DRIVERS.items():
+        places = _DRIVERS | {header: header for header in _HEADERS}
+        for file, short in places.items():
             if (linux / file).exists():  # older kernels lack some
                 target = source / short
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,4 +61,7 @@ def build_drivers(root: Root, linux: Path) -> list[Path]:
             for path in source_files(KERNEL_READER):
                 shutil.copy(path, source)
         (source / "Kbuild").write_text(kbuild.lstrip())
-        return sorted(build_module(root, source).parent.glob("*.ko"))
+        modules = build_module(root, source).parent.glob("*.ko")
+        (output / SERIES).mkdir()
+        for module in modules:
+            shutil.copy(module, output / SERIES)

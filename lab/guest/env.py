@@ -14,6 +14,9 @@ from lab.guest.tun import read_has_backpressure
 from lab.row import SERIES, VARIANTS, Skipped, WorkloadError, parse_variant
 
 
+DRIVERS = ("tun", "vhost_net", "kernel_reader")  # as they are loaded; the last if native
+
+
 def is_loaded(module: str) -> bool:
     return os.path.exists(f"/sys/module/{module}")
 
@@ -43,17 +46,17 @@ class GuestEnv:
         series = parse_variant(name).base == SERIES
         if is_loaded("tun") and are_drivers_patched() == series:
             return
-        for module in ("kernel_reader", "vhost_net", "tun"):
+        folder = self.helpers.parent / SERIES
+        if series and not folder.exists():
+            raise Skipped("the drivers of series/ were not built; use bench --series")
+        for module in reversed(DRIVERS):
             if is_loaded(module):
                 run_tool(["rmmod", module])
         if not series:
             run_tool(["modprobe", "tun"])
             return
-        folder = self.helpers.parent / SERIES
-        if not folder.exists():
-            raise Skipped("the drivers of series/ were not built; use bench --series")
         run_tool(["modprobe", "-a", "tap", "vhost"])
-        for module in ("tun", "vhost_net", "kernel_reader"):  # the last if native
+        for module in DRIVERS:
             if (folder / f"{module}.ko").exists():
                 run_tool(["insmod", str(folder / f"{module}.ko")])
 

@@ -429,6 +429,13 @@ def published_cells(run: Run) -> list[list[str]]:
     return cells
 
 
+def _cover_cells(
+    name: str, stock: str, flag: str, series: str, lost: str, ping: str
+) -> str:
+    line = f"{name:<21}{stock:>6}{flag:>6}  {series:<15}{lost:>17}{ping:>12}"
+    return line.rstrip()
+
+
 def _cover_line(run: Run, row: Row) -> str | None:
     """None if stock or the series was not measured, or stock counted nothing."""
     found = [summarise(run, row.name, name) for name in ("stock", "upstream", SERIES)]
@@ -439,11 +446,10 @@ def _cover_line(run: Run, row: Row) -> str | None:
     share = format_share(ratio(own, stock))
     lost = "/".join(format_number(s.lost_at_ring) if s else "-" for s in found)
     pings = " ".join(format_pings(s) for s in (stock, own))
-    return (
-        f"{row.name:<21}{format_number(stock.median):>6}"
-        f"{format_share(ratio(flag, stock)) or '-':>6}{share:>6} "
-        f"{format_interval(interval) if interval else '':<10}{lost:>17}{pings:>12}"
-    ).rstrip()
+    if interval:
+        share += f" {format_interval(interval)}"
+    known = format_share(ratio(flag, stock)) or "-"
+    return _cover_cells(row.name, format_number(stock.median), known, share, lost, pings)
 
 
 def format_for_cover(run: Run) -> str:
@@ -455,7 +461,6 @@ def format_for_cover(run: Run) -> str:
     if not lines:
         return ""
     facts = run.provenance
-    head = f"{'':21}{'stock':>6}{'flag':>6}{'series : stock':>17}"
     return "\n".join(
         [
             f"Linux {facts.kernel_package.split()[1].partition('-')[0]}, "
@@ -464,7 +469,7 @@ def format_for_cover(run: Run) -> str:
             f"the latter with its {SURE_PERCENT} % interval; packets lost at the ring by",
             "stock, flag and series; ping p50/p99 in ms of stock and of the series.",
             "",
-            f"{head}{'lost':>17}{'ping':>12}",
+            _cover_cells("", "stock", "flag", "series", "lost", "ping"),
             *lines,
         ]
     )
