@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import glob
+
 import click
 
 from sluice import config, monitor, options, output, rules, switch
@@ -11,13 +13,12 @@ from sluice.errors import FINE, NO, SluiceError
 
 def follow() -> None:
     """Attach the qdisc that its rule asks for to each device that has noqueue."""
-    for netns, event in monitor.events(None):
+    for _, event in monitor.events(None):
         if event.kind != "noqueue":
             continue
-        outcomes = switch.apply_wanted([event.ifname])
+        outcomes = switch.apply_wanted([glob.escape(event.ifname)])
         switch.say(outcomes)
         switch.complain(outcomes)
-        del netns
 
 
 @click.command()

@@ -17,8 +17,8 @@ from typing import Any
 import click
 from rich.text import Text
 
-from sluice import VERSION, config, devices, distributions, options, output, rules
-from sluice import status, system
+from sluice import VERSION, config, devices, distributions, namespaces, options, output
+from sluice import rules, status, system
 from sluice.devices import LOCKLESS, NOQUEUE, View
 from sluice.distributions import NIXOS
 from sluice.errors import FINE, NO, NOT_SUITABLE
@@ -85,6 +85,7 @@ class Facts:
     seconds: float = SAMPLE_SECONDS
     unread: tuple[str, ...] = ()  # why some namespaces could not be entered
     hidden: int = 0  # namespaces that only root may enter
+    netns: str | None = None  # the only namespace that was looked at
     failed: tuple[str, ...] = ()  # facts that could not be read, and why
     parameters: dict[str, str] = field(default_factory=dict)
 
@@ -469,6 +470,12 @@ def check_bypass(view: View, old: View) -> Iterator[Finding]:
                   "KernelCare), or do packets come by XDP_REDIRECT?", RELOAD)
 
 
+def _described(netns: str | None) -> str:
+    if netns is None:
+        return "any namespace"
+    return f"network namespace {netns}" if netns else "this network namespace"
+
+
 def check_devices(facts: Facts) -> Iterator[Finding]:
     before = {(view.netns, view.ifindex): view for view in facts.before}
     for view in facts.views:
@@ -481,7 +488,8 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
         ]
         yield from found or [Finding(GOOD, view.name, view.why)]
     if not facts.views:
-        yield Finding(GOOD, "devices", "no tun or tap device in any namespace")
+        where = _described(facts.netns)
+        yield Finding(GOOD, "devices", f"no tun or tap device in {where}")
 
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
@@ -582,12 +590,12 @@ def _asked(ask: Callable[[], Any], name: str, failed: list[str], default: Any) -
         return default
 
 
-def read_facts() -> Facts:
+def read_facts(netns: str | None = None) -> Facts:
     failed: list[str] = []
     nothing = devices.Seen([], [], 0)
 
     def look(with_owners: bool) -> devices.Seen:
-        return devices.read_machine(with_owners=with_owners)
+        return devices.read_machine(netns, with_owners)
 
     before = _asked(lambda: look(False), "devices", failed, nothing)
     started = time.monotonic()
@@ -607,6 +615,7 @@ def read_facts() -> Facts:
         seconds=seconds,
         unread=tuple(str(error) for error in after.failed),
         hidden=after.hidden,
+        netns=netns,
         failed=tuple(dict.fromkeys(failed)),
         **known,
     )
@@ -646,14 +655,17 @@ def format_report(
 
 @click.command()
 @click.option("--report", is_flag=True, help="Print everything, for a bug report.")
+@options.netns_option
 @options.json_option
-def doctor(report: bool, as_json: bool) -> int:
+def doctor(report: bool, netns: str | None, as_json: bool) -> int:
     """Find problems and print the fix.
 
-    Looks at all network namespaces. The exit status is the verdict: 0 no problem,
-    1 problems found, 3 this machine is not suitable.
+    Looks at all network namespaces, unless --netns names one. The exit status is the
+    verdict: 0 no problem, 1 problems found, 3 this machine is not suitable.
     """
-    facts = read_facts()
+    if netns is not None:
+        namespaces.find(netns)  # or doctor would only say that it cannot be read
+    facts = read_facts(netns)
     findings = examine(facts)
     code, text = verdict(findings)
     if as_json:

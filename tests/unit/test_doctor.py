@@ -534,6 +534,26 @@ def test_namespace_that_cannot_be_entered_is_a_warning(patient, capsys) -> None:
     assert "WARN  netns: red: cannot be entered\n      see: ip netns\n" in said
 
 
+def test_only_the_namespace_that_is_named(patient: Machine, capsys) -> None:
+    patient.namespaces["red"] = 2
+    assert main(["doctor", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "2 problems found"
+    assert main(["doctor", "--json", "--netns", "red"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verdict"] == "1 problem found"
+    (bad,) = [one for one in answer["findings"] if one["level"] == "bad"]
+    assert bad["subject"] == "tun0"
+    patient.links, patient.devices, patient.queues = [], [], []
+    assert main(["doctor", "--netns", "red"]) == 0
+    assert "no tun or tap device in network namespace red" in capsys.readouterr().out
+    assert main(["doctor", "--netns", ""]) == 0
+    assert "no tun or tap device in this network namespace" in capsys.readouterr().out
+    assert main(["doctor"]) == 0
+    assert "no tun or tap device in any namespace" in capsys.readouterr().out
+    assert main(["doctor", "--netns", "blue"]) == 1
+    assert capsys.readouterr().err.startswith("sluice: netns blue: ")
+
+
 @pytest.mark.parametrize(
     "name",
     ["read_module", "read_links", "read_dkms", "read_signing_key", "read_text",
