@@ -33,8 +33,11 @@
  *   - we clear the stopped bit only if we set it, and never after the device
  *     was announced to go down;
  *   - a queue is reviewed at most REVIEWS_PER_SEC times per second, plus once
- *     for every REVIEW_PACKETS packets that its reader reads; while N
- *     queues are stopped, each at most once per N - 1 times REVIEW_SHARE_NS.
+ *     for every REVIEW_PACKETS packets that its reader reads;
+ *   - while N queues are stopped, the next review after one that saw no packet
+ *     read comes N - 1 times REVIEW_SHARE_NS later (at most REVIEW_MAX_NS),
+ *     times two for each such review in a row. A queue whose reader reads does
+ *     not wait for others.
  *
  * Does not guarantee:
  *   - room for what is put into the ring without passing the transmit
@@ -265,6 +268,17 @@ static u64 stall_ns(const struct sluice_queue *q)
 	return (u64)READ_ONCE(q->device->stall_ms) * NSEC_PER_MSEC;
 }
 
+/* The least time until the next review: see the last of the guarantees. */
+static u64 __queue_review_gap(const struct sluice_queue *q)
+{
+	u64 share = (u64)(atomic_read(&stopped_queues) - 1) * REVIEW_SHARE_NS;
+
+	lockdep_assert_held(&q->lock);
+	if (!q->idle_reviews)
+		return REVIEW_MIN_NS;
+	return clamp_t(u64, share, REVIEW_MIN_NS, REVIEW_MAX_NS) << q->idle_reviews;
+}
+
 /*
  * Review the queue when a reader at its learned pace has read @packets, minus
  * the recent average lateness of the timer. Not sooner than the bounds on
@@ -272,13 +286,12 @@ static u64 stall_ns(const struct sluice_queue *q)
  */
 static void __queue_arm(struct sluice_queue *q, int packets, u64 now)
 {
-	u64 gap = (u64)(atomic_read(&stopped_queues) - 1) * REVIEW_SHARE_NS;
+	u64 gap = __queue_review_gap(q);
 	s64 ns = (u64)q->reader_ns * packets - q->timer_late_ns;
 	s64 left = q->stopped_at + stall_ns(q) - now;
 
 	lockdep_assert_held(&q->lock);
 
-	gap = max_t(u64, gap, REVIEW_MIN_NS) << q->idle_reviews;
 	ns = clamp_t(s64, ns, gap, max_t(s64, gap, REVIEW_MAX_NS));
 	ns = max_t(s64, ns, q->next_review_at - now);
 	ns = max_t(s64, min(ns, left), REVIEW_MIN_NS);

@@ -423,15 +423,26 @@ static void timers(void)
 	armed(1);
 	EXPECT_LOG("arm 160000;");
 	q->idle_reviews = 0;
-	/* 100 others are stopped */
-	atomic_set(&stopped_queues, 5);
-	armed(1);
-	EXPECT_LOG("arm 100000;");
+	/* others are stopped, and the reader reads */
 	atomic_set(&stopped_queues, 101);
 	armed(1);
-	EXPECT_LOG("arm 2500000;");
+	EXPECT_LOG("arm 20000;");
 	armed(10000);
-	EXPECT_LOG("arm 2500000;");
+	EXPECT_LOG("arm 2000000;");
+	/* or does not */
+	q->idle_reviews = 1;
+	atomic_set(&stopped_queues, 5);
+	armed(1);
+	EXPECT_LOG("arm 200000;");
+	atomic_set(&stopped_queues, 41);
+	armed(1);
+	EXPECT_LOG("arm 2000000;");
+	atomic_set(&stopped_queues, 101);
+	armed(1);
+	EXPECT_LOG("arm 4000000;");
+	armed(10000);
+	EXPECT_LOG("arm 4000000;");
+	q->idle_reviews = 0;
 	atomic_set(&stopped_queues, 1);
 	/* the bound on reviews */
 	q->next_review_at = now + 3 * MS;

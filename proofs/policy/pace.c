@@ -14,7 +14,9 @@
  *   - the reader is without work for more than some per cent of the time;
  *   - a queue is reviewed more often than REVIEWS_PER_SEC and once for every
  *     REVIEW_PACKETS packets, in any second;
- *   - many queues together are reviewed more often than MANY_REVIEWS_PER_SEC;
+ *   - many queues together have more than MANY_REVIEWS_PER_SEC reviews that see
+ *     no packet read;
+ *   - a reader is without work because other queues are stopped;
  *   - with 128 or 256 CPUs a ring of 500 loses a packet of as many direct senders,
  *     or more than a quarter of its slots once one sender at a time is all it saw.
  *
@@ -25,7 +27,7 @@
 #include <linux/ptr_ring.h>
 #include "sluice.h"
 
-#define LANES_MAX	500
+#define LANES_MAX	2001
 #include "single.h"
 #include "simulator.h"
 
@@ -98,7 +100,8 @@ uint sluice_default_target_us = 2000;
 struct module_lane {
 	struct ptr_ring ring;
 	void *slot;
-	u64 reviews, window_from, window_reviews, window_consumed;
+	u64 reviews, idle_reviews, reviewed, window_from, window_reviews,
+	    window_consumed;
 	bool too_often;
 };
 
@@ -207,6 +210,8 @@ static void lane_expires(struct lane *lane)
 		own->window_consumed = lane->consumed;
 	}
 	own->reviews++;
+	own->idle_reviews += lane->consumed == own->reviewed;
+	own->reviewed = lane->consumed;
 	if (++own->window_reviews > REVIEWS + REVIEWS_BURST +
 	    (lane->consumed - own->window_consumed) / PER_REVIEW)
 		own->too_often = true;
@@ -286,17 +291,41 @@ static bool run(void)
 /* Many queues: of one device, or of many devices of one user. */
 static bool run_many(const struct reader *of, unsigned int queues)
 {
-	u64 reviews = 0;
+	u64 reviews = 0, idle = 0;
 	bool fine;
 
 	reader = of;
 	begin(queues);
 	run_lanes(queues, reader->seconds * NSEC_PER_SEC);
-	for (unsigned int id = 0; id < queues; id++)
+	for (unsigned int id = 0; id < queues; id++) {
 		reviews += modules[id].reviews;
-	fine = reviews / reader->seconds <= MANY_REVIEWS_PER_SEC;
-	printf("%u queues, %s: %.0f reviews/s together%s\n", queues, reader->what,
-	       reviews / reader->seconds, fine ? "" : ": TOO MUCH");
+		idle += modules[id].idle_reviews;
+	}
+	fine = idle / reader->seconds <= MANY_REVIEWS_PER_SEC;
+	printf("%u queues, %s: %.0f reviews/s together, %.0f see no packet read%s\n",
+	       queues, reader->what, reviews / reader->seconds,
+	       idle / reader->seconds, fine ? "" : ": TOO MUCH");
+	return fine;
+}
+
+/*
+ * Somebody else, perhaps a user without rights, has so many stopped queues: the
+ * reader of this one has as much work as alone.
+ */
+static bool run_beside(u64 pace_ns, unsigned int others)
+{
+	struct reader living = { "beside", pace_ns, .late_ns = 50000, .seconds = 4 };
+	bool fine;
+
+	reader = &living;
+	begin(others + 1);
+	for (unsigned int id = 1; id <= others; id++)
+		lane_sends(&lanes[id]);	/* their timers do not expire */
+	run_lanes(1, living.seconds * NSEC_PER_SEC);
+	fine = idle_percent(&lanes[0]) <= 3;
+	printf("%lu packets/s beside %u stopped queues: reads %.0f, without work %.2f %%%s\n",
+	       NSEC_PER_SEC / pace_ns, others, lanes[0].consumed / living.seconds,
+	       idle_percent(&lanes[0]), fine ? "" : ": TOO MUCH");
 	return fine;
 }
 
@@ -418,6 +447,9 @@ int main(void)
 	}
 	target_us = sluice_default_target_us;
 	return !(run_many(&paused, 256) && run_many(&paused, 500) &&
-		 run_many(&dead, 500) && run_crowded(10000) &&
+		 run_many(&dead, 500) && run_beside(200000, 100) &&
+		 run_beside(200000, 2000) && run_beside(20000, 100) &&
+		 run_beside(20000, 2000) && run_beside(2000, 100) &&
+		 run_beside(2000, 2000) && run_crowded(10000) &&
 		 run_crowded(4000000) && run_large_machines());
 }
