@@ -12,6 +12,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
+#include <net/sch_generic.h>
 
 #include "entry.h"
 #include "direct.h"
@@ -66,6 +67,7 @@ static const char *find_changed(const struct sk_buff *skb,
 struct trial {
 	struct sk_buff skb;
 	struct net_device dev;
+	struct netdev_queue txq;
 	struct ptr_ring ring;
 	void *slot;
 };
@@ -73,7 +75,7 @@ struct trial {
 /*
  * Does the entry preserve what it must, on the path with a check of the ring
  * and on the path without? The device is not served, so the check returns at
- * once.
+ * once. The backstop may see the device in the table.
  */
 static const char *try_device(struct trial *trial, struct sluice_device *device)
 {
@@ -83,6 +85,9 @@ static const char *try_device(struct trial *trial, struct sluice_device *device)
 	device->dev = &trial->dev;
 	device->queues = 1;
 	q->device = device;
+	raw_spin_lock_init(&q->lock);
+	q->txq = &trial->txq;
+	rcu_assign_pointer(trial->txq.qdisc, &noop_qdisc);
 	q->slot = &trial->slot;
 	q->ring = &trial->ring;
 	trial->slot = trial;

@@ -256,6 +256,7 @@ struct device_attribute {
 			char *text);
 };
 struct Qdisc { void *enqueue; u32 flags; };
+extern struct Qdisc noop_qdisc;
 #define TCQ_F_NOLOCK		0x100
 #define SLUICE_HAS_LOCKED_RESET
 struct netdev_queue {

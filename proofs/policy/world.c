@@ -113,6 +113,7 @@ static struct plan plan;
 static struct tun_device *the_device;	/* published to senders */
 static struct process processes[FILES];
 static struct Qdisc fq = { .enqueue = &fq }, noqueue;
+struct Qdisc noop_qdisc;
 static struct Qdisc lockless = { .enqueue = &fq, .flags = TCQ_F_NOLOCK };
 static struct ftrace_ops *callback;
 static struct ftrace_ops *placed_ops, *direct_ops;	/* the last that were */
@@ -312,8 +313,24 @@ void sluice_entry(const struct sk_buff *skb, const struct net_device *dev)
 	sluice_entered(skb, dev);
 }
 
+/* What the backstop does with each device, from a worker of its own. */
+static void visit_devices(void)
+{
+	struct sluice_device *device;
+	struct netdev_queue *txq;
+	bool stopped = false;
+
+	hlist_for_each_entry_rcu(device, &sluice_devices[0], node) {
+		sluice_queue_rescue(&device->queue[0], &stopped);
+		txq = device->queue[0].txq;
+		if (!txq || !rcu_dereference(txq->qdisc))
+			fail("the backstop follows a null pointer");
+	}
+}
+
 void sluice_entry_try(unsigned long *registers)
 {
+	visit_devices();
 	sluice_entry((void *)registers[0], (void *)registers[1]);
 }
 
