@@ -190,7 +190,7 @@ def change_rules(
     with config.writing(lines):
         loaded = rules.load(whole, reset)
     if not loaded:
-        raise SluiceError(f"{NOT_LOADED}; remembered in {config.PATH}")
+        raise SluiceError(f"{NOT_LOADED}; {config.PATH} was changed")
     return apply_wanted(reset)
 
 

@@ -129,7 +129,7 @@ def test_without_the_module_it_is_only_remembered(machine: Machine, capsys) -> N
     assert main(["off", "tap0"]) == 1
     assert capsys.readouterr().err == (
         "sluice: module: not loaded; run: modprobe sluice; "
-        f"remembered in {config.PATH}\n"
+        f"{config.PATH} was changed\n"
     )
     assert "tap0 off\n" in config.PATH.read_text()
 
