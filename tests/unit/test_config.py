@@ -64,6 +64,19 @@ def test_wrong_lines_are_named_and_have_no_rule(text: str) -> None:
     assert rule_for("tap0", parse(text)) is None
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "stall-ms=1 low-percent=0 limit=0 target-us=0",
+        "stall-ms=60000 low-percent=95 limit=4294967295 target-us=100000",
+    ],
+)
+def test_ends_of_the_ranges_are_allowed(options: str) -> None:
+    (line,) = parse(f"{'x' * 63} on {options}")
+    assert not line.wrong
+    assert format_rule(line.rule) == line.text
+
+
 def test_comments_and_wrong_lines_are_kept() -> None:
     before = "# head\n\ntap0 on  # the gateway\ntap1 maybe\n  # end\n"
     lines = remembered(parse(before), Rule("tap0", False))
@@ -116,6 +129,16 @@ def test_rule_moves_behind_what_would_hide_it() -> None:
     lines = remembered(parse("tap0 on\ntap* on\n# end"), Rule("tap0", False))
     assert texts(lines) == ["tap* on", "# end", "tap0 off"]
     assert not rule_for("tap0", lines).on
+
+
+@pytest.mark.parametrize("above", range(4))
+def test_last_rule_is_replaced_where_it_stands(above: int) -> None:
+    head = ["# head"] * above
+    lines = parse("\n".join([*head, "tap0 on", "# end", "", "# end"]))
+    lines = remembered(lines, Rule("tap0", False))
+    assert texts(lines) == [*head, "tap0 off", "# end", "", "# end"]
+    lines = remembered([*lines, parse_line("tap* on")], Rule("tap0", False))
+    assert texts(lines) == [*head, "# end", "", "# end", "tap* on", "tap0 off"]
 
 
 def test_new_file_explains_itself(tmp_path: Path) -> None:
@@ -175,6 +198,17 @@ def test_nothing_is_lost_among_many_writers(tmp_path: Path) -> None:
         assert rule_for(f"tap{number}", lines) == rule
 
 
+def test_lock_is_the_owners_and_no_link_is_followed(tmp_path: Path) -> None:
+    lock, link = tmp_path / "lock", tmp_path / "link"
+    with config.locked(lock):
+        pass
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+    link.symlink_to(tmp_path / "target")
+    with pytest.raises(SluiceError, match="symbolic links"), config.locked(link):
+        pass
+    assert not (tmp_path / "target").exists()
+
+
 @pytest.mark.parametrize(
     ("pattern", "module"),
     [
@@ -194,7 +228,8 @@ def test_files_of_the_folder_come_first(machine) -> None:
     config.FOLDER.mkdir()
     (config.FOLDER / "20-b.conf").write_text("tap* off\n")
     (config.FOLDER / "10-a.conf").write_text("tap* on\n# x\nvnet* on netns=host\n")
-    (config.FOLDER / "ignored").write_text("nonsense\n")
+    for name in ("ignored", "30.conf~", "30.conf.dpkg-old", "30.bak"):
+        (config.FOLDER / name).write_text("nonsense\n")
     config.PATH.write_text("\ntap0 on\n")
     rules = config.read_all()
     assert not rules.wrongs
@@ -214,7 +249,24 @@ def test_what_is_wrong_in_any_file_has_its_line(machine) -> None:
     assert unreadable.startswith(f"{config.PATH}: is a directory")
 
 
+def test_origin_ends_with_the_line_where_the_module_has_no_room() -> None:
+    rule = Rule("tap0", True)
+    assert config.Entry(rule, Path("/c"), 7).origin == "/c:7"
+    long = config.Entry(rule, Path("/", "x" * 200), 7).origin
+    assert len(long) == 127 and long.endswith("xx:7")
+
+
+def test_content_that_is_not_written_yet_replaces_one_file(machine) -> None:
+    config.FOLDER.mkdir()
+    (config.FOLDER / "x.conf").write_text("tap1 off\n")
+    config.PATH.write_text("tap0 on\n")
+    rules = config.read_all(parse("tap2 on"))
+    assert [one.rule.pattern for one in rules.entries] == ["tap1", "tap2"]
+
+
 def test_there_is_a_bound_of_rules(machine) -> None:
+    config.PATH.write_text("a* on\n" * 256)
+    assert not config.read_all().wrongs
     config.PATH.write_text("a* on\n" * 257)
     (wrong,) = config.read_all().wrongs
     assert wrong.startswith(f"{config.PATH}:257: more than 256 rules")
