@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +119,7 @@ def _measure(
     kernel = kernel_named(options.kernel)
     if getattr(options, "series", False):
         series.require_source(kernel)
-        rows = [replace(row, series=True) for row in rows]
+        rows = [row.with_series() for row in rows]
     how.setdefault("vcpus", vm.default_vcpus(kernel))
     plan = measure.Plan(kernel, rows, options.rounds, options.seconds, **how)
     run, path = measure.measure(plan, _written(options.json))

@@ -8,7 +8,7 @@ rest and must be 0.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Dict, List, Optional, Tuple
 
 from lab.failure import LabError
@@ -83,6 +83,10 @@ class Row:
     series: bool = False  # with SERIES, too
     # Each sample begins with insmod, whatever the variant: see GuestEnv.variant().
     always_loads: bool = False
+
+    def with_series(self) -> "Row":
+        """The series has no parameters: a row that needs one is not played with it."""
+        return replace(self, series=not self.parameters)
 
     @property
     def others(self) -> Tuple[str, ...]:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
@@ -129,7 +129,8 @@ class Bench:
 
     def __init__(self, job: Dict[str, Any], report: Report, say: Say) -> None:
         known = [row for row in workloads.all_rows() if row.name in job["rows"]]
-        known = [replace(row, series=job.get("series", False)) for row in known]
+        if job.get("series"):
+            known = [row.with_series() for row in known]
         self.rows = {row.name: row for row in known}
         self._job, self._report, self._say = job, report, say
         module = Path(job["module"]) if job["module"] else None

@@ -86,8 +86,10 @@ def test_variants_of_variants_are_named_by_what_is_different() -> None:
 
 
 def test_the_series_is_compared_with_stock_and_with_the_module() -> None:
-    row = dataclasses.replace(ROW, series=True)
+    row = ROW.with_series()
     assert row.variants == ("stock", "upstream", "sluice", "series")
+    of_parameters = dataclasses.replace(ROW, parameters=["target_us=0"])
+    assert of_parameters.with_series().variants == ("stock", "upstream", "sluice")
     rates = {"stock": [100, 101], "sluice": [99, 98]}
     equal = tables.findings_of(run_with(row, **rates, series=[100, 102]), row)
     slow = tables.findings_of(run_with(row, **rates, series=[90, 89]), row)
