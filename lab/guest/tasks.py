@@ -33,6 +33,13 @@ def pin(tasks: List[int], cpu: int) -> None:
         os.sched_setaffinity(task, {cpu})
 
 
+def forbid_switches(name: str) -> None:
+    """No task but one of a higher real-time priority takes a CPU from the kernel's
+    thread of this name."""
+    (task,) = (int(p.name) for p in PROC.glob("[0-9]*") if _name(int(p.name)) == name)
+    os.sched_setscheduler(task, os.SCHED_FIFO, os.sched_param(1))
+
+
 def parse_switches(status: str) -> int:
     """Of a task, from /proc/PID/status."""
     return sum(

@@ -38,11 +38,10 @@ STREAMS = {
     "link": (1, 4, 8),
 }
 
-
 LOSSLESS_RING = 8000  # of stock
 
 
-def _cases() -> Dict[str, pktgen.Case]:
+def _pktgen_cases() -> Dict[str, pktgen.Case]:
     cases = {
         f"kernel_pktgen_{n}": pktgen.Case(
             n, f"pktgen, {n} direct, in kernel", options=IN_KERNEL
@@ -58,7 +57,18 @@ def _cases() -> Dict[str, pktgen.Case]:
     return cases
 
 
-CASES = _cases()
+CASES = _pktgen_cases()
+TCP_CASES: Dict[str, Case] = {
+    **{
+        f"kernel_tcp_{streams}_{speed}": Case(streams, IN_KERNEL + pace)
+        for speed, pace in PACES.items()
+        for streams in STREAMS[speed]
+    },
+    **{
+        f"kernel_tcp_{streams}_fast_pfifo": Case(streams, IN_KERNEL, qdisc="pfifo")
+        for streams in (1, 8, 16)
+    },
+}
 
 
 def _pktgen_row(name: str, case: pktgen.Case) -> Row:
@@ -68,19 +78,23 @@ def _pktgen_row(name: str, case: pktgen.Case) -> Row:
     return replace(pktgen.row_of(name, case), floor=0.97, lossless_ring=ring)
 
 
-def _tcp_row(streams: int, speed: str) -> Row:
-    many = speed == "fast" and streams >= 8
+def _tcp_row(name: str, case: Case) -> Row:
+    speed = name.split("_")[3]
+    ring = LOSSLESS_RING if speed == "fast" else None
+    if case.qdisc == "pfifo":
+        reader = f"{READERS[speed]}, pfifo"
+        return tcp.row_of(name, case.streams, reader, lossless_ring=ring)
     return tcp.row_of(
-        *(f"kernel_tcp_{streams}_{speed}", streams, READERS[speed]),
-        above_upstream=many,
+        *(name, case.streams, READERS[speed]),
+        above_upstream=speed == "fast" and case.streams >= 8,
         prompt=speed in ("link", "slow"),
-        lossless_ring=LOSSLESS_RING if many else None,
+        lossless_ring=ring,
     )
 
 
 ROWS: List[Row] = [
     *(_pktgen_row(name, case) for name, case in CASES.items()),
-    *(_tcp_row(streams, speed) for speed in PACES for streams in STREAMS[speed]),
+    *(_tcp_row(name, case) for name, case in TCP_CASES.items()),
     Row(
         name="kernel_udp_slow",
         title="UDP flood, in kernel, 20 us",
@@ -94,7 +108,8 @@ ROWS: List[Row] = [
 # Rows of other files that a native machine measures by default.
 OF_OTHERS = (
     *("pktgen_1", "pktgen_2", "pktgen_queue_xmit", "pktgen_1_noqueue", "vhost_1"),
-    *("tcp_1_fast", "tcp_8_fast", "tcp_8_slow", "tcp_8_link", "udp_flood", "udp_link"),
+    *("tcp_1_fast", "tcp_8_fast", "tcp_8_slow", "tcp_8_slow_pfifo", "tcp_8_slow_ecn"),
+    *("tcp_8_link", "udp_flood", "udp_link"),
     *("dead_reader", "never_full_socket", "never_full_direct"),
 )
 
@@ -122,7 +137,6 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     load_reader(env)
     if row.name in CASES:
         return pktgen.receive(CASES[row.name], variant, seconds, env)
-    pace = IN_KERNEL + PACES[row.name.rpartition("_")[2]]
-    if "udp" in row.name:
-        return transfer(case_of(pace), variant, seconds, env)
-    return transfer(Case(int(row.name.split("_")[2]), pace), variant, seconds, env)
+    if row.name in TCP_CASES:
+        return transfer(TCP_CASES[row.name], variant, seconds, env)
+    return transfer(case_of(IN_KERNEL + PACES["slow"]), variant, seconds, env)

@@ -54,16 +54,34 @@ def row_of(name: str, streams: int, reader: str, **demands: Any) -> Row:
     return Row(name, title, "Mbit/s", floor=0.97, **demands)
 
 
-ROWS = [
-    row_of(
-        *(f"tcp_{streams}_{speed}", streams, READERS[speed]),
-        demo=(streams, speed) == (8, "fast"),
+CASES: Dict[str, Case] = {
+    **{
+        f"tcp_{streams}_{speed}": Case(streams, pace)
+        for speed, pace in PACES.items()
+        for streams in STREAMS[speed]
+    },
+    **{
+        f"tcp_8_{speed}_pfifo": Case(8, PACES[speed], qdisc="pfifo")
+        for speed in ("fast", "slow")
+    },
+    "tcp_8_slow_ecn": Case(8, PACES["slow"], ecn=True),
+}
+
+
+def _row(name: str, case: Case) -> Row:
+    """pfifo and ECN, with which CoDel drops nothing, tell what its drops cost."""
+    _, _, speed, *change = name.split("_")
+    if change:
+        return row_of(name, case.streams, f"{READERS[speed]}, {change[0]}")
+    return row_of(
+        *(name, case.streams, READERS[speed]),
+        demo=name == "tcp_8_fast",
         above_upstream=speed != "link",
         prompt=speed == "link",
     )
-    for speed in PACES
-    for streams in STREAMS[speed]
-]
+
+
+ROWS = [_row(name, case) for name, case in CASES.items()]
 
 
 @dataclass(frozen=True)
@@ -193,5 +211,4 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
 
 
 def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    _, streams, speed = row.name.split("_")
-    return transfer(Case(int(streams), PACES[speed]), variant, seconds, env)
+    return transfer(CASES[row.name], variant, seconds, env)
