@@ -81,25 +81,29 @@
 
 /*
  * Not every architecture can name a function's arguments: the 32-bit ARM never
- * could, PowerPC since 6.3 and s390 since 5.11. There they are in the registers
- * that the calling convention says, and only the first two are asked for.
+ * could, PowerPC since 6.3, and s390 since 5.11, but up to 6.12 with a function
+ * that it does not export. There they are in the registers that the calling
+ * convention says, and only the first two are asked for.
  */
-#if defined(SLUICE_HAS_KERNEL_ARGUMENT)
+#if defined(CONFIG_S390)
+#define sluice_argument(regs, n)	((regs)->gprs[2 + (n)])
+#elif defined(SLUICE_HAS_KERNEL_ARGUMENT)
 #define sluice_argument(regs, n)	regs_get_kernel_argument(regs, n)
 #elif defined(CONFIG_ARM)
 #define sluice_argument(regs, n)	((regs)->uregs[n])
 #elif defined(CONFIG_PPC)
 #define sluice_argument(regs, n)	((regs)->gpr[3 + (n)])
-#elif defined(CONFIG_S390)
-#define sluice_argument(regs, n)	((regs)->gprs[2 + (n)])
 #endif
 
 #ifdef CONFIG_FUNCTION_TRACER	/* hook.c's; the lab can do without */
 static __always_inline void *sluice_traced_arg(struct sluice_regs *regs,
 					       unsigned int n)
 {
-#if defined(SLUICE_FTRACE_SAVES_ARGS) && defined(SLUICE_HAS_FTRACE_ARGS)
+#if defined(SLUICE_FTRACE_SAVES_ARGS) && defined(SLUICE_HAS_FTRACE_ARGS) && \
+	!defined(CONFIG_S390)
 	return (void *)ftrace_regs_get_argument(regs, n);
+#elif defined(SLUICE_FTRACE_SAVES_ARGS) && defined(SLUICE_HAS_ARCH_REGS)
+	return (void *)sluice_argument(&arch_ftrace_regs(regs)->regs, n);
 #elif defined(SLUICE_FTRACE_SAVES_ARGS)
 	return (void *)sluice_argument(&regs->regs, n);
 #elif defined(SLUICE_HAS_FTRACE_REGS)

@@ -28,7 +28,7 @@
  * looked at once a second.
  */
 #define WATCH_EVERY		HZ
-#define NOQUEUE_EVERY_NS	(10 * NSEC_PER_SEC)
+#define NOQUEUE_EVERY_NS	(10ULL * NSEC_PER_SEC)
 
 static bool ready;
 static void watch(struct work_struct *unused);

@@ -106,6 +106,14 @@ static unsigned long __maybe_unused try(struct ftrace_regs *regs)
 }
 END
 
+has arch_regs <<'END'
+#include <linux/ftrace.h>
+static struct pt_regs *__maybe_unused try(struct ftrace_regs *regs)
+{
+	return &arch_ftrace_regs(regs)->regs;
+}
+END
+
 has kernel_argument <<'END'
 #include <linux/ptrace.h>
 static unsigned long __maybe_unused try(struct pt_regs *regs)
@@ -177,7 +185,8 @@ wait
 
 if [ ! -e "$work/always.compiles" ]; then
 	cat "$work/always.log" >&2
-	refuse "the kernel's headers do not compile (see above)"
+	why=$(sed -n 's/.*error: //p' "$work/always.log" | head -n 1)
+	refuse "$1 does not compile this kernel's headers ($why): use the compiler that built it"
 fi
 [ -e "$work/never.compiles" ] && refuse "$1 accepts a function that does not exist"
 for name in $needs; do

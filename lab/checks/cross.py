@@ -18,7 +18,7 @@ from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
 from lab.machines import roots
 from lab.machines.arch import HOST
-from lab.machines.build import KMOD, copy_source
+from lab.machines.build import KMOD, copy_source, parse_warnings
 from lab.machines.chroot import Root, must_run_in_root, run_in_root
 from lab.machines.matrix import NEWEST, Kernel
 from lab.machines.roots import read_release
@@ -44,24 +44,29 @@ TARGETS = (
     Target("riscv64", "riscv64", "gcc-riscv64-linux-gnu"),
     Target("s390x", "s390x", "gcc-s390x-linux-gnu"),
 )
+# Headers of the next suite ask for its compiler.
+_COMPILER = "'CC=$(CROSS_COMPILE)gcc'"
 BUILT, REFUSED, ABSENT = "built", "refused", "not at the mirror"
 
-# A mirror may lack an architecture's index of backports, or a package that its index
-# has: each target gets the newest release that can be fetched, and of NEWEST one of
-# the next suite if there is no other.
+# A mirror may lack an architecture's index of backports, which makes apt refuse that
+# suite for all, or a package that its index has: each target is asked for by itself, and
+# gets the newest release that can be fetched; of NEWEST one of the next suite, whose
+# index may be past its date, if there is no other.
 NEXT_SUITE = "forky"
 _HEADERS = r"""
-fetch() {{ apt-get -qq -o APT::Sandbox::User=root download "$@"; }}
-for arch in {arches}; do dpkg --add-architecture $arch; done
 echo "{source}" >/etc/apt/sources.list.d/next.list
-apt-get -qq update || true
 for target in {targets}; do
-    flavour=${{target%:*}}
-    for release in $(apt-cache pkgnames linux-headers-{series} | sort -rV |
+    flavour=${{target%:*}} options=
+    for option in APT::Architectures::={host} APT::Architectures::=${{target#*:}} \
+            APT::Sandbox::User=root Acquire::Check-Valid-Until=false; do
+        options="$options -o $option"
+    done
+    apt-get -qq $options update || true
+    for release in $(apt-cache $options pkgnames linux-headers-{series} | sort -rV |
             sed -n "s/^linux-headers-\([0-9.]*[+-][0-9a-z]*\)-$flavour\$/\1/p"); do
-        fetch linux-headers-$release-$target || continue
-        [ -e /usr/src/linux-headers-$release-common ] ||
-            fetch linux-headers-$release-common linux-kbuild-$release
+        apt-get -qq $options download linux-headers-$release-$target || continue
+        [ -e /usr/src/linux-headers-$release-common ] || apt-get -qq $options \
+            download linux-headers-$release-common linux-kbuild-$release
         break
     done
 done
@@ -85,7 +90,7 @@ def _headers_script(kernel: Kernel, name: str, targets: list[Target]) -> str:
     foreign = [target for target in targets if target.arch != HOST.name]
     newest = name == NEWEST
     return _HEADERS.format(
-        arches=" ".join(target.arch for target in foreign),
+        host=HOST.name,
         targets=" ".join(f"{target.flavour}:{target.arch}" for target in foreign),
         series=kernel.name.split(".")[0] + "." if newest else f"{name}.",
         source=f"deb {read_mirror()} {NEXT_SUITE} main" if newest else "",
@@ -125,23 +130,23 @@ def ensure_cross_root(kernel: Kernel) -> Root:
 
 
 def parse_refusal(log: str) -> str | None:
-    """The line in which Kbuild names the missing feature."""
-    found = re.search(r"^sluice: (this kernel's .+); no module is built$", log, re.M)
+    """The line in which Kbuild says why it refuses."""
+    found = re.search(r"^sluice: (.+); no module is built$", log, re.M)
     return found[1] if found else None
 
 
 def build(kernel: Kernel, target: Target) -> tuple[str, str]:
-    """BUILT or REFUSED, and what the kernel offers or lacks."""
+    """BUILT or REFUSED, and what the kernel offers or lacks; a warning is a failure."""
     root = ensure_cross_root(kernel)
     headers = headers_of(root, target)
     if headers is None:
         return ABSENT, f"linux-headers-...-{target.flavour}"
     with tempfile.TemporaryDirectory(prefix="sluice-cross-") as name:
         copy_source(KMOD, Path(name))
-        script = f"make -C /usr/src/{headers.name} M=/mnt modules"
+        script = f"make -C /usr/src/{headers.name} M=/mnt {_COMPILER} modules"
         status, log = run_in_root(root, Path(name), script)
         built = (Path(name) / "sluice.ko").exists()
-    if status == 0 and built:
+    if status == 0 and built and not parse_warnings(log):
         found = re.search(r"^sluice: (this kernel has.*)$", log, re.M)
         return BUILT, found[1] if found else ""
     refusal = parse_refusal(log)
@@ -149,4 +154,4 @@ def build(kernel: Kernel, target: Target) -> tuple[str, str]:
         return REFUSED, refusal
     print(log)
     what = f"kernel {kernel.name}, {target.arch}"
-    raise LabError(f"{what}: the module does not build (see above)")
+    raise LabError(f"{what}: the build fails or warns (see above); correct kmod/")
