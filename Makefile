@@ -24,7 +24,8 @@
 # make unit, make kernel, make command, make modules    parts of make test
 # make packaging    the packages in a VM: installed, failing, purged
 # make systemd  the units of the packages, where systemd is the first process
-# make clean    empty the lab's cache
+# make clean    empty the lab's cache: /var/cache/sluice, or sluice in $SLUICE_CACHE
+# make help     this list
 #
 # Options of the lab go into ARGS: make bench ARGS='--kernel 6.12 --rounds 5'
 
@@ -40,6 +41,9 @@ module:
 	@test -d $(HEADERS) || { echo "kernel $(KERNEL): no headers; install them," \
 		"or name another: make KERNEL=RELEASE" >&2; exit 3; }
 	@$(MAKE) -C $(HEADERS) M=$(CURDIR)/kmod modules
+
+help:
+	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 
 release: python
 	@python3 -B packaging/release $(ARGS)
@@ -91,6 +95,6 @@ python:
 		$(AS_ROOT) apt-get -qq update; \
 		$(AS_ROOT) apt-get -qq install -y --no-install-recommends python3; }
 
-.PHONY: module release systemd demo bench native apps depth cost abuse series soak shell deb
+.PHONY: module help release systemd demo bench native apps depth cost abuse series soak shell deb
 .PHONY: install uninstall verify mutants generate
 .PHONY: test test-all kernel command debug packaging unit check modules clean python

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab.cache import cache_dir
+from lab.cache import ELSEWHERE, cache_dir
 from lab.checks import (
     copies,
     endurance,
@@ -27,7 +28,7 @@ from lab.checks import (
     testing,
     verify,
 )
-from lab.failure import LabError, NO, Unsuitable, UsageError
+from lab.failure import LabError, NO, NOT_SUITABLE, Unsuitable, UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
@@ -37,6 +38,7 @@ from lab.setup import ensure_venv, say
 from lab.workloads import applications, in_kernel, rows_of
 
 OUTPUT = vm.REPOSITORY / "out"
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 DEMO_RETRIES = 2  # of rows whose samples disagree, as a busy host's do
 
 Option = tuple[str, dict[str, Any]]  # what add_argument() takes
@@ -73,7 +75,8 @@ def switch(name: str, text: str) -> Option:
     return option(name, text, action="store_true")
 
 
-KERNEL = option("--kernel", default=NEWEST)
+_KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
+KERNEL = option("--kernel", _KERNEL, default=NEWEST)
 JSON = option("--json", "save the result there", metavar="FILE")
 _NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
 AS_NATIVE = option(
@@ -86,8 +89,9 @@ COUNTED = switch("--counted", _COUNTED)
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     """The options of every subcommand that measures."""
     rows = option("--rows", "only these rows; * and ? match", metavar="A,B")
-    long = number("--seconds", seconds, metavar="S")
-    return KERNEL, AS_NATIVE, number("--rounds", rounds), long, rows, JSON
+    turns = number("--rounds", rounds, f"how often all variants are measured; {rounds}")
+    long = number("--seconds", seconds, f"for each sample; {seconds}", metavar="S")
+    return KERNEL, AS_NATIVE, turns, long, rows, JSON
 
 
 SUBCOMMANDS: dict[str, tuple[Function, str, tuple[Option, ...]]] = {}
@@ -212,7 +216,7 @@ def command_cost(options: argparse.Namespace) -> int:
 
 @subcommand(
     "show a saved run",
-    option("file", metavar="FILE"),
+    option("file", "a result that the lab saved", metavar="FILE"),
     option("--page", "write an HTML page there", metavar="FILE"),
 )
 def command_report(options: argparse.Namespace) -> int:
@@ -230,9 +234,9 @@ def command_report(options: argparse.Namespace) -> int:
     option("--out", "keep the guest's /out there", metavar="DIR"),
     switch("--apps", "with the programs of lab apps"),
     switch("--bare", "build nothing first"),
-    number("--deadline", 600.0, metavar="S"),
-    number("--cpus", None),
-    number("--memory", None, metavar="MB"),
+    number("--deadline", 600.0, "seconds for CMD; 600", metavar="S"),
+    number("--cpus", None, "of the VM"),
+    number("--memory", None, "of the VM", metavar="MB"),
     switch("--verbose", "print how long it took"),
 )
 def command_shell(options: argparse.Namespace) -> int:
@@ -264,7 +268,7 @@ def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:
 @subcommand(
     "build the module",
     option("--kernel", "only for this one; default: for all"),
-    option("--source", default=str(build.KMOD), metavar="DIR"),
+    option("--source", "kmod/", default=str(build.KMOD), metavar="DIR"),
     switch("--check", "W=1, sparse and checkpatch too"),
 )
 def command_build(options: argparse.Namespace) -> int:
@@ -337,7 +341,9 @@ def command_mutants(options: argparse.Namespace) -> int:
 
 @subcommand(
     "play random sequences on a tap in use",
-    *(KERNEL, number("--seed", 1), number("--sequences", 300)),
+    KERNEL,
+    number("--seed", 1, "of the first sequence; 1"),
+    number("--sequences", 300, "how many; 300"),
     option("--json", "append the result to FILE", metavar="FILE"),
 )
 def command_abuse(options: argparse.Namespace) -> int:
@@ -348,13 +354,20 @@ def command_abuse(options: argparse.Namespace) -> int:
 
 @subcommand(
     "one scenario many times in one boot",
-    *(option("scenario", metavar="MODULE.FUNCTION"), KERNEL, number("--times", 20)),
+    option("scenario", "of tests/kernel/scenarios", metavar="MODULE.FUNCTION"),
+    KERNEL,
+    number("--times", 20, "how often; 20"),
 )
 def command_again(options: argparse.Namespace) -> int:
     return testing.again(kernel_named(options.kernel), options.scenario, options.times)
 
 
-@subcommand("run mixed traffic for a long time", KERNEL, number("--minutes", 30.0), JSON)
+@subcommand(
+    "run mixed traffic for a long time",
+    KERNEL,
+    number("--minutes", 30.0, "how long; 30"),
+    JSON,
+)
 def command_soak(options: argparse.Namespace) -> int:
     path = _written(options.json)
     return endurance.soak(kernel_named(options.kernel), options.minutes, path)
@@ -362,7 +375,7 @@ def command_soak(options: argparse.Namespace) -> int:
 
 @subcommand(
     "build and check the kernel patches",
-    option("--kernel", default=NEWEST, choices=[*series.KERNELS]),
+    option("--kernel", NEWEST, default=NEWEST, choices=[*series.KERNELS]),
     option("--out", "default: out/series/", default=OUTPUT / "series", metavar="DIR"),
     switch("--boot", "play its tests with the patched drivers loaded, in VMs"),
 )
@@ -390,7 +403,10 @@ def command_generate(_: argparse.Namespace) -> int:
 @subcommand("empty the cache")
 def command_clean(_: argparse.Namespace) -> int:
     say(f"removing {cache_dir()}")
-    shutil.rmtree(cache_dir(), ignore_errors=True)
+    try:
+        shutil.rmtree(cache_dir())
+    except FileNotFoundError:
+        say("there was none")
     return 0
 
 
@@ -425,6 +441,12 @@ def main() -> int:
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return error.status
+    except OSError as error:
+        if error.errno not in NOT_WRITTEN:
+            raise
+        where = error.filename or f"cache {cache_dir()}"
+        print(f"lab: {where}: {error.strerror}; {ELSEWHERE}", file=sys.stderr)
+        return NOT_SUITABLE
     except KeyboardInterrupt:
         print("lab: stopped", file=sys.stderr)
         return 130

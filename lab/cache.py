@@ -11,11 +11,16 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.failure import Unsuitable
+
+
+ELSEWHERE = "SLUICE_CACHE may name another folder for the cache, of some GB"
+
 
 def cache_dir() -> Path:
     chosen = os.environ.get("SLUICE_CACHE")
     if chosen:
-        return Path(chosen).absolute()
+        return Path(chosen).absolute() / "sluice"
     if os.geteuid() == 0:
         return Path("/var/cache/sluice")
     return Path.home() / ".cache" / "sluice"
@@ -41,7 +46,10 @@ def digest_files(paths: list[Path]) -> str:
 def locked(name: str) -> Iterator[None]:
     """Held by one process at a time."""
     locks = cache_dir() / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
+    try:
+        locks.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unsuitable(f"{locks}: {error.strerror}; {ELSEWHERE}") from None
     with open(locks / name, "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -109,5 +109,5 @@ def _run(*command: str) -> None:
     if done.returncode != 0:
         raise LabError(
             f"{' '.join(command)}: status {done.returncode} (see above); "
-            "check the network and run again"
+            f"check the network and the free space in {cache_dir()}, and run again"
         )

@@ -157,21 +157,22 @@ def why_missing(run: Run, row: str, variant: str) -> str:
     return reasons[0] if reasons else "not reached"
 
 
-def parse_run(text: str) -> Run:
+def parse_run(text: str, name: str = "results") -> Run:
     try:
         facts = json.loads(text)
         return run_of(Provenance(**facts["provenance"]), facts, facts["trouble"])
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(
-            f"results: not what the lab writes ({error}); measure again"
+            f"{name}: not what the lab writes ({error}); measure again"
         ) from error
 
 
 def read_run(path: Path) -> Run:
     try:
-        return parse_run(path.read_text())
+        return parse_run(path.read_text(), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read ({error}); name a result") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: cannot be read ({reason}); name a result") from error
 
 
 PINGS_KEPT = 21  # of a sample: evenly spaced among its times in ascending order

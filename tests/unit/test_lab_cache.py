@@ -3,16 +3,38 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from lab.__main__ import main
 from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.failure import Unsuitable
 
 
 def test_chosen_cache_wins(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
-    assert cache_dir() == tmp_path
+    assert cache_dir() == tmp_path / "sluice"  # which lab clean removes
     with locked("name"):
-        assert (tmp_path / "locks" / "name").exists()
+        assert (tmp_path / "sluice" / "locks" / "name").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(monkeypatch) -> None:
+    monkeypatch.setenv("SLUICE_CACHE", "/proc/nowhere")
+    with pytest.raises(Unsuitable, match="^/proc/nowhere/sluice/locks: .*SLUICE_CACHE"):
+        with locked("name"):
+            pass
+
+
+def test_a_full_disk_is_one_line(monkeypatch, capsys) -> None:
+    def fill() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.argv", ["lab", "generate"])
+    monkeypatch.setattr("lab.checks.generate.generate", fill)
+    assert main() == 3
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "No space left on device; SLUICE_CACHE" in said
 
 
 def test_digest_tells_parts_apart() -> None:

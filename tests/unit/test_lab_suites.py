@@ -105,9 +105,9 @@ def kept(tmp_path, monkeypatch):
     monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
     monkeypatch.setattr(suites, "_fetch", lambda kernel, state: BOTH)
     kernel = kernel_named("newest")
-    (tmp_path / "suites").mkdir()
+    (tmp_path / "sluice" / "suites").mkdir(parents=True)
     key = suites.digest(json.dumps([(kernel.suite, *kernel.extra_suites), "amd64"]))
-    folder = tmp_path / "suites" / key
+    folder = tmp_path / "sluice" / "suites" / key
     folder.mkdir()
     return folder / "kernels.json"
 
