@@ -11,8 +11,9 @@ import pytest
 
 from sluice import config, doctor, system
 from sluice.cli import main
-from sluice.devices import View
+from sluice.devices import Setting, View
 from sluice.doctor import BAD, GOOD, HOPELESS, NOTE, Facts, Finding, examine, verdict
+from sluice.netlink import QUEUE_STATES
 from sluice.system import QdiscStats, parse_signed_only
 from tests.unit._machine import QEMU, QUEUE0, Machine
 
@@ -641,3 +642,126 @@ def test_device_that_was_not_served_before_tells_nothing_of_the_hook() -> None:
 def test_rings_that_are_short_or_long(ring: int, said: bool) -> None:
     texts = [one.text for one in doctor.check_setup(replace(TAP0, ring=ring))]
     assert any(str(ring) in text for text in texts) == said
+
+
+def test_what_a_kernel_lacks_is_named() -> None:
+    version = "#1 SMP"
+    assert [*doctor.kernel_lacks(version, {})] == []
+    assert [*doctor.kernel_lacks(version, {}, has_modules=False)] == [
+        "cannot load modules (CONFIG_MODULES)"
+    ]
+    known = doctor.parse_config("# x\nCONFIG_MODULES=y\nCONFIG_DYNAMIC_FTRACE=z\n=y\n")
+    assert known == {"CONFIG_MODULES": "y", "CONFIG_DYNAMIC_FTRACE": "z"}
+    assert [*doctor.kernel_lacks(version, known)] == [
+        "lacks CONFIG_DYNAMIC_FTRACE",
+        "has neither CONFIG_DYNAMIC_FTRACE_WITH_ARGS nor "
+        "CONFIG_DYNAMIC_FTRACE_WITH_REGS",
+    ]
+
+
+def test_coarse_timers_are_said_in_milliseconds() -> None:
+    (finding,) = found(replace(FINE, timer_resolution=0.004), BAD)
+    assert finding.text == (
+        "high-resolution timers are off (4 ms): a stopped ring would run empty"
+    )
+
+
+@pytest.mark.parametrize(("root", "fix"), [(True, ""), (False, "run it as root")])
+def test_root_is_asked_for_only_where_it_is_missing(root: bool, fix: str) -> None:
+    facts = Facts(root=root, failed=("dkms (odd)",))
+    assert [*doctor.check_reading(facts)] == [
+        Finding(NOTE, "doctor", "could not be read: dkms (odd)", fix)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reader_ns", "wanted"),
+    [(5_000_000, 0), (5_000_001, 600), (6_000_000, 600), (6_100_000, 700),
+     (10**9, 60000)],
+)
+def test_stall_ms_that_a_slow_reader_needs(reader_ns: int, wanted: int) -> None:
+    queue = replace(QUEUE0, stalls=1, reader_ns=reader_ns)
+    view = replace(TAP0, queues=(replace(QUEUE0, stalls=0, reader_ns=10**9), queue))
+    assert doctor.patient_stall_ms(view) == wanted
+
+
+@pytest.mark.parametrize("loaded", ["0.0.1", "9.9"])
+def test_module_of_another_version_is_a_warning(loaded: str) -> None:
+    assert only(replace(FINE, loaded=loaded), NOTE).fix == doctor.RELOAD
+
+
+def test_container_is_not_told_to_load_the_module_at_boot() -> None:
+    facts = replace(FINE, at_boot=False, load_at_boot="systemctl enable sluice")
+    assert only(facts, NOTE).fix == "systemctl enable sluice"
+    assert found(replace(facts, container="lxc"), NOTE, BAD) == []
+
+
+@pytest.mark.parametrize("state", ["off", "down", "unread", "upstream", "refused"])
+def test_function_need_not_be_hooked_if_nothing_is_served(state: str) -> None:
+    facts = replace(FINE, traced="", views=(replace(TAP0, state=state),))
+    assert [*doctor.check_tracing(facts)] == []
+    assert only(replace(FINE, traced=""), BAD).subject == "hook"
+
+
+@pytest.mark.parametrize(
+    ("loaded", "users", "others"),
+    [("", 1, "1 other user "), ("", 2, "2 other users "), ("0.1.0", 1, ""),
+     ("0.1.0", 2, "1 other user ")],
+)
+def test_other_users_of_the_function_are_counted(loaded, users, others) -> None:
+    traced = f"tun_net_xmit [tun] ({users}) \t\tx\nanother (1)\n"
+    findings = [*doctor.check_tracing(replace(FINE, loaded=loaded, traced=traced))]
+    hooked = [one for one in findings if one.text == "tun_net_xmit is hooked"]
+    assert len(hooked) == bool(loaded)
+    (notes,) = [[one.text for one in findings if one.level == NOTE]]
+    assert len(notes) == bool(others) and all(one.startswith(others) for one in notes)
+    assert findings[-1].text.startswith("1 other function traced")
+    alone = replace(FINE, loaded=loaded, traced=traced.partition("\n")[0])
+    assert len([*doctor.check_tracing(alone)]) == len(findings) - 1
+
+
+@pytest.mark.parametrize(
+    ("sources", "text"),
+    [([], "off"), (["by hand"], "off (by hand)"), (["default", "/c:3"], "off (/c:3)")],
+)
+def test_device_that_is_off_says_by_whom(sources: list[str], text: str) -> None:
+    names = ["limit", "on"][-len(sources) :]
+    settings = tuple(
+        Setting(name, 0, source) for name, source in zip(names, sources)  # noqa: B905
+    )
+    view = replace(TAP0, on=False, state="off", settings=settings)
+    (finding,) = doctor.check_setup(view)
+    assert (finding.level, finding.text) == (NOTE, text)
+
+
+@pytest.mark.parametrize("on", [True, None])
+def test_noqueue_is_a_problem_also_without_the_module(on: bool | None) -> None:
+    (finding,) = doctor.check_setup(replace(TAP0, on=on, qdisc="noqueue"))
+    assert finding.text == "noqueue: nothing to stop"
+    for qdisc in ("cake", "pfifo_fast"):
+        assert [*doctor.check_setup(replace(TAP0, on=on, qdisc=qdisc))] == []
+
+
+def test_only_lockless_queues_are_blamed_on_the_kernel() -> None:
+    for state in QUEUE_STATES:
+        view = replace(TAP0, queues=(QUEUE0, replace(QUEUE0, id=1, state=state)))
+        assert len([*doctor.check_lockless(view)]) == (state == "lockless")
+
+
+@pytest.mark.parametrize("qdisc", ["cake", "noqueue", "pfifo_fast"])
+@pytest.mark.parametrize(
+    ("change", "fix"),
+    [
+        ({}, "sluice watch tap0"),
+        ({"state": "upstream", "upstream": True}, "sluice watch tap0"),
+        ({"state": "off", "on": False}, "sluice on tap0"),
+        ({"state": "", "on": None}, "modprobe sluice"),
+    ],
+)
+def test_what_ends_drops(change: dict, fix: str, qdisc: str) -> None:
+    view = replace(TAP0, qdisc=qdisc, **change)
+    if qdisc == "noqueue" and view.on is not None and not view.upstream:
+        fix = "sluice on tap0 --qdisc fq_codel"
+    old = replace(view, tx_dropped=view.tx_dropped - 1)
+    (finding,) = doctor.check_drops(view, old, "now")
+    assert (finding.level, finding.fix) == (BAD, fix)
