@@ -14,6 +14,7 @@ from pathlib import Path
 from lab.failure import Unsuitable
 
 
+LEAST_FREE = 500 << 20  # bytes; with less, apt-get may hang
 ELSEWHERE = "SLUICE_CACHE may name another folder for the cache, of some GB"
 
 
@@ -40,6 +41,14 @@ def digest_files(paths: list[Path]) -> str:
     for path in sorted(paths):
         parts += [path.name, path.read_bytes()]
     return digest(*parts)
+
+
+def require_space(folder: Path) -> None:
+    """Before something is made there."""
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE:
+        needed = f"{LEAST_FREE >> 20} MB are needed"
+        raise Unsuitable(f"{folder}: {free >> 20} MB free, {needed}; {ELSEWHERE}")
 
 
 @contextlib.contextmanager
@@ -73,6 +82,7 @@ def cached(final: Path, lock: str) -> Iterator[Path | None]:
 def fresh_directory(final: Path) -> Iterator[Path]:
     """A directory that appears under its final name only when complete."""
     final.parent.mkdir(parents=True, exist_ok=True)
+    require_space(final.parent)
     unfinished = final.parent / f".new-{final.name}"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, locked
+from lab.cache import cache_dir, digest, locked, require_space
 from lab.failure import LabError, Unsuitable
 
 REQUIREMENTS = Path(__file__).resolve().parents[1] / "tests" / "requirements.txt"
@@ -93,8 +93,9 @@ def ensure_venv() -> Path:
             if importlib.util.find_spec("ensurepip") is None:
                 require_root()
                 install(["python3-venv"])
-            say("installing the test tools into the cache (pip)")
             final.mkdir(parents=True, exist_ok=True)
+            require_space(final)
+            say("installing the test tools into the cache (pip)")
             python = str(final / "bin" / "python")
             _run(sys.executable, "-m", "venv", "--clear", str(final))
             pip = [python, "-m", "pip", "install", "--quiet"]

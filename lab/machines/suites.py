@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from lab.cache import cache_dir, digest, locked
+from lab.cache import cache_dir, digest, locked, require_space
 from lab.failure import LabError, Unsuitable, UsageError
 from lab.machines.matrix import NEWEST, Kernel
 from lab.setup import say
@@ -99,6 +99,7 @@ def _apt(state: Path, arch: str, *command: str) -> subprocess.CompletedProcess[s
 def _fetch(kernel: Kernel, state: Path) -> Listing:
     for folder in ("lists/partial", "cache/archives/partial"):
         (state / folder).mkdir(parents=True, exist_ok=True)
+    require_space(state)
     (state / "sources.list").write_text("\n".join(sources(kernel, read_mirror())))
     arch = kernel.arch.name
     if _apt(state, arch, "apt-get", "-qq", "--error-on=any", "update").returncode:

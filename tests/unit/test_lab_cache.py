@@ -26,6 +26,14 @@ def test_a_cache_that_cannot_be_written_is_one_line(monkeypatch) -> None:
             pass
 
 
+def test_too_little_space_is_one_line(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("lab.cache.LEAST_FREE", 1 << 60)
+    with pytest.raises(Unsuitable, match="MB free"):
+        with fresh_directory(tmp_path / "root"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_disk_is_one_line(monkeypatch, capsys) -> None:
     def fill() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
