@@ -40,7 +40,7 @@ HEADERS = /lib/modules/$(KERNEL)/build
 module:
 	@test -d $(HEADERS) || { echo "kernel $(KERNEL): no headers; install them," \
 		"or name another: make KERNEL=RELEASE" >&2; exit 3; }
-	@$(MAKE) -C $(HEADERS) M=$(CURDIR)/kmod modules
+	@$(MAKE) -C $(HEADERS) M="$(CURDIR)/kmod" modules
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile

@@ -444,8 +444,10 @@ def main() -> int:
     except OSError as error:
         if error.errno not in NOT_WRITTEN:
             raise
-        where = error.filename or f"cache {cache_dir()}"
-        print(f"lab: {where}: {error.strerror}; {ELSEWHERE}", file=sys.stderr)
+        where = Path(error.filename or cache_dir())
+        own = where.is_relative_to(cache_dir())
+        remedy = ELSEWHERE if own else "make room there, or name another folder"
+        print(f"lab: {where}: {error.strerror}; {remedy}", file=sys.stderr)
         return NOT_SUITABLE
     except KeyboardInterrupt:
         print("lab: stopped", file=sys.stderr)

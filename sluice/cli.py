@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import logging
 import os
@@ -150,10 +151,12 @@ def _netlink_text(error: NetlinkError) -> str:
 
 
 def fail(text: str, code: int, as_json: bool) -> int:
-    """Print an error: one line on stderr, or JSON on stdout if --json was given."""
+    """Print an error: one line on stderr; with --json as JSON on stdout as well, unless
+    it is stdout that fails."""
     complain(text)
     if as_json:
-        say_json({"error": text, "code": code, "meaning": EXIT_CODES[code]})
+        with contextlib.suppress(OSError):
+            say_json({"error": text, "code": code, "meaning": EXIT_CODES[code]})
     return code
 
 
@@ -171,6 +174,9 @@ def _failed(error: BaseException, as_json: bool) -> int:
         return fail(f"{name}: permission denied; run it as root", DENIED, as_json)
     if isinstance(error, OSError):
         name = error.filename or "system"
+        if error.errno == errno.ENOSPC:
+            text = f"{error.filename or 'output'}: the disk is full; free some space"
+            return fail(text, NO, as_json)
         text = f"{name}: {error.strerror or error}; see: sluice doctor"
         return fail(text, NO, as_json)
     text = (

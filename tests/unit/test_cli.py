@@ -251,6 +251,16 @@ def test_reader_that_leaves_early_gets_no_traceback() -> None:
     process.wait()
 
 
+@pytest.mark.parametrize("words", ["completion bash", "config show --json"])
+def test_full_disk_behind_stdout_is_one_line(words: str) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-B", "-m", "sluice", *words.split()]
+        how = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
+        done = subprocess.run(command, cwd=REPOSITORY, **how)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == "sluice: output: the disk is full; free some space\n"
+
+
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
