@@ -2,7 +2,7 @@
 /*
  * Everything that differs between kernels, in one place. Each entry names
  * the change that caused it; features.sh finds out which side this kernel is
- * on. Assembly asks for SLUICE_CALLS_DIRECTLY alone.
+ * on. Assembly uses nothing of it but SLUICE_CALLS_DIRECTLY.
  */
 #ifndef SLUICE_COMPAT_H
 #define SLUICE_COMPAT_H

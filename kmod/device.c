@@ -2,10 +2,11 @@
 /*
  * Which devices are served, from the moment they appear to their last.
  *
- * The kernel's notifier chain replays the present for a module that
- * registers and the reverse for one that leaves, so devices that were there
- * before us, module unload and namespace exit need no code of their own.
- * After each change of a device settle() decides again what we do for it.
+ * To a module that registers, the notifier chain reports each device there is
+ * as registered and up; to one that leaves, as down and unregistered. So devices
+ * that were there before us, module unload and namespace exit need no code of
+ * their own. After each change of a device sluice_device_settle() decides again
+ * what we do for it.
  */
 #include <linux/if_tun.h>
 #include <linux/rtnetlink.h>

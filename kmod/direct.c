@@ -29,7 +29,7 @@ static const char * const preserved[] = {
 #endif
 };
 
-/* What the driver's first instruction calls: keep it short. */
+/* Called for each packet: keep it short. */
 void notrace sluice_entered(const struct sk_buff *skb,
 			    const struct net_device *dev)
 {

@@ -6,9 +6,9 @@
 #
 # The source below each "has NAME" is compiled. Where that works OUTPUT gets
 # "#define SLUICE_HAS_NAME"; compat.h says what for. A "need" that does not
-# compile refuses the kernel, and its argument says why. The tests always and
-# never guard the answers: those of a compiler that takes nothing, or
-# everything, would mean nothing. SLUICE_OTHER_HOOK: hook.c is the lab's own.
+# compile refuses the kernel, and its argument says why. The tests "always" and
+# "never" check the compiler: the answers of one that accepts nothing, or
+# everything, mean nothing. SLUICE_OTHER_HOOK: hook.c is the lab's own.
 
 spdx="SPDX-License-""Identifier:" # apart: it is that of what is written
 output=$1

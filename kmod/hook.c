@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * How sluice gets to see a packet before the driver does: through ftrace, at
- * the entry of the driver's transmit function, and nowhere else. That only
- * reports the event; queue.c decides. direct.c does the same at less cost where
- * the kernel can.
+ * the entry of the driver's transmit function, and nowhere else. The hook only
+ * reports that a check is due; queue.c decides. direct.c does the same at less
+ * cost where the kernel can.
  */
 #include <linux/ftrace.h>
 #include <linux/rtnetlink.h>

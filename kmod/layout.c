@@ -9,6 +9,9 @@
  * queue (so since commit c8d68e6be1c3, 3.8). The check walks from such a
  * pointer to the socket, on to the open file, and back, with reads that
  * survive a wild pointer.
+ *
+ * From NETDEV_UNREGISTER on the pointers of a device may be stale: device.c
+ * forgets the device at that event, before the driver frees what they lead to.
  */
 #include <linux/cred.h>
 #include <linux/fs.h>

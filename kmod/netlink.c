@@ -239,7 +239,7 @@ static void set_by_hand(struct sluice_settings *s, struct nlattr **attrs)
 		attrs[SLUICE_A_DEVICE_TARGET_US]);
 }
 
-/* The check of GENL_UNS_ADMIN_PERM, which refuses without a word. */
+/* The check of GENL_UNS_ADMIN_PERM, but with a message. */
 static int device_set(struct sk_buff *skb, struct genl_info *info)
 {
 	struct net *net = genl_info_net(info);
