@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +61,12 @@ def locked(name: str) -> Iterator[None]:
     except OSError as error:
         raise Unsuitable(f"{locks}: {error.strerror}; {ELSEWHERE}") from None
     with open(locks / name, "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits = f"lab: {name}: waits for another process that makes it"
+            print(waits, file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 

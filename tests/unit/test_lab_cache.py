@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 
 import pytest
 
@@ -24,6 +25,18 @@ def test_a_cache_that_cannot_be_written_is_one_line(monkeypatch) -> None:
     with pytest.raises(Unsuitable, match="^/proc/nowhere/sluice/locks: .*SLUICE_CACHE"):
         with locked("name"):
             pass
+
+
+def test_a_second_process_says_that_it_waits(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
+    with locked("root"):
+        second = threading.Thread(target=lambda: locked("root").__enter__())
+        second.start()
+        second.join(0.2)
+        assert second.is_alive()
+    second.join()
+    said = capsys.readouterr().err
+    assert said == "lab: root: waits for another process that makes it\n"
 
 
 def test_too_little_space_is_one_line(monkeypatch, tmp_path) -> None:
