@@ -31,7 +31,9 @@
 
 ARGS =
 KEEP = SLUICE_CACHE,NO_COLOR,TERM,PREFIX,CONF
-AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=$(KEEP))
+NO_SUDO = sh -c 'echo "this user is not root and there is no sudo: run make as root" >&2; exit 3'
+SUDO := $(if $(shell command -v sudo),sudo --preserve-env=$(KEEP),$(NO_SUDO))
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,$(SUDO))
 LAB = python3 -B -m lab
 
 KERNEL = $(shell uname -r)
