@@ -70,7 +70,9 @@ for target in {targets}; do
         break
     done
 done
-for package in *.deb; do [ ! -e "$package" ] || dpkg -x $package /; done
+for package in *.deb; do
+    dpkg-deb --fsys-tarfile $package | tar -x -C / --keep-directory-symlink
+done
 """
 
 

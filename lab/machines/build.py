@@ -24,7 +24,14 @@ KERNEL_READER = REPOSITORY / "lab" / "workloads" / "kernel_reader"
 # Modules that only the scenarios load.
 TEST_MODULES = tuple(
     REPOSITORY / "tests" / "kernel" / name
-    for name in ("fake_tun", "patch_tun", "call_tun", "lose_call", "kill_ftrace")
+    for name in (
+        "fake_tun",
+        "patch_tun",
+        "call_tun",
+        "lose_call",
+        "kill_ftrace",
+        "open_tun",
+    )
 )
 # The others change the driver's code, which takes ftrace, kprobes or live patches.
 NATIVE_MODULES = (KERNEL_READER, TEST_MODULES[0])

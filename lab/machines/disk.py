@@ -24,7 +24,7 @@ def ensure_disk(root: Root) -> Path:
     with cached(final, f"disk-{root.kernel}") as work:
         if work:
             say(f"kernel {root.kernel}: copying its root to a disk image (seconds)")
-            _make(root, work / "root.ext4")
+            make(root, work / "root.ext4")
     return final / "root.ext4"
 
 
@@ -33,7 +33,8 @@ def make_empty(image: Path) -> None:
     _run(["mke2fs", "-q", "-t", "ext4", str(image), SIZE], image)
 
 
-def _make(root: Root, image: Path) -> None:
+def make(root: Root, image: Path) -> None:
+    """The image, with the files' extended attributes."""
     _run([*COMMAND, "-d", str(root.path), str(image), SIZE], image)
 
 

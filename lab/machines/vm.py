@@ -42,9 +42,10 @@ BOOT_SECONDS = 600.0  # a boot takes 10 to 60 s, emulated, on a busy host
 CMDLINE = (
     "quiet loglevel=5 panic=-1 oops=panic net.ifnames=0 "
     "mitigations=off nokaslr random.trust_cpu=on "
-    "audit=0 apparmor=0 selinux=0 nowatchdog cryptomgr.notests "
+    "nowatchdog cryptomgr.notests "
     "rcupdate.rcu_cpu_stall_timeout=60"
 )
+NO_POLICY = "audit=0 apparmor=0 selinux=0"  # nothing watches the guest's processes
 
 
 class VmLost(LabError):
@@ -67,6 +68,7 @@ class Machine:
     disk: Path | None = None  # an image of its root, instead of the share
     changes: Path | None = None  # an image that keeps what it changes; with a disk
     cmdline: str = ""  # more of the kernel's command line
+    policy: str = NO_POLICY
 
 
 @dataclass
@@ -127,19 +129,19 @@ def _share(tag: str, path: Path, readonly: bool) -> list[str]:
     options = f"local,id={tag},path={path},security_model=none,multidevs=remap"
     if readonly:
         options += ",readonly=on"
-    device = f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"
+    device = f"virtio-9p,fsdev={tag},mount_tag={tag}"
     return ["-fsdev", options, "-device", device]
 
 
 def _drive(name: str, image: Path, more: str = "") -> list[str]:
     drive = f"file={image},format=raw,if=none,id={name}{more}"
-    return ["-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
+    return ["-drive", drive, "-device", f"virtio-blk,drive={name}"]
 
 
 def _root(machine: Machine) -> list[str]:
     if machine.disk is None:
         return _share("root", machine.root.path, readonly=True)
-    drives = _drive("root", machine.disk, ",readonly=on")
+    drives = _drive("root", machine.disk, ",snapshot=on")
     if machine.changes is not None:
         drives += _drive("changes", machine.changes)
     return drives
@@ -154,7 +156,8 @@ def qemu_command(
 ) -> list[str]:
     """The whole QEMU command line of one boot."""
     arch = machine.root.arch
-    cmdline = f"console={arch.console} {arch.cmdline} {CMDLINE} {machine.cmdline} {extra}"
+    own = f"{machine.policy} {machine.cmdline} {extra}"
+    cmdline = f"console={arch.console} {arch.cmdline} {CMDLINE} {own}"
     return [
         str(qemu),
         *("-nodefaults", "-no-user-config", "-no-reboot"),
@@ -164,11 +167,11 @@ def qemu_command(
         *("-kernel", str(machine.root.vmlinuz), "-initrd", str(initramfs)),
         *("-append", " ".join(cmdline.split())),
         *("-serial", f"file:{machine.output / 'console.log'}"),
-        *("-device", "virtio-rng-pci"),
+        *("-device", "virtio-rng"),
         *_root(machine),
         *_share("sluice", REPOSITORY, readonly=True),
         *_share("out", machine.output, readonly=False),
-        *("-device", "virtio-serial-pci"),
+        *("-device", "virtio-serial"),
         *("-chardev", "stdio,id=talk,signal=off"),
     ]
 

@@ -121,7 +121,7 @@ def test_root_on_a_disk_is_no_share(machine) -> None:
     on_disk = replace(machine, disk=Path("/d/root.ext4"))
     command = qemu_command(Path("/q"), on_disk, Path("/i"))
     drive = command[command.index("-drive") + 1].split(",")
-    assert "file=/d/root.ext4" in drive and "readonly=on" in drive
+    assert "file=/d/root.ext4" in drive and "snapshot=on" in drive
     assert not any("mount_tag=root" in part for part in command)
 
 
