@@ -53,7 +53,11 @@ KERNEL = Suite(
 )
 # The program is the same on every kernel, and slow to start in an emulated one.
 COMMAND = replace(
-    KERNEL, name="command", often=(NEWEST,), extra=("python3-prometheus-client",)
+    KERNEL,
+    name="command",
+    kernels=tuple(name for name in KERNEL.kernels if not kernel_named(name).only),
+    often=(NEWEST,),
+    extra=("python3-prometheus-client",),
 )
 # Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
 PACKAGING = Suite(
@@ -99,6 +103,7 @@ def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
     return [
         one.name
         for one in find_scenarios(suite.name)
+        if not kernel.only or one.name.partition(".")[0] in kernel.only
         if every or one.often and (one.everywhere or kernel.name == suite.often[-1])
     ]
 

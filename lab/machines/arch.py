@@ -50,3 +50,15 @@ ARM64 = Arch(
     console="ttyAMA0",
     cmdline="",
 )
+ARMHF = Arch(
+    name="armhf",
+    make="ARCH=arm CROSS_COMPILE=arm-linux-gnueabihf-",
+    compiler="arm-linux-gnueabihf-",
+    compiler_packages=("gcc-arm-linux-gnueabihf", "libc6-dev-armhf-cross"),
+    emulator="qemu-system-arm",
+    emulator_package="qemu-system-arm",
+    machine="virt,highmem=off",  # a kernel without LPAE reaches 4 GB
+    cpu="cortex-a15",
+    console="ttyAMA0",
+    cmdline="",
+)

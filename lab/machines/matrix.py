@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 from lab.failure import UsageError
-from lab.machines.arch import ARM64, HOST, Arch
+from lab.machines.arch import ARM64, ARMHF, HOST, Arch
 from lab.row import VARIANTS
 
 
@@ -40,6 +40,7 @@ class Kernel:
     native: bool = False  # User-Mode Linux: a process at the CPU's own speed
     clang: bool = False  # built with clang, and its modules are
     debug: bool = False  # it watches itself: slower, larger, for make debug
+    only: tuple[str, ...] = ()  # of its scenarios these files; all if none is named
     series: str = ""  # of the newest only these: "7.2"
     version: str = ""  # of its package, once it is found
 
@@ -72,18 +73,22 @@ _BUILTIN = ("builtin",)
 _DEBUG = ("builtin", "debug")
 _RACES = ("builtin", "kcsan")
 _NATIVE = ("native",)
+_BASIC = ("dead_reader", "full_ring", "loading", "vhost")
 _CLANG_6_12 = ("builtin", "cfi_clang", "clang")
 _CLANG_NEWEST = ("builtin", "cfi", "clang")
 
 # A suite keeps many versions of its own kernel: its metapackage, named without a
 # version, chooses the newest. Of backports the newest that has IFF_BACKPRESSURE is
 # found when its root is built; every series there can be asked for by its number.
+# Mirrors may lack the index of trixie-updates for armhf.
 KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
     Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=_BUILTIN),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
+    Kernel("6.12-armhf", "trixie", (), "armmp", often=False, arch=ARMHF,
+           only=_BASIC),
     Kernel("6.12-clang", "trixie", _UPDATES, "6.12", often=False, configs=_CLANG_6_12,
            clang=True),
     Kernel(f"{NEWEST}-clang", "trixie", _BACKPORTS, NEWEST, often=False,
