@@ -233,6 +233,7 @@ SEEDED_PACE = (
     ),
     Seeded("reviews_not_bounded", "ns = max_t(s64, ns, q->next_review_at - now);", ";"),
     Seeded("no_backoff", "q->idle_reviews++;", ";"),
+    Seeded("readers_wait_for_others", "if (!q->idle_reviews)", "if (0)"),
     Seeded(
         "headroom_of_all_cpus", "clamp_t(int, READ_ONCE(q->headroom), least, all)", "all"
     ),

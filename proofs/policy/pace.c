@@ -16,7 +16,7 @@
  *     REVIEW_PACKETS packets, in any second;
  *   - many queues together have more than MANY_REVIEWS_PER_SEC reviews that see
  *     no packet read;
- *   - a reader is without work because other queues are stopped;
+ *   - a reader gets less because other queues are stopped;
  *   - with 128 or 256 CPUs a ring of 500 loses a packet of as many direct senders,
  *     or more than a quarter of its slots once one sender at a time is all it saw.
  *
@@ -310,11 +310,12 @@ static bool run_many(const struct reader *of, unsigned int queues)
 
 /*
  * Somebody else, perhaps a user without rights, has so many stopped queues: the
- * reader of this one has as much work as alone.
+ * reader of this one still gets nearly all that it can read.
  */
 static bool run_beside(u64 pace_ns, unsigned int others)
 {
 	struct reader living = { "beside", pace_ns, .late_ns = 50000, .seconds = 4 };
+	double possible = NSEC_PER_SEC / pace_ns, read;
 	bool fine;
 
 	reader = &living;
@@ -322,10 +323,11 @@ static bool run_beside(u64 pace_ns, unsigned int others)
 	for (unsigned int id = 1; id <= others; id++)
 		lane_sends(&lanes[id]);	/* their timers do not expire */
 	run_lanes(1, living.seconds * NSEC_PER_SEC);
-	fine = idle_percent(&lanes[0]) <= 3;
-	printf("%lu packets/s beside %u stopped queues: reads %.0f, without work %.2f %%%s\n",
-	       NSEC_PER_SEC / pace_ns, others, lanes[0].consumed / living.seconds,
-	       idle_percent(&lanes[0]), fine ? "" : ": TOO MUCH");
+	read = lanes[0].consumed / living.seconds;
+	fine = read >= .97 * possible;
+	printf("%.0f packets/s beside %u stopped queues: reads %.0f, without work %.2f %%%s\n",
+	       possible, others, read, idle_percent(&lanes[0]),
+	       fine ? "" : ": TOO MUCH");
 	return fine;
 }
 
