@@ -46,11 +46,10 @@ from lab.setup import ensure_venv, say
 MUTATION = REPOSITORY / "proofs" / "mutation"
 # Says something, or asserts: changes nothing.
 SPOKEN = re.compile(
-    r"(pr_(err|crit|warn|info)|netdev_warn|lockdep_assert_held|ASSERT_RTNL)\("
+    r"(pr_(err|crit|warn|notice|info)|netdev_warn|lockdep_assert_held|ASSERT_RTNL"
+    r"|WARN_ON_ONCE)\("
 )
 FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
-# Those that examples.c includes.
-EXAMPLED = ("queue.c", "hook.c", "entry.h", "device.c", "layout.c")
 # Of a sample, so many are drawn of each file.
 SHARES = {
     "queue.c": 8,
@@ -198,8 +197,6 @@ class Trial:
 
     def _by_examples(self, mutant: Mutant) -> Result | None:
         """Most are decided in a tenth of the time of a world; None if not."""
-        if mutant.file not in EXAMPLED:
-            return None
         if not self.examples.mutant(mutant.name, {mutant.file: mutant.text}):
             return Result(mutant, "invalid")
         digest = self._digest(self.examples, mutant.name)

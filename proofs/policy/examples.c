@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What each function of queue.c, entry.h, hook.c, device.c and layout.c does, by
- * examples whose results were worked out by hand from the comments above the
+ * What each function of queue.c, entry.h, hook.c, direct.c, device.c and layout.c does,
+ * by examples whose results were worked out by hand from the comments above the
  * functions. One thread; the sources are included, so that their static functions
  * can be called.
  */
@@ -21,6 +21,22 @@ void wait_for_ever(long ticks);
 #include "hook.c"
 #include "device.c"
 #include "single.h"
+
+/* hook_examples.c replaces what hook.c calls of direct.c. */
+#define sluice_direct_start	start_directly
+#define sluice_direct_stop	stopped_directly
+#undef kzalloc
+#undef kfree
+#define kzalloc(size, flags)	allocate_for_direct(size)
+#define kfree(memory)		release(memory)
+#define synchronize_rcu()	wait_for_readers()
+void wait_for_readers(void);
+void release(void *memory);
+void *allocate_for_direct(size_t size);
+#include "direct.c"
+#undef sluice_direct_start
+#undef sluice_direct_stop
+#undef synchronize_rcu
 
 #define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define MS		NSEC_PER_MSEC
@@ -1380,6 +1396,7 @@ static void callbacks(void)
 }
 
 #include "hook_examples.c"
+#include "direct_examples.c"
 #include "device_examples.c"
 #include "layout_examples.c"
 
@@ -1418,6 +1435,7 @@ int main(void)
 	entries();
 	callbacks();
 	hooks();
+	directs();
 	devices();
 	layouts();
 	printf("fine: %u examples\n", examples);

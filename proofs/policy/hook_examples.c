@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Part of examples.c: how hook.c uses ftrace, call by call. */
 
-static int filter_error, register_error, unregister_error;
+static int filter_error, register_error, unregister_error, direct_filter_error;
 static bool direct_stops = true;
 static jmp_buf waits_for_ever;
 
@@ -12,18 +12,28 @@ void complain(const char *format, ...)
 
 void ASSERT_RTNL(void) { }
 
+#define PIN	1	/* stands for the address of ftrace_pin_target() */
+
+static const char *whose(const struct ftrace_ops *ops)
+{
+	return ops == &transmit_hook ? "" : ops == &direct_call ? "direct " : "unknown ";
+}
+
 int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip, int remove,
 			 int reset)
 {
-	note("filter_ip %lu %d %d;", ip, remove, reset);
-	return ops == &transmit_hook ? filter_error : -1;
+	if (ip == (unsigned long)ftrace_pin_target)
+		ip = PIN;
+	note("%sfilter_ip %lu %d %d;", whose(ops), ip, remove, reset);
+	return ops == &direct_call ? direct_filter_error :
+	       ops == &transmit_hook ? filter_error : -1;
 }
 
 int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
 		      int reset)
 {
-	note("filter %d %d %d;", !!name, length, !!reset);
-	return ops == &transmit_hook ? 0 : -1;
+	note("%sfilter %d %d %d;", whose(ops), !!name, length, !!reset);
+	return 0;
 }
 
 int register_ftrace_function(struct ftrace_ops *ops)
