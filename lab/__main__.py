@@ -233,6 +233,7 @@ def command_report(options: argparse.Namespace) -> int:
     option("--exec", "run CMD and power off", metavar="CMD"),
     option("--out", "keep the guest's /out there", metavar="DIR"),
     switch("--apps", "with the programs of lab apps"),
+    option("--packages", "with these of Debian's packages", metavar="A,B"),
     switch("--bare", "build nothing first"),
     number("--deadline", 600.0, "seconds for CMD; 600", metavar="S"),
     number("--cpus", None, "of the VM"),
@@ -241,6 +242,7 @@ def command_report(options: argparse.Namespace) -> int:
 )
 def command_shell(options: argparse.Namespace) -> int:
     packages = applications.PACKAGES if options.apps else ()
+    packages += tuple(options.packages.split(",")) if options.packages else ()
     kernel = kernel_named(options.kernel)
     root = ensure_root(kernel, packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:

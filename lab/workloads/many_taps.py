@@ -5,7 +5,8 @@ python3 -m lab.workloads.many_taps [ROUNDS] [TAPS]: without the package and with
 turns, in one boot. With it: the module with two rules, and the rule of udev. Without
 udevd in the root only the creation is timed.
 
-    python3 -B -m lab shell --exec 'python3 -B -m lab.workloads.many_taps'
+    python3 -B -m lab shell --native --packages udev --exec \\
+        'python3 -B -m lab.workloads.many_taps'
 """
 
 from __future__ import annotations
