@@ -32,7 +32,7 @@ def parse_mirror(indextargets: str) -> str:
             return line.strip()
     raise Unsuitable(
         "apt: none of this machine's repositories is a Debian mirror "
-        "(an address ending in /debian/); add one to its sources"
+        "(an address ending in /debian/); use a Debian machine"
     )
 
 
