@@ -15,8 +15,10 @@ import multiprocessing
 import os
 import signal
 import socket
+import statistics
 import time
-from typing import Callable
+from pathlib import Path
+from typing import Callable, List
 
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
@@ -34,6 +36,9 @@ from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 from tests.kernel.scenarios._xsk import CopySocket
 
 FRAMES, PER_SECOND = 3000, 1000
+MESSAGES, MESSAGES_PER_SECOND = 300, 100  # of the kernel, to netconsole
+NETCONSOLE_PORT = 6666
+NETCONSOLE = Path("/sys/kernel/config/netconsole")
 WORK_SECONDS = 0.0001  # of the reader, for each packet
 
 
@@ -41,11 +46,20 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+def is_message(packet: bytes) -> bool:
+    """Whether it is UDP over IPv4 to netconsole's port."""
+    udp, port = packet[12:14] == b"\x08\0" and packet[23] == 17, packet[36:38]
+    return udp and port == NETCONSOLE_PORT.to_bytes(2, "big")
+
+
 class CountingReader:
     """A process that reads a tap and counts the frames that bypassed the qdisc."""
 
-    def __init__(self, env: Env, device: Tap) -> None:
+    def __init__(
+        self, env: Env, device: Tap, is_counted: Callable[[bytes], bool]
+    ) -> None:
         self._counts = multiprocessing.RawArray("Q", 2)
+        self._is_counted = is_counted
         fd = device.queues[0]
         os.set_blocking(fd, True)
         self._process = multiprocessing.Process(target=self._count, args=(fd,))
@@ -57,7 +71,7 @@ class CountingReader:
     def _count(self, fd: int) -> None:
         _die_with_parent()
         while True:
-            self._counts[is_frame(os.read(fd, PACKET_MAX))] += 1
+            self._counts[self._is_counted(os.read(fd, PACKET_MAX))] += 1
             end = time.perf_counter() + WORK_SECONDS
             while time.perf_counter() < end:
                 pass
@@ -94,11 +108,17 @@ def _received(env: Env, reader: CountingReader, send: Callable[[], int]) -> int:
     return received
 
 
-def _compare(env: Env, device: Tap, send: Callable[[], int]) -> str:
-    """Off and on by turns. send: sends FRAMES frames, and returns how many of them the
-    kernel accepted."""
+def _compare(
+    env: Env,
+    device: Tap,
+    send: Callable[[], int],
+    is_counted: Callable[[bytes], bool] = is_frame,
+    frames: int = FRAMES,
+) -> str:
+    """Off and on by turns. send: sends so many frames, and returns how many of them
+    the kernel accepted."""
     env.load()
-    reader = CountingReader(env, device)
+    reader = CountingReader(env, device, is_counted)
     received = {0: 0, 1: 0}
     for on in (0, 1, 0, 1):
         set_device(on=on)
@@ -107,7 +127,7 @@ def _compare(env: Env, device: Tap, send: Callable[[], int]) -> str:
         assert on or counters().lost_at_ring > lost, "the ring never filled"
     assert read_stops() > 0, "the queue was never stopped"
     assert all(received.values()), received
-    return f"received of {2 * FRAMES}: stock {received[0]}, sluice {received[1]}"
+    return f"received of {2 * frames}: stock {received[0]}, sluice {received[1]}"
 
 
 def _at_a_rate(send: Callable[[], object], times: int, per_second: int) -> None:
@@ -176,3 +196,59 @@ def af_xdp_socket_in_copy_mode(env: Env) -> str:
             raise
         env.skip("this kernel has no AF_XDP")
     return _compare(env, device, send)
+
+
+def _send_messages_to_netconsole(env: Env, source: str) -> None:
+    """From this interface, until the scenario's end."""
+    try:
+        env.run("modprobe", "netconsole")
+    except AssertionError:
+        env.skip("this kernel has no netconsole")
+    if not NETCONSOLE.exists():
+        env.run("busybox", "mount", "-t", "configfs", "none", str(NETCONSOLE.parent))
+    settings = {
+        "dev_name": source,
+        "local_ip": "10.93.0.1",
+        "remote_ip": "10.93.0.2",
+        "remote_mac": "02:00:00:00:93:02",
+        "remote_port": str(NETCONSOLE_PORT),
+        "enabled": "1",
+    }
+    target = NETCONSOLE / "around"
+    target.mkdir()
+    env.defer(target.rmdir)
+    for name, value in settings.items():
+        (target / name).write_text(value)
+    env.defer((target / "enabled").write_text, "0")
+    Path("/proc/sys/kernel/printk_devkmsg").write_text("on\n")  # not without \n
+
+
+@scenario(deadline=120, often=False)
+def netconsole_over_a_bridge(env: Env) -> str:
+    """netpoll keeps what it cannot send to a stopped queue of the port, and tries again
+    ten times a second: its messages are late instead of lost."""
+    device = env.enter(tap(ring=500))
+    env.run("ip", "link", "add", "bridge0", "type", "bridge")
+    env.defer(env.run, "ip", "link", "del", "bridge0")
+    env.run("ip", "link", "set", HERE.name, "master", "bridge0")
+    env.run("ip", "address", "add", "10.93.0.1/24", "dev", "bridge0")
+    env.run("ip", "link", "set", "bridge0", "up")
+    _send_messages_to_netconsole(env, "bridge0")
+    took: List[float] = []
+    with open("/dev/kmsg", "wb", buffering=0) as log:
+
+        def write() -> None:
+            started = time.monotonic()
+            log.write(b"<4>a message for netconsole\n")
+            took.append(time.monotonic() - started)
+
+        def send() -> int:
+            _at_a_rate(write, MESSAGES, MESSAGES_PER_SECOND)
+            return MESSAGES
+
+        result = _compare(env, device, send, is_message, MESSAGES)
+    ms = [
+        f"{1000 * statistics.median(part):.1f}"
+        for part in (took[:MESSAGES], took[MESSAGES : 2 * MESSAGES])
+    ]
+    return f"{result}; a message took its writer {ms[0]} and {ms[1]} ms (median)"
