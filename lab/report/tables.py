@@ -437,10 +437,10 @@ def _cover_cells(
 
 
 def _cover_line(run: Run, row: Row) -> str | None:
-    """None if stock or the series was not measured, or stock counted nothing."""
+    """None if stock or the series was not measured."""
     found = [summarise(run, row.name, name) for name in ("stock", "upstream", SERIES)]
     stock, flag, own = found
-    if stock is None or own is None or stock.median < 1:
+    if stock is None or own is None:
         return None
     interval = ratio_interval(own, stock)
     share = format_share(ratio(own, stock))
