@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, Iterator, List
 
 PROC = Path("/proc")
 
@@ -33,11 +33,22 @@ def pin(tasks: List[int], cpu: int) -> None:
         os.sched_setaffinity(task, {cpu})
 
 
-def forbid_switches(name: str) -> None:
-    """No task but one of a higher real-time priority takes a CPU from the kernel's
-    thread of this name."""
-    (task,) = (int(p.name) for p in PROC.glob("[0-9]*") if _name(int(p.name)) == name)
-    os.sched_setscheduler(task, os.SCHED_FIFO, os.sched_param(1))
+def _set_policy(name: str, policy: int, priority: int) -> None:
+    """Of the kernel's threads of this name: pktgen has some for each namespace."""
+    for task in (int(path.name) for path in PROC.glob("[0-9]*")):
+        if _name(task) == name:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setscheduler(task, policy, os.sched_param(priority))
+
+
+@contextlib.contextmanager
+def unswitched(name: str) -> Iterator[None]:
+    """The kernel's threads of this name keep their CPU while they have work."""
+    _set_policy(name, os.SCHED_FIFO, 1)
+    try:
+        yield
+    finally:
+        _set_policy(name, os.SCHED_OTHER, 0)
 
 
 def parse_switches(status: str) -> int:

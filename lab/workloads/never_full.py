@@ -20,7 +20,7 @@ import os
 import statistics
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable, ContextManager, Iterator, List
 
 from lab.guest import tasks
 from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
@@ -51,8 +51,8 @@ ROWS = [
 ]
 
 
-def require_busy_time(release: str, cpus: int) -> None:
-    """Make pktgen tell how long it was busy; Skipped where it cannot.
+def busy_time_told(release: str, cpus: int) -> ContextManager[None]:
+    """pktgen tells how long it was busy; Skipped where it cannot.
 
     When it waits for its last packet to be read and gives its CPU away meanwhile, it
     takes that time off twice. With a second CPU for the reader it need not give it
@@ -61,9 +61,10 @@ def require_busy_time(release: str, cpus: int) -> None:
     known, and cost.py refuses what cannot be.
     """
     if cpus > 1:
-        tasks.forbid_switches(f"kpktgend_{cpus - 1}")
-    elif int(release.partition(".")[0]) < 7:
+        return tasks.unswitched(f"kpktgend_{cpus - 1}")
+    if int(release.partition(".")[0]) < 7:
         raise Skipped("this kernel's pktgen does not tell its busy time on one CPU")
+    return contextlib.nullcontext()
 
 
 def wait_sent(name: str) -> None:
@@ -111,8 +112,8 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
     if path == "socket":
         yield by_socket
     else:
-        with pktgen.senders(1, PKTGEN_MODES[path], packets=BURST) as (name,):
-            require_busy_time(os.uname().release, os.cpu_count() or 1)
+        told = busy_time_told(os.uname().release, os.cpu_count() or 1)
+        with pktgen.senders(1, PKTGEN_MODES[path], packets=BURST) as (name,), told:
             yield by_pktgen
 
 

@@ -29,7 +29,7 @@ for patch in native/patches/*.cocci; do
     file=linux/$(sed -n '1s,^// ,,p' $patch)
     spatch --very-quiet --in-place --sp-file $patch $file
 done
-cp native/native.h native/native_hook.h linux/arch/um/include/shared/
+cp native/*.h linux/arch/um/include/shared/
 cp native/host.c linux/arch/um/os-Linux/native.c
 cp native/kernel.c linux/arch/um/kernel/native.c
 sed -i -E '/^(obj-y|USER_OBJS) .*elf_aux\.o/s/elf_aux\.o/native.o &/' \
