@@ -160,7 +160,7 @@ def _drain(env: Env, device: Tap) -> None:
 
 @scenario(deadline=180, everywhere=False)
 def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")  # all are stopped at once, however slow the host
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
     _stop_every_queue(env)
     env.run("rmmod", "sluice")
