@@ -91,6 +91,12 @@ def test_commands() -> None:
         assert getattr(netlink, c_name(one["name"])) == number
 
 
+def test_every_command_is_tried_with_ynl() -> None:
+    scenarios = (REPOSITORY / "tests/kernel/scenarios/ynl.py").read_text()
+    for one in SPEC["operations"]["list"]:
+        assert f'"{one["name"]}"' in scenarios, one["name"]
+
+
 def test_groups() -> None:
     (group,) = SPEC["mcast-groups"]["list"]
     assert f'SLUICE_MCGRP_EVENTS\t"{group["name"]}"' in UAPI

@@ -16,6 +16,7 @@ from lab.guest.devices import HERE, THERE, Counters, attach, silence_first_netns
 from lab.guest.scenarios import Env
 from lab.guest.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
 from tests.kernel.scenarios._threads import Repeated
+from tests.kernel.scenarios._traffic import read_queue, send
 
 TUNSETPERSIST = 0x400454CB
 TUNSETSNDBUF = 0x400454D4
@@ -142,3 +143,16 @@ def tap(
             device.set_persistent(False)
         while device.queues:
             device.close_queue(0)
+
+
+def stall_again(env: Env, device: Tap) -> None:
+    """One more stall: the reader takes one packet, and then none."""
+    before = read_queue().stalls
+    device.read(0, 1)
+
+    def stalled_again() -> bool:
+        """Sends again and again: a stalled queue lets some packets pass first."""
+        send(3)
+        return read_queue().stalls > before
+
+    env.wait_for(stalled_again, "one more stall")

@@ -19,7 +19,7 @@ from lab.guest.devices import HERE, silence_first_netns
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from sluice.netlink import Event, Listener
-from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
+from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, stall_again, tap
 from tests.kernel.scenarios._traffic import ifindex, read_queue, send, sink
 
 RING = 50
@@ -49,19 +49,6 @@ def first_stop_and_stall_are_reported(env: Env) -> None:
     assert 0 < stop.fill <= RING, stop
 
 
-def _stall(env: Env, device: Tap) -> None:
-    """One more stall: the reader takes one packet, and then none."""
-    before = read_queue().stalls
-    device.read(0, 1)
-
-    def stalled_again() -> bool:
-        """Sends again and again: a stalled queue lets some packets pass first."""
-        send(3)
-        return read_queue().stalls > before
-
-    env.wait_for(stalled_again, "one more stall")
-
-
 @scenario(everywhere=False)
 def stalls_are_counted_when_they_are_not_reported(env: Env) -> None:
     """More stalls than messages are allowed: each stall is counted in one message."""
@@ -73,7 +60,7 @@ def stalls_are_counted_when_they_are_not_reported(env: Env) -> None:
     _collect(listener, 1.5)
     started, before = time.monotonic(), read_queue().stalls
     while time.monotonic() - started < 3 or read_queue().stalls < before + ENOUGH:
-        _stall(env, device)
+        stall_again(env, device)
     events = _collect(listener, 2)
     seconds = time.monotonic() - started
     news = read_queue().stalls - before
@@ -88,7 +75,7 @@ def _wait_until_a_stall_is_due(env: Env, device: Tap, listener: Listener) -> Non
 
     def due() -> bool:
         nonlocal reported
-        _stall(env, device)
+        stall_again(env, device)
         heard = listener.read(0)
         reported += sum(event.count for event in heard if event.kind == "stall")
         return 0 < reported < read_queue().stalls

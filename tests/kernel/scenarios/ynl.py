@@ -16,11 +16,10 @@ from typing import Any
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Client
-from tests.kernel.scenarios._tap import tap
+from tests.kernel.scenarios._tap import stall_again, tap
 from tests.kernel.scenarios._traffic import (
     ifindex,
     read_device,
-    read_queue,
     send,
     sink,
 )
@@ -37,13 +36,13 @@ def _needs_ynl(env: Env) -> None:
         env.skip("ynl is not in this guest; make test-all copies it there")
 
 
-def _command(*arguments: str, **attrs: int) -> list[str]:
+def _command(*arguments: str, **attrs: Any) -> list[str]:
     command = [sys.executable, str(CLIENT), "--spec", str(SPEC)]
     command += ["--schema", str(SCHEMA), "--output-json", *arguments]
     return [*command, "--json", json.dumps(attrs)]
 
 
-def _ynl(*arguments: str, **attrs: int) -> Any:
+def _ynl(*arguments: str, **attrs: Any) -> Any:
     """The answer that ynl prints, with underscores in the names."""
     done = subprocess.run(
         _command(*arguments, **attrs), capture_output=True, text=True
@@ -53,21 +52,23 @@ def _ynl(*arguments: str, **attrs: int) -> Any:
 
 
 def _as_ynl(answer: Any) -> dict[str, Any]:
-    """An answer of our client as ynl prints it: without empty fields."""
-    fields = {key: value for key, value in asdict(answer).items() if value != ""}
+    """An answer of our client as ynl prints it: lists, and no empty text."""
+    plain = json.loads(json.dumps(asdict(answer)))
+    fields = {key: value for key, value in plain.items() if value != ""}
     return {key: int(v) if key == "on" else v for key, v in fields.items()}
 
 
 @scenario(deadline=120, often=False)
 def ynl_reads_what_our_client_reads(env: Env) -> None:
     _needs_ynl(env)
-    env.load()
+    env.load("stall_ms=60000")  # it stays stopped
     sink(env, ring=RING, paused=True)
     send(2 * RING)
     with Client() as client:
         devices = [_as_ynl(one) for one in client.devices()]
         queues = [_as_ynl(one) for one in client.queues()]
-    assert _ynl("--dump", "device-get") == devices
+    found = _ynl("--dump", "device-get")
+    assert found == devices, (found, devices)
     assert _ynl("--do", "device-get", ifindex=ifindex()) == devices[0]
     assert _ynl("--dump", "queue-get") == queues
     assert queues[0]["state"] == "stopped" and queues[0]["stops"] == 1, queues
@@ -90,6 +91,41 @@ def ynl_switches_and_gets_the_reason_of_a_refusal(env: Env) -> None:
     assert "no tun or tap device with this ifindex" in refused.stdout, refused
 
 
+def _read_rules() -> list[dict[str, Any]]:
+    """The rules, without empty texts."""
+    rules = _ynl("--dump", "rule-get") or []
+    return [{key: v for key, v in one.items() if v != ""} for one in rules]
+
+
+@scenario(deadline=120, often=False)
+def ynl_replaces_the_rules(env: Env) -> None:
+    _needs_ynl(env)
+    env.load()
+    sink(env)
+    off = {"pattern": f"{HERE.name}*", "netns": "all", "on": 0, "origin": "here:1"}
+    slow = {"pattern": "tap[01]", "netns": "host", "on": 1, "stall_ms": 900}
+    slow |= {"qdisc": "fq_codel"}
+    request = [{name.replace("_", "-"): v for name, v in r.items()} for r in (off, slow)]
+    _ynl("--do", "rules-set", rule=request)
+    assert _read_rules() == [off, slow]
+    (device,) = _ynl("--dump", "device-get")
+    assert (device["on"], device["rule"], device["by_rule"]) == (0, "here:1", ["on"])
+    _ynl("--do", "device-set", ifindex=ifindex(), on=1)
+    assert read_device().on
+    _ynl("--do", "rules-set", rule=request, reset=[HERE.name])
+    assert not read_device().on
+    refused = subprocess.run(
+        _command("--do", "rules-set", rule=[{"pattern": "x", "on": 2}]),
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 1, refused
+    assert _read_rules() == [off, slow]
+    _ynl("--do", "rules-set")
+    assert not _read_rules()
+    assert read_device().on
+
+
 @scenario(deadline=120, often=False)
 def ynl_hears_events(env: Env) -> None:
     """The queue stalls again and again while ynl listens."""
@@ -100,10 +136,7 @@ def ynl_hears_events(env: Env) -> None:
     command = _command("--subscribe", "events", "--sleep", "5")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
         while listening.poll() is None:
-            stalls = read_queue().stalls
-            device.read(0, 1)
-            send(3)
-            env.wait_for(lambda: read_queue().stalls > stalls, "one more stall")
+            stall_again(env, device)
         heard = json.loads(listening.communicate()[0])
     assert heard, "no event"
     for event in heard:
