@@ -76,7 +76,7 @@ def pause_shorter_than_the_stall_time_loses_nothing(env: Env) -> None:
 
 @scenario
 def device_of_a_killed_reader_is_released(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")  # still stopped when it is killed
     reader = sink(env, ring=50, paused=True)
     send(500)
     assert read_queue().state == "stopped"
