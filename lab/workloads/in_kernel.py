@@ -59,11 +59,9 @@ def _pktgen_cases() -> Dict[str, pktgen.Case]:
 
 CASES = _pktgen_cases()
 TCP_CASES: Dict[str, Case] = {
-    **{
-        f"kernel_tcp_{streams}_{speed}": Case(streams, IN_KERNEL + pace)
-        for speed, pace in PACES.items()
-        for streams in STREAMS[speed]
-    },
+    **tcp.cases_of(
+        "kernel_tcp", {name: IN_KERNEL + pace for name, pace in PACES.items()}, STREAMS
+    ),
     **{
         f"kernel_tcp_{streams}_fast_pfifo": Case(streams, IN_KERNEL, qdisc="pfifo")
         for streams in (1, 8, 16)

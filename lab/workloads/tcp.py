@@ -13,7 +13,7 @@ import json
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Sequence, Tuple
+from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 
 from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
@@ -54,12 +54,19 @@ def row_of(name: str, streams: int, reader: str, **demands: Any) -> Row:
     return Row(name, title, "Mbit/s", floor=0.97, **demands)
 
 
+def cases_of(
+    prefix: str, paces: Mapping[str, Sequence[str]], streams: Mapping[str, Sequence[int]]
+) -> Dict[str, Case]:
+    """One for each pace and number of streams, by the name of its row."""
+    return {
+        f"{prefix}_{count}_{speed}": Case(count, pace)
+        for speed, pace in paces.items()
+        for count in streams[speed]
+    }
+
+
 CASES: Dict[str, Case] = {
-    **{
-        f"tcp_{streams}_{speed}": Case(streams, pace)
-        for speed, pace in PACES.items()
-        for streams in STREAMS[speed]
-    },
+    **cases_of("tcp", PACES, STREAMS),
     **{
         f"tcp_8_{speed}_pfifo": Case(8, PACES[speed], qdisc="pfifo")
         for speed in ("fast", "slow")
