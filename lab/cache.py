@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lab.failure import Unsuitable
@@ -71,29 +71,55 @@ def locked(name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def cached(final: Path, lock: str) -> Iterator[Path | None]:
+def cached(
+    final: Path, lock: str, resumed: bool = False
+) -> Iterator[Path | None]:
     """The directory to fill, which then becomes final; None if final is complete.
 
     lock: its name; directories with the same lock are made one after the other.
+    resumed: the directory has what an interrupted run left in it.
     """
     with locked(lock):
         if final.exists():
             yield None
         else:
-            with fresh_directory(final) as unfinished:
+            with fresh_directory(final, resumed) as unfinished:
                 yield unfinished
 
 
 @contextlib.contextmanager
-def fresh_directory(final: Path) -> Iterator[Path]:
-    """A directory that appears under its final name only when complete."""
+def fresh_directory(final: Path, resumed: bool = False) -> Iterator[Path]:
+    """A directory that appears under its final name only when complete.
+
+    resumed: an incomplete one stays for the next run; it is removed otherwise.
+    """
     final.parent.mkdir(parents=True, exist_ok=True)
     require_space(final.parent)
     unfinished = final.parent / f".new-{final.name}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
+    if not resumed:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(exist_ok=resumed)
     try:
         yield unfinished
         unfinished.rename(final)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        if not resumed:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def fill_once(folder: Path, fill: Callable[[], object]) -> None:
+    """Fill a folder of a resumed directory, unless that was done before."""
+    if not _complete(folder).exists():
+        discard(folder)
+        fill()
+        _complete(folder).touch()
+
+
+def discard(folder: Path) -> None:
+    """Remove it; fill_once() fills it again."""
+    _complete(folder).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _complete(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.complete")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lab.cache import digest, digest_files
+from lab.cache import digest, digest_files, fill_once
 from lab.failure import LabError
 from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.matrix import Kernel
@@ -90,7 +90,8 @@ def _run(kernel: Kernel, builder: Root, work: Path, script: str) -> None:
 def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     """The kernel, its modules and what modules are built with, in work/FILES.
 
-    builder: a root with the kernel's source and the tools.
+    builder: a root with the kernel's source and the tools. What an interrupted build
+    of the same kernel left in work is used: make goes on where it was.
     """
     config = format_config(kernel)
     (work / "wanted.config").write_text(config)
@@ -99,7 +100,8 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     configure, build = (
         (native.CONFIGURE, native.BUILD) if kernel.native else (_CONFIGURE, _BUILD)
     )
-    _run(kernel, builder, work, configure.format(release=kernel.release))
+    script = configure.format(release=kernel.release)
+    fill_once(work / "linux", lambda: _run(kernel, builder, work, script))
     if kernel.native:
         native.require_patched(work / "linux")
     given = parse_options((work / "given.config").read_text())

@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from lab.cache import cache_dir, cached, digest
+from lab.cache import cache_dir, cached, digest, discard, fill_once
 from lab.failure import LabError
 from lab.machines.arch import HOST
 from lab.machines.chroot import Root, last_line, must_run_in_root
@@ -234,17 +234,17 @@ def _add_workshop(kernel: Kernel, work: Path) -> None:
 def _ensure_built(kernel: Kernel) -> Path:
     """A kernel no package has: from the cache, or built now."""
     final = cache_dir() / "kernels" / f"{kernel.name}-{kernel_key(kernel)}"
-    with cached(final, f"kernel-{kernel.name}") as work:
+    with cached(final, f"kernel-{kernel.name}", resumed=True) as work:
         if work:
             started = time.monotonic()
             say(f"kernel {kernel.name}: building it from source (10-30 minutes)")
             tree = work / "tree"
-            bootstrap(kernel, builder_recipe(kernel), tree)
+            fill_once(tree, lambda: bootstrap(kernel, builder_recipe(kernel), tree))
             package = read_package(tree, f"linux-source-{kernel.release}")
             (work / "package").write_text(package)
             build_kernel(kernel, Root(kernel.name, tree, "", package, ""), work)
             for path in (tree, work / "linux"):
-                shutil.rmtree(path)
+                discard(path)
             seconds = time.monotonic() - started
             say(f"kernel {kernel.name}: built after {seconds:.0f} s")
     return final

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from lab.__main__ import main
-from lab.cache import cache_dir, digest, fresh_directory, locked
+from lab.cache import cache_dir, digest, discard, fill_once, fresh_directory, locked
 from lab.failure import Unsuitable
 
 
@@ -75,3 +75,30 @@ def test_interrupted_directory_is_removed(tmp_path) -> None:
         with fresh_directory(tmp_path / "root"):
             raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_resumed_directory_keeps_what_was_complete(tmp_path) -> None:
+    filled: list[str] = []
+
+    def fill(folder, interrupted: bool = False) -> None:
+        folder.mkdir()
+        filled.append(folder.name)
+        if interrupted:
+            (folder / "half").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with fresh_directory(tmp_path / "kernel", resumed=True) as work:
+            fill_once(work / "tree", lambda: fill(work / "tree"))
+            fill_once(work / "linux", lambda: fill(work / "linux", True))
+    assert not (tmp_path / "kernel").exists()
+    with fresh_directory(tmp_path / "kernel", resumed=True) as work:
+        fill_once(work / "tree", lambda: fill(work / "tree"))
+        fill_once(work / "linux", lambda: fill(work / "linux"))
+        discard(work / "tree")
+    assert filled == ["tree", "linux", "linux"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "kernel",
+        "linux",
+        "linux.complete",
+    ]

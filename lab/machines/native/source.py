@@ -65,7 +65,7 @@ def key() -> str:
 
 def add(work: Path) -> None:
     """What CONFIGURE expects beside the kernel's source."""
-    shutil.copytree(KERNEL, work / "native")
+    shutil.copytree(KERNEL, work / "native", dirs_exist_ok=True)
 
 
 def patched_file(patch: str) -> str:
