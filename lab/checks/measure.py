@@ -16,14 +16,7 @@ from lab.machines import build, vm
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
 from lab.report.results import HostLoad, Run, format_run, read_provenance, run_of
-from lab.report.tables import (
-    all_findings,
-    format_findings,
-    format_published,
-    format_table,
-    lost_nothing,
-    read_colour,
-)
+from lab.report.tables import all_findings, format_report, lost_nothing, read_colour
 from lab.row import Row
 from lab.setup import say
 
@@ -154,13 +147,7 @@ def save(run: Run, path: Path | None) -> Path:
 
 
 def show(run: Run) -> None:
-    print(format_table(run) + "\n")
-    published = format_published(run)
-    if published:
-        print(published)
-    print(format_findings(all_findings(run), read_colour()))
-    for line in run.trouble:
-        print(f"kernel: {line}")
+    print(format_report(run, read_colour()))
 
 
 def bench_status(run: Run) -> int:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The page of a run: python3 -m lab.report.page RESULT.json PAGE.html [FOLDER]
 
-One self-contained file with tables and plots, and the documentation's pictures in
-the FOLDER. It runs in the lab's virtual environment, because matplotlib draws the
-plots; everything else of the lab does without.
+One self-contained file with plots and the report's text, and the documentation's
+pictures in the FOLDER. It runs in the lab's virtual environment, because matplotlib
+draws the plots; everything else of the lab does without.
 """
 
 from __future__ import annotations
@@ -25,13 +25,8 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator  # noqa: E402
 
 from lab.machines.native.boot import ACCELERATOR  # noqa: E402
-from lab.report.results import Provenance, Run, Summary, parse_run  # noqa: E402
-from lab.report.results import summarise, why_missing  # noqa: E402
-from lab.report.tables import SURE_PERCENT, all_findings, counted_of  # noqa: E402
-from lab.report.tables import format_counted, format_interval  # noqa: E402
-from lab.report.tables import format_number, tell_pings  # noqa: E402
-from lab.report.tables import format_provenance, format_share  # noqa: E402
-from lab.report.tables import published_cells, ratio, ratio_interval  # noqa: E402
+from lab.report.results import Run, parse_run, summaries  # noqa: E402
+from lab.report.tables import SURE_PERCENT, format_number, format_report  # noqa: E402
 from lab.row import VARIANTS, Row, parse_variant  # noqa: E402
 
 COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
@@ -46,19 +41,8 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;
        padding: 0 1rem; color: #222; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
-table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
-th, td { padding: 0.25rem 0.5rem; text-align: right; vertical-align: top;
-         border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child { text-align: left; }
-small { color: #666; } svg { width: 100%; height: auto; }
-.short { color: #b00020; font-weight: 600; } .reached { color: #1b6e2b; }
-pre { font-size: 0.8rem; color: #555; white-space: pre-wrap; }
+svg { width: 100%; height: auto; } pre { font-size: 0.8rem; white-space: pre-wrap; }
 """
-
-
-def _found(run: Run, row: Row) -> dict[str, Summary]:
-    every = {name: summarise(run, row.name, name) for name in VARIANTS}
-    return {name: summary for name, summary in every.items() if summary}
 
 
 def _svg(figure: Any) -> str:
@@ -91,12 +75,13 @@ def _rows_axes(rows: list[Row]) -> tuple[Any, Any]:
 
 def plot_ratios(run: Run) -> str:
     """Each row's values as a share of stock's median: median and spread."""
-    rows = [row for row in run.rows if "stock" in _found(run, row)]
+    rows = [row for row in run.rows if "stock" in summaries(run, row)]
     figure, axes = _rows_axes(rows)
     for y, row in enumerate(rows):
-        found = _found(run, row)
+        found = summaries(run, row)
         base = found["stock"].median
-        for shift, (name, one) in zip((-0.22, 0, 0.22), found.items(), strict=False):
+        measured = [(name, found[name]) for name in VARIANTS if name in found]
+        for shift, (name, one) in zip((-0.22, 0, 0.22), measured, strict=False):
             low, median, high = (v / base for v in (one.low, one.median, one.high))
             axes.plot([low, high], [y + shift] * 2, color=COLOURS[name], lw=2, alpha=0.5)
             axes.plot(median, y + shift, "o", color=COLOURS[name], ms=6)
@@ -109,11 +94,13 @@ def plot_ratios(run: Run) -> str:
 
 def plot_losses(run: Run) -> str:
     """Packets lost at the ring in all rounds, logarithmic above 1."""
-    rows = [row for row in run.rows if row.lossless and _found(run, row)]
+    rows = [row for row in run.rows if row.lossless and summaries(run, row)]
     figure, axes = _rows_axes(rows)
     for y, row in enumerate(rows):
-        for shift, (name, one) in zip((-0.26, 0, 0.26), _found(run, row).items()):
-            lost = one.lost_at_ring
+        found = summaries(run, row)
+        measured = [name for name in VARIANTS if name in found]
+        for shift, name in zip((-0.26, 0, 0.26), measured):
+            lost = found[name].lost_at_ring
             axes.barh(y + shift, lost, height=0.24, color=COLOURS[name])
             axes.annotate(
                 f" {format_number(lost)}", (lost, y + shift), va="center", fontsize=7
@@ -180,7 +167,7 @@ def plot_latency(run: Run) -> str:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         for name in (*VARIANTS, *_held(row)):
             times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
-            one = summarise(run, row.name, name)
+            one = summaries(run, row).get(name)
             answered = 1.0 if one is None else one.ping_answered or 1.0
             sent = len(times) / answered
             some = slice(None, None, -max(1, len(times) // POINTS))  # and the last
@@ -202,15 +189,12 @@ def _mark(name: str) -> str:
 
 
 def _plot_tradeoff_of(axes: Any, run: Run, row: Row) -> None:
-    stock = summarise(run, row.name, "stock")
-    if stock is None:
-        return
-    base = stock.median
-    found = [(name, summarise(run, row.name, name)) for name in row.variants]
+    found = summaries(run, row)
+    base = found["stock"].median
     points = [
         (one.ping_p50_ms, one.median / base, name)
-        for name, one in found
-        if one and one.ping_p50_ms is not None
+        for name, one in found.items()
+        if one.ping_p50_ms is not None
     ]
     for number, (ping, share, name) in enumerate(sorted(points)):
         colour = COLOURS[parse_variant(name).base]
@@ -232,7 +216,7 @@ def _plot_tradeoff_of(axes: Any, run: Run, row: Row) -> None:
 
 def plot_tradeoff(run: Run) -> str:
     """Throughput against ping, for rows that have variants of the variants."""
-    rows = [row for row in run.rows if row.targets and "stock" in _found(run, row)]
+    rows = [row for row in run.rows if row.targets and "stock" in summaries(run, row)]
     if not rows:
         return ""
     figure, grid = _panels(rows, 2, 2.9)
@@ -242,137 +226,30 @@ def plot_tradeoff(run: Run) -> str:
     return _with_labels(figure, grid, x, "share of stock's median")
 
 
-def _cells(run: Run, row: Row) -> list[str]:
-    """For each variant: median, and what was lost; then the ratio."""
-    found = _found(run, row)
-    cells = []
-    for name in VARIANTS:
-        if name not in found:
-            cells.append(f"- ({why_missing(run, row.name, name)})")
-            continue
-        one = found[name]
-        lost = format_number(one.lost_at_ring)
-        cells.append(f"{format_number(one.median)} / {lost}")
-    stock = found.get("stock")
-    for name in ("upstream", "sluice"):
-        share = ratio(found.get(name), stock)
-        cells.append("-" if share is None else f"{share:.2f}x")
-        interval = ratio_interval(found.get(name), stock)
-        if interval:
-            cells[-1] += f" ({format_interval(interval)})"
-    return cells
-
-
-HEADER = ("", *VARIANTS, "upstream : stock", "sluice : stock")
-
-
-PUBLISHED_HEADER = (
-    *("series", "published", "patched : stock", "lost at the ring"),
-    *("row", "sluice : stock", "lost at the ring"),
-)
-
-
-def _counted_table(run: Run) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Head and cells: further facts of each row and variant, if there are any."""
-    found = {
-        (row.title, str(parse_variant(name))): summarise(run, row.name, name)
-        for row in run.rows
-        for name in row.variants
-    }
-    told = counted_of(found.values())
-    lines = []
-    for key, one in found.items():
-        cells = [format_counted(one, name) for name in told]
-        if any(cell != "-" for cell in cells):
-            lines.append([*key, *cells])
-    return ("row", "variant", *told.values()), lines
-
-
-OTHERS_HEADER = (
-    *("row", "variant", "median", ": stock", "lost at the ring"),
-    "ping p50/p99, ms",
-)
-
-
-def _other_cells(run: Run) -> list[list[str]]:
-    """Rows that have variants of the variants, with all of them."""
-    lines = []
-    for row in run.rows:
-        stock = summarise(run, row.name, "stock")
-        for name in row.variants if row.others else ():
-            one = summarise(run, row.name, name)
-            if one is None:
-                continue
-            values = format_number(one.median), format_share(ratio(one, stock))
-            lost = format_number(one.lost_at_ring)
-            pings = tell_pings(one)
-            lines.append([row.title, str(parse_variant(name)), *values, lost, pings])
-    return lines
-
-
-def tables(run: Run) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
-    """Title, head and cells of each."""
-    rows = [[f"{row.title}, {row.unit}", *_cells(run, row)] for row in run.rows]
-    all_tables = [
-        ("Median / packets lost at the ring in all rounds", HEADER, rows),
-        ("Other rings, other targets", OTHERS_HEADER, _other_cells(run)),
-        ("Beside what was published", PUBLISHED_HEADER, published_cells(run)),
-        ("Median of what else was counted", *_counted_table(run)),
-    ]
-    return [table for table in all_tables if table[2]]
-
-
-def _table(head: tuple[str, ...], body: list[list[str]]) -> str:
-    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    lines = ""
-    for cells in body:
-        text = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-        lines += f"<tr>{text}</tr>\n"
-    return f"<table><tr>{names}</tr>\n{lines}</table>"
-
-
-def _findings(run: Run) -> str:
-    lines = ""
-    for one in sorted(all_findings(run), key=lambda finding: finding.reached):
-        word = "reached" if one.reached else "short"
-        cells = (one.row, one.demand, one.got)
-        text = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-        lines += f'<tr><td class="{word}">{word}</td>{text}</tr>\n'
-    return f"<table>{lines}</table>"
-
-
 def format_page(run: Run) -> str:
     facts = run.provenance
-    parts = [
+    plots = (
         ("Received, against stock", plot_ratios(run)),
         ("Lost at the ring", plot_losses(run)),
         ("Latency under load", plot_latency(run)),
         ("Throughput and latency", plot_tradeoff(run)),
-        *((title, _table(head, body)) for title, head, body in tables(run)),
-        ("What was demanded", _findings(run)),
-    ]
-    body = "".join(f"<h2>{title}</h2>\n{part}\n" for title, part in parts if part)
-    footer = "\n".join(
-        [*format_provenance(run), "", " ".join(facts.command_line)]
-        + [" ".join(facts.qemu_command)]
     )
+    body = "".join(f"<h2>{title}</h2>\n{plot}\n" for title, plot in plots if plot)
+    compare = "Compare ratios, not absolutes: the machine is emulated."
+    if facts.accelerator == ACCELERATOR:
+        compare = "The code runs at the CPU's own speed (User-Mode Linux)."
+    commands = "\n".join(map(" ".join, (facts.command_line, facts.qemu_command)))
+    title = f"stock, upstream and sluice on Linux {html.escape(facts.kernel)}"
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>sluice on {html.escape(facts.kernel)}</title>"
-        f"<style>{STYLE}</style>\n"
-        f"<h1>stock, upstream and sluice on Linux {html.escape(facts.kernel)}</h1>\n"
+        f"<title>{title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n"
         "<p>Every row was measured in one boot of one kernel, the variants in turn. "
-        f"{_how_to_compare(facts)} A ratio is the median of the rounds' ratios; "
-        f"from 5 rounds on its {SURE_PERCENT} % interval follows.</p>\n"
-        f"{body}<h2>Provenance</h2><pre>{html.escape(footer)}</pre></html>\n"
+        f"{compare} A ratio is the median of the rounds' ratios; "
+        f"from 5 rounds on its {SURE_PERCENT} % interval follows.</p>\n{body}"
+        f"<h2>Figures</h2>\n<pre>{html.escape(format_report(run))}\n\n"
+        f"{html.escape(commands)}</pre></html>\n"
     )
-
-
-def _how_to_compare(facts: Provenance) -> str:
-    if facts.accelerator == ACCELERATOR:
-        return "The code runs at the CPU's own speed (User-Mode Linux)."
-    return "Compare ratios, not absolutes: the machine is emulated."
 
 
 def main() -> None:

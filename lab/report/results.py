@@ -148,6 +148,12 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
     )
 
 
+def summaries(run: Run, row: Row) -> dict[str, Summary]:
+    """Of each of the row's variants that was measured."""
+    found = {name: summarise(run, row.name, name) for name in row.variants}
+    return {name: one for name, one in found.items() if one}
+
+
 def why_missing(run: Run, row: str, variant: str) -> str:
     reasons = [
         f"{m.status}: {m.reason}" if m.reason else m.status

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The table of a run, and which of the required figures it reaches."""
+"""The report of a run as text, and which of the required figures it reaches."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import os
 import statistics
 import sys
 import textwrap
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lab import sure
 from lab.machines import vm
-from lab.machines.matrix import VARIANTS
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.published import PUBLISHED
 from lab.report.results import COUNTED, Provenance, Run, Summary
-from lab.report.results import summarise, why_missing
-from lab.row import SERIES, Row, parse_variant
+from lab.report.results import summaries, why_missing
+from lab.row import SERIES, VARIANTS, Row, parse_variant
 from lab.sure import SURE_PERCENT
 
 WIDTH = 80
@@ -73,22 +71,31 @@ def is_equal(one: Summary, other: Summary) -> bool:
 
 def ratio(one: Summary | None, other: Summary | None) -> float | None:
     """See lab.sure."""
-    if one is None or other is None:
-        return None
-    return sure.ratio(one.values, other.values)
+    return sure.ratio(one.values, other.values) if one and other else None
 
 
 def ratio_interval(
     one: Summary | None, other: Summary | None
 ) -> tuple[float, float] | None:
     """See lab.sure."""
-    if one is None or other is None:
-        return None
-    return sure.ratio_interval(one.values, other.values)
+    return sure.ratio_interval(one.values, other.values) if one and other else None
 
 
 def format_interval(interval: tuple[float, float]) -> str:
     return f"{interval[0]:.2f}-{interval[1]:.2f}"
+
+
+def _compare(
+    name: str, demand: str, one: Summary, other: Summary, floor: float = 1.0
+) -> Finding:
+    """Rates: a floor of 1 is reached within the spread, too."""
+    share = ratio(one, other) or 0.0
+    if share >= floor:
+        got, reached = f"{share:.2f}x", True
+    else:
+        reached = floor == 1.0 and is_equal(one, other)
+        got = f"{share:.3f}x" + (", within the spread" if reached else "")
+    return Finding(name, demand, got, reached, of_rates=True)
 
 
 def _against_stock(
@@ -96,49 +103,46 @@ def _against_stock(
 ) -> Finding:
     """The row's floor, against stock, or else against stock with the lossless ring."""
     floor = row.floor or 0.0
-    share = ratio(sluice, stock) or 0.0
-    reached = share >= floor
-    got = f"{share:.2f}x" if reached else f"{share:.3f}x"
-    if not reached and floor == 1.0 and is_equal(sluice, stock):
-        got, reached = got + ", within the spread", True
-    interval = None if reached else ratio_interval(sluice, stock)
-    if interval:
+    found = _compare(name, f"at least {floor:.2f}x stock", sluice, stock, floor)
+    if found.reached:
+        return found
+    got, reached = found.got, False
+    if interval := ratio_interval(sluice, stock):
         got += f" ({format_interval(interval)}, {SURE_PERCENT} % sure)"
-    other_share = None if reached else ratio(sluice, lossless)
-    if other_share is not None:
-        got += f"; of stock with a ring of {row.lossless_ring} {other_share:.2f}x"
-        reached = other_share >= floor
-    return Finding(name, f"at least {floor:.2f}x stock", got, reached, of_rates=True)
+    if (share := ratio(sluice, lossless)) is not None:
+        got += f"; of stock with a ring of {row.lossless_ring} {share:.2f}x"
+        reached = share >= floor
+    return replace(found, got=got, reached=reached)
 
 
-def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> Finding:
-    share = ratio(sluice, upstream) or 0.0
-    got = f"{share:.2f}x"
+def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> list[Finding]:
+    found = []
     if row.above_upstream:
-        return Finding(row.name, "above upstream", got, share > 1, of_rates=True)
-    reached = share >= 1
-    if not reached and is_equal(sluice, upstream):
-        got, reached = got + ", within the spread", True
-    return Finding(row.name, "at least upstream", got, reached, of_rates=True)
+        share = ratio(sluice, upstream) or 0.0
+        one = Finding(row.name, "above upstream", f"{share:.2f}x", share > 1, True)
+        found.append(one)
+    elif row.reaches_upstream:
+        found.append(_compare(row.name, "at least upstream", sluice, upstream))
+    return found + _ping_against(row, "upstream", upstream, sluice)
 
 
 def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[Finding]:
     findings = []
-    for percent, most in PROMPT.items():
+    for percent, most in PROMPT.items() if row.prompt else ():
         own, theirs = (getattr(s, f"ping_p{percent}_ms") for s in (sluice, other))
         demand = f"ping p{percent} at most {most:.2f}x {name}"
-        if own is None or theirs is None:
-            findings.append(Finding(row.name, demand, "no answer came", False))
-            continue
-        got = f"{own / theirs:.2f}x"
-        findings.append(Finding(row.name, demand, got, own <= most * theirs))
+        known = own is not None and theirs is not None
+        got = f"{own / theirs:.2f}x" if known else "no answer came"
+        findings.append(Finding(row.name, demand, got, known and own <= most * theirs))
     return findings
 
 
 def _median_ping(summary: Summary) -> float:
     """Of all pings sent, ms; infinite if most were not answered."""
     lost = summary.ping_answered is not None and summary.ping_answered < 0.5
-    return math.inf if lost or summary.ping_p50_ms is None else summary.ping_p50_ms
+    if lost or summary.ping_p50_ms is None:
+        return math.inf
+    return summary.ping_p50_ms
 
 
 def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
@@ -158,11 +162,27 @@ def _owed(
     findings = []
     if row.lossless:
         lost = sluice.lost_at_ring
-        got = f"{lost:,} lost"
-        findings.append(Finding(name, "0 lost at the ring", got, lost == 0))
+        findings.append(Finding(name, "0 lost at the ring", f"{lost:,} lost", lost == 0))
     if row.floor is not None:
         findings.append(_against_stock(row, name, stock, sluice, lossless))
     return findings
+
+
+def _of_variant(run: Run, row: Row, variant: str, stock: Summary) -> list[Finding]:
+    """The patched drivers lose nothing and are below neither stock nor the module; a
+    ring that is held to a time owes what the whole one does."""
+    found = summaries(run, row)
+    own, sluice = found.get(variant), found["sluice"]
+    target = parse_variant(variant).target_us
+    name = f"{row.name}, {variant if target is None else f'{target} us'}"
+    if own is None:
+        return [_not_measured(run, row, name, variant)]
+    if target is None:
+        floor = None if row.floor is None else 1.0
+        owed = _owed(replace(row, floor=floor), name, stock, own)
+        return [*owed, _compare(name, "at least sluice", own, sluice)]
+    owed = _owed(row, name, stock, own)
+    return owed + [_latency(row, name, stock, own)] * (row.latency_share is not None)
 
 
 def _not_measured(run: Run, row: Row, name: str, variant: str) -> Finding:
@@ -170,64 +190,29 @@ def _not_measured(run: Run, row: Row, name: str, variant: str) -> Finding:
     return Finding(name, "a measurement", why, False)
 
 
-def _with_target(run: Run, row: Row, stock: Summary, target: int) -> list[Finding]:
-    variant, name = f"sluice@{target}", f"{row.name}, {target} us"
-    sluice = summarise(run, row.name, variant)
-    if sluice is None:
-        return [_not_measured(run, row, name, variant)]
-    findings = _owed(row, name, stock, sluice)
-    if row.latency_share is not None:
-        findings.append(_latency(row, name, stock, sluice))
-    return findings
-
-
-def _of_series(run: Run, row: Row, stock: Summary, sluice: Summary) -> list[Finding]:
-    """The patched drivers lose nothing and are below neither stock nor the module."""
-    name = f"{row.name}, {SERIES}"
-    own = summarise(run, row.name, SERIES)
-    if own is None:
-        return [_not_measured(run, row, name, SERIES)]
-    floor = None if row.floor is None else 1.0
-    findings = _owed(replace(row, floor=floor), name, stock, own)
-    share = ratio(own, sluice) or 0.0
-    reached = share >= 1 or is_equal(own, sluice)
-    got = f"{share:.2f}x"
-    return [*findings, Finding(name, "at least sluice", got, reached, of_rates=True)]
-
-
 def findings_of(run: Run, row: Row) -> list[Finding]:
     """What is demanded of a row, measured or not."""
-    found = {name: summarise(run, row.name, name) for name in row.variants}
-    stock, upstream, sluice = (found[name] for name in VARIANTS)
-    if stock is None or sluice is None:
-        absent = "stock" if stock is None else "sluice"
-        return [_not_measured(run, row, row.name, absent)]
+    found = summaries(run, row)
+    for variant in ("stock", "sluice"):
+        if variant not in found:
+            return [_not_measured(run, row, row.name, variant)]
+    stock, sluice = found["stock"], found["sluice"]
     lossless = found.get(f"stock-{row.lossless_ring}")
     findings = _owed(row, row.name, stock, sluice, lossless)
-    strays = sum(s.unaccounted for s in found.values() if s)
+    strays = sum(s.unaccounted for s in found.values())
     if strays:
         got = f"{strays:,} are not"
         findings.append(Finding(row.name, "every packet accounted for", got, False))
     if row.latency_share is not None and not row.targets:
         findings.append(_latency(row, row.name, stock, sluice))
-    if upstream is not None and (row.above_upstream or row.reaches_upstream):
-        findings.append(_against_upstream(row, upstream, sluice))
-    if row.prompt:
-        findings += _ping_against(row, "stock", stock, sluice)
-    if row.prompt and upstream is not None:
-        findings += _ping_against(row, "upstream", upstream, sluice)
-    for target in row.targets:
-        findings += _with_target(run, row, stock, target)
-    if row.series:
-        findings += _of_series(run, row, stock, sluice)
-    undecided = is_undecided(run, row)
+    findings += _ping_against(row, "stock", stock, sluice)
+    if "upstream" in found:
+        findings += _against_upstream(row, found["upstream"], sluice)
+    for variant in row.others:
+        if variant.startswith(("sluice@", SERIES)):
+            findings += _of_variant(run, row, variant, stock)
+    undecided = sure.is_undecided({name: one.values for name, one in found.items()})
     return [replace(one, decided=not (undecided and one.of_rates)) for one in findings]
-
-
-def is_undecided(run: Run, row: Row) -> bool:
-    """Whether the rounds disagree about the ratio of one of its variants."""
-    found = {name: summarise(run, row.name, name) for name in row.variants}
-    return sure.is_undecided({name: one.values for name, one in found.items() if one})
 
 
 def all_findings(run: Run) -> list[Finding]:
@@ -236,12 +221,8 @@ def all_findings(run: Run) -> list[Finding]:
 
 def lost_nothing(run: Run) -> bool:
     """Whether sluice lost no packet in any row that demands it."""
-    summaries = [
-        summarise(run, row.name, "sluice") for row in run.rows if row.lossless
-    ]
-    return bool(summaries) and all(
-        summary is not None and summary.lost_at_ring == 0 for summary in summaries
-    )
+    found = [summaries(run, row).get("sluice") for row in run.rows if row.lossless]
+    return bool(found) and all(one and one.lost_at_ring == 0 for one in found)
 
 
 def _line(label: str, cells: list[str], last: str = "") -> str:
@@ -255,12 +236,6 @@ def format_share(share: float | None) -> str:
     if share is None:
         return ""
     return f"{share:.2f}x" if share < 99.995 else ">99x"
-
-
-def _spread(summary: Summary | None) -> str:
-    if summary is None:
-        return ""
-    return f"{format_number(summary.low)}-{format_number(summary.high)}"
 
 
 def format_pings(summary: Summary | None) -> str:
@@ -281,78 +256,68 @@ def format_answered(summary: Summary | None) -> str:
     return f"{100 * summary.ping_answered:.0f}"
 
 
-def tell_pings(summary: Summary) -> str:
-    """Their times, and how many there are, if few."""
-    times = format_pings(summary)
-    if not are_pings_lost(summary):
-        return times
-    return f"{times}, {format_answered(summary)} % back"
-
-
-def _other_line(run: Run, row: Row, name: str, stock: Summary | None) -> str:
+def _other_line(run: Run, row: Row, name: str) -> str:
     """A variant of a variant, on one line."""
-    label = f"  {parse_variant(name)}: "
-    one = summarise(run, row.name, name)
+    found = summaries(run, row)
+    one = found.get(name)
     if one is None:
-        return (label + why_missing(run, row.name, name))[:WIDTH]
-    value, lost = format_number(one.median), format_number(one.lost_at_ring)
-    share = format_share(ratio(one, stock)) or "-"
-    text = f"{value} ({share}), {lost} lost, ping {tell_pings(one)}"
-    return (label + text)[:WIDTH]
+        text = why_missing(run, row.name, name)
+    else:
+        share = format_share(ratio(one, found.get("stock"))) or "-"
+        lost = format_number(one.lost_at_ring)
+        text = f"{format_number(one.median)} ({share}), {lost} lost"
+        text += f", ping {format_pings(one)}"
+        if are_pings_lost(one):
+            text += f", {format_answered(one)} % back"
+    return f"  {parse_variant(name)}: {text}"[:WIDTH]
 
 
-def counted_of(summaries: Iterable[Summary | None]) -> dict[str, str]:
-    """Those of COUNTED that any summary has with a value other than 0."""
-    told = [summary for summary in summaries if summary is not None]
-    return {
-        name: label
-        for name, label in COUNTED.items()
-        if any(summary.counted.get(name) for summary in told)
-    }
+def _facts_of(run: Run, row: Row) -> list[tuple[str, list[str]]]:
+    """What the table tells of each variant besides its rate: label and cells."""
+    every = summaries(run, row)
+    found = [every.get(name) for name in VARIANTS]
+    measured = [one for one in found if one]
+    facts = []
 
+    def tell(label: str, cells: list[str], when: bool = True) -> None:
+        if when:
+            facts.append((f"  {label}", cells))
 
-def format_counted(summary: Summary | None, name: str) -> str:
-    """One of COUNTED."""
-    value = summary.counted.get(name) if summary else None
-    return "-" if value is None else format_number(value)
+    rounds = max((one.rounds for one in measured), default=0)
+    ends = [(format_number(s.low), format_number(s.high)) if s else () for s in found]
+    spreads = ["-".join(both) for both in ends]
+    tell(f"{row.unit}, {rounds} round{'s' * (rounds != 1)}, from-to", spreads)
+    intervals = [ratio_interval(one, found[0]) for one in found[1:]]
+    told = [format_interval(interval) if interval else "" for interval in intervals]
+    tell(f"ratio to stock, {SURE_PERCENT} % sure", ["", *told], any(told))
+    lost = [format_number(s.lost_at_ring) if s else "-" for s in found]
+    tell("packets lost at the ring", lost)
+    pinged = any(one.ping_p50_ms is not None for one in measured)
+    tell("ping p50/p99, ms", [format_pings(s) for s in found], pinged)
+    answered = [format_answered(s) for s in found]
+    tell("pings answered, %", answered, any(map(are_pings_lost, measured)))
+    for name, label in COUNTED.items():
+        values = [s.counted.get(name) if s else None for s in found]
+        cells = ["-" if value is None else format_number(value) for value in values]
+        tell(label, cells, any(values))
+    return facts
 
 
 def format_row(run: Run, row: Row) -> list[str]:
-    """The lines of one row: value, spread, packets lost, ping, retransmits."""
-    found = [summarise(run, row.name, name) for name in VARIANTS]
-    share = ratio(found[2], found[0])
-    lines = [
-        _line(
-            row.title,
-            [format_number(s.median) if s else "-" for s in found],
-            format_share(share),
-        )
+    """The lines of one row."""
+    found = summaries(run, row)
+    medians = [format_number(found[v].median) if v in found else "-" for v in VARIANTS]
+    share = format_share(ratio(found.get("sluice"), found.get("stock")))
+    return [
+        _line(row.title, medians, share),
+        *(_line(label, cells) for label, cells in _facts_of(run, row)),
+        *(_other_line(run, row, name) for name in row.others),
+        *(
+            f"  {name}: {why_missing(run, row.name, name)}"[:WIDTH]
+            for name in VARIANTS
+            if name not in found
+        ),
     ]
-    measured = [s for s in found if s]
-    rounds = max((s.rounds for s in measured), default=0)
-    label = f"  {row.unit}, {rounds} round{'s' if rounds != 1 else ''}, from-to"
-    lines.append(_line(label, [_spread(s) for s in found]))
-    interval = ratio_interval(found[2], found[0])
-    if interval:
-        label = f"  sluice : stock, {SURE_PERCENT} % sure"
-        lines.append(_line(label, ["", "", format_interval(interval)]))
-    lost = [format_number(s.lost_at_ring) if s else "-" for s in found]
-    lines.append(_line("  packets lost at the ring", lost))
-    if any(s.ping_p50_ms is not None for s in measured):
-        cells = [format_pings(s) for s in found]
-        lines.append(_line("  ping p50/p99, ms", cells))
-    if any(are_pings_lost(s) for s in measured):
-        cells = [format_answered(s) for s in found]
-        lines.append(_line("  pings answered, %", cells))
-    for name, label in counted_of(measured).items():
-        counts = [format_counted(s, name) for s in found]
-        lines.append(_line(f"  {label}", counts))
-    lines += [_other_line(run, row, name, found[0]) for name in row.others]
-    for name, summary in zip(VARIANTS, found):
-        if summary is None:
-            text = f"  {name}: {why_missing(run, row.name, name)}"
-            lines.append(text[:WIDTH])
-    return lines
 
 
 def is_disturbed(facts: Provenance) -> bool:
@@ -385,24 +350,16 @@ def format_native(run: Run) -> list[str]:
     extras = [m.sample["extra"] for m in run.measurements if m.sample]
     calls = [extra["system_call_us"] for extra in extras if "system_call_us" in extra]
     took = statistics.median(calls or [0.0])
-    return [
+    lines = [
         "hook     a call at the entry of tun_net_xmit() stands in for ftrace",
         f"calls    a system call takes {took:.0f} us; a reader that is a process pays it",
-        *format_lateness(run),
     ]
-
-
-def format_lateness(run: Run) -> list[str]:
-    """How late the kernel's timers came, where that was measured."""
-    samples = [m.sample["extra"].get("late_us") for m in run.measurements if m.sample]
-    told = [late for late in samples if late and late["p50"] is not None]
-    if not told:
-        return []
-    medians = [
-        f"{name} {statistics.median(late[name] for late in told):.0f}"
-        for name in ("p50", "p95", "p99")
-    ]
-    return [f"timers   late by {', '.join(medians)} us at most (median sample)"]
+    late = [one for extra in extras if (one := extra.get("late_us"))]
+    late = [one for one in late if one["p50"] is not None]
+    if late:
+        told = (f"{p} {statistics.median(one[p] for one in late):.0f}" for p in late[0])
+        lines.append(f"timers   late by {', '.join(told)} us at most (median sample)")
+    return lines
 
 
 def format_table(run: Run) -> str:
@@ -412,21 +369,20 @@ def format_table(run: Run) -> str:
     return "\n".join([*lines, *format_provenance(run)])
 
 
-def published_cells(run: Run) -> list[list[str]]:
-    """Their figure beside ours: where, what, their ratio and lost, our row, our
-    ratio and lost. Only what this run measured."""
-    cells = []
+def format_published(run: Run) -> str:
+    """Others' figures beside ours; empty if no row of this run was published."""
+    lines = [f"{'published, patched : stock, lost':<46}{'sluice : stock, lost':>32}"]
     rows = {row.name: row for row in run.rows}
     for one in PUBLISHED:
-        stock, sluice = (summarise(run, one.row, v) for v in ("stock", "sluice"))
-        share = ratio(sluice, stock)
-        if share is None or sluice is None:
+        found = summaries(run, rows[one.row]) if one.row in rows else {}
+        sluice = found.get("sluice")
+        share = ratio(sluice, found.get("stock"))
+        if sluice is None or share is None:
             continue
-        theirs = [f"{one.ratio:.2f}x", one.lost]
-        lost = format_number(sluice.lost_at_ring)
-        ours = [rows[one.row].title, format_share(share), lost]
-        cells.append([one.where, one.what, *theirs, *ours])
-    return cells
+        theirs, own = f"{one.ratio:.2f}x", format_number(sluice.lost_at_ring)
+        left = f"{one.where:<5} {one.what:<24}{theirs:>6}  {one.lost}"
+        lines.append(f"{left:<56}{format_share(share):>8}  {own:>12}")
+    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
 def _cover_cells(
@@ -438,7 +394,8 @@ def _cover_cells(
 
 def _cover_line(run: Run, row: Row) -> str | None:
     """None if stock or the series was not measured."""
-    found = [summarise(run, row.name, name) for name in ("stock", "upstream", SERIES)]
+    every = summaries(run, row)
+    found = [every.get(name) for name in ("stock", "upstream", SERIES)]
     stock, flag, own = found
     if stock is None or own is None:
         return None
@@ -475,18 +432,6 @@ def format_for_cover(run: Run) -> str:
     )
 
 
-def format_published(run: Run) -> str:
-    """Empty if no row of this run was published."""
-    cells = published_cells(run)
-    if not cells:
-        return ""
-    lines = [f"{'published, patched : stock, lost':<46}{'sluice : stock, lost':>32}"]
-    for where, what, theirs, lost, _, ours, own in cells:
-        left = f"{where:<5} {what:<24}{theirs:>6}  {lost}"
-        lines.append(f"{left:<56}{ours:>8}  {own:>12}")
-    return "\n".join(lines) + "\n"
-
-
 _COLOURS = {"reached": 32, "SHORT": 31, "not decided": 33}
 
 
@@ -498,11 +443,10 @@ def format_findings(findings: list[Finding], colour: bool) -> str:
         if colour:
             text = f"\033[{_COLOURS[finding.verdict]}m{text}\033[0m"
         lines.append(text)
-    reached, undecided = (
-        sum(finding.verdict == verdict for finding in findings)
-        for verdict in ("reached", "not decided")
-    )
+    verdicts = [finding.verdict for finding in findings]
+    undecided = verdicts.count("not decided")
     told = f", {undecided} not decided: the samples disagree" if undecided else ""
+    reached = verdicts.count("reached")
     lines.append(f"{reached} of {len(findings)} figures reached{told}")
     return "\n".join(lines)
 
@@ -510,3 +454,13 @@ def format_findings(findings: list[Finding], colour: bool) -> str:
 def read_colour() -> bool:
     """Whether the one who reads wants colour."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def format_report(run: Run, colour: bool = False) -> str:
+    """The table, what others published, the findings, the kernel's complaints."""
+    parts = [format_table(run) + "\n"]
+    if published := format_published(run):
+        parts.append(published)
+    parts.append(format_findings(all_findings(run), colour))
+    parts += [f"kernel: {line}" for line in run.trouble]
+    return "\n".join(parts)
