@@ -17,6 +17,8 @@ def main() -> int:
             file=sys.stderr,
         )
         return 3
+    except KeyboardInterrupt:
+        return 130
     return command()
 
 

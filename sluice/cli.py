@@ -49,12 +49,11 @@ if not IN_TREE:
     del MODULES["install"], MODULES["uninstall"]
 
 
-def _is_device(name: str) -> bool:
-    """Whether a word that is not a subcommand names a device."""
+def _read_views() -> list[devices.View]:
+    """The devices; none where they cannot be read."""
     with contextlib.suppress(Exception):
-        views = devices.read_machine(with_owners=False).views
-        return bool(devices.matching(views, [name]))
-    return False
+        return devices.read_machine(with_owners=False).views
+    return []
 
 
 class Sluice(click.Group):
@@ -78,13 +77,14 @@ class Sluice(click.Group):
         """Whether `sluice WORD` is `sluice status WORD`, and no misspelt subcommand."""
         if ctx.resilient_parsing:
             return False
-        return word.startswith("-") or _is_device(word)
+        return word.startswith("-") or bool(devices.matching(_read_views(), [word]))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in MODULES:
-            guess = devices.suggestion(args[0], list(MODULES))
+            known = [*MODULES, *(view.name for view in _read_views())]
+            guess = devices.suggestion(args[0], known)
             reason = f"{args[0]!r} is not a subcommand or a device"
             ctx.fail(f"{reason}; {guess}" if guess else reason)
         return super().resolve_command(ctx, args)

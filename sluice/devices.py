@@ -65,6 +65,11 @@ class View:
     netns_process: str = ""  # the name of a process there, if it has no name
     host: bool = True  # in the host's namespace
 
+    @property
+    def label(self) -> str:
+        """Its name, with the namespace where that is not the command's."""
+        return f"{self.name}@{self.netns}" if self.netns else self.name
+
     def total(self, counter: str) -> int | None:
         """The sum of a counter over the queues."""
         if self.on is None:
@@ -79,6 +84,42 @@ class View:
     def setting(self, name: str) -> int:
         found = {one.name: one.value for one in self.settings}
         return found.get(name, DEFAULTS[name])
+
+
+COUNTS = (
+    "packets",
+    "stops",
+    "stalls",
+    "drops",  # by the driver
+    "qdisc_drops",
+    "qdisc_marks",
+    "qdisc_overlimits",
+)
+
+
+def counts(view: View) -> dict[str, int]:
+    """COUNTS of a device."""
+    stats = view.qdisc_stats
+    found = (
+        view.tx_packets,
+        view.total("stops") or 0,
+        view.total("stalls") or 0,
+        view.tx_dropped,
+        stats.drops,
+        stats.marks or 0,
+        stats.overlimits,
+    )
+    return dict(zip(COUNTS, found))  # noqa: B905
+
+
+def per_second(
+    before: Mapping[str, int], now: Mapping[str, int], seconds: float
+) -> dict[str, float]:
+    """Rates of COUNTS; a counter that began again has none."""
+    return {
+        name: max(0, now[name] - before[name]) / seconds if seconds > 0 else 0.0
+        for name in now
+    }
 
 
 def why_stock(link: Link, rule: config.Rule | None) -> str:

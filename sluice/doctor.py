@@ -348,31 +348,31 @@ def _tool(name: str, view: View, *arguments: str) -> str:
 def check_setup(view: View) -> Iterator[Finding]:
     """Unusual settings of a device."""
     if view.state == "refused":
-        yield Finding(BAD, view.name, view.why, "sluice doctor --report")
+        yield Finding(BAD, view.label, view.why, "sluice doctor --report")
     if view.upstream:
-        yield Finding(GOOD, view.name, "served by the driver (IFF_BACKPRESSURE)")
+        yield Finding(GOOD, view.label, "served by the driver (IFF_BACKPRESSURE)")
     elif view.on is False:
         by = next((s.source for s in view.settings if s.name == "on"), "")
-        yield Finding(NOTE, view.name, "off" + (f" ({by})" if by else ""),
+        yield Finding(NOTE, view.label, "off" + (f" ({by})" if by else ""),
                       _sluice("on", view))
     if view.qdisc == NOQUEUE and not view.upstream and view.on is not False:
-        yield Finding(BAD, view.name, "noqueue: nothing to stop",
+        yield Finding(BAD, view.label, "noqueue: nothing to stop",
                       _sluice("on", view, "--qdisc", view.rule_qdisc or "fq_codel"))
     length = 1000 if view.kind == "tap" else 500
     resize = ("link", "set", "dev", view.name, "txqueuelen", str(length))
     fix = _tool("ip", view, *resize)
     if view.ring < RING_SHORT:
-        yield Finding(BAD, view.name, f"a ring of {view.ring} is too short for a burst "
+        yield Finding(BAD, view.label, f"a ring of {view.ring} is too short for a burst "
                       "and the headroom", fix)
     elif view.ring > RING_LONG:
-        yield Finding(NOTE, view.name, f"a ring of {view.ring} adds delay and is not "
+        yield Finding(NOTE, view.label, f"a ring of {view.ring} adds delay and is not "
                       "needed against loss", fix)
 
 
 def check_lockless(view: View) -> Iterator[Finding]:
     """Devices not served because of a defect of kernels before 7.0 (docs/kernels.md)."""
     if any(queue.state == LOCKLESS for queue in view.queues):
-        yield Finding(BAD, view.name, "drops as stock: this kernel frees packets twice "
+        yield Finding(BAD, view.label, "drops as stock: this kernel frees packets twice "
                       "if one of several queues with pfifo_fast is closed while full",
                       "sysctl net.core.default_qdisc=fq_codel; "
                       + _tool("tc", view, "qdisc", "replace", "dev", view.name,
@@ -406,18 +406,18 @@ def check_reader(view: View, stalls: int, within: str) -> Iterator[Finding]:
     wanted = patient_stall_ms(view)
     if wanted:
         slow = max(queue.reader_ns for queue in view.queues if queue.stalls)
-        yield Finding(BAD if stalled or stalls else NOTE, view.name,
+        yield Finding(BAD if stalled or stalls else NOTE, view.label,
                       f"the reader is slow: {short(1e9 / slow)} packets/s, "
                       f"{view.total('stalls')} stalls",
                       _sluice("on", view, "--stall-ms", str(wanted)))
     elif stalled or stalls:
         which = ", ".join(str(number) for number in stalled)
         where = f" on queue {which}" if stalled and len(view.queues) > 1 else ""
-        yield Finding(BAD, view.name, f"stalled: the reader does not read{where}",
+        yield Finding(BAD, view.label, f"stalled: the reader does not read{where}",
                       _sluice("status", view))
     elif view.total("stalls"):
         stalled_before = output.count(view.total("stalls") or 0, "stall")
-        yield Finding(NOTE, view.name, f"{stalled_before} so far, none {within}: the "
+        yield Finding(NOTE, view.label, f"{stalled_before} so far, none {within}: the "
                       f"reader paused for {view.setting('stall-ms')} ms or more",
                       _sluice("watch", view))
 
@@ -428,19 +428,19 @@ def check_drops(view: View, old: View, within: str) -> Iterator[Finding]:
     if drops > 0:
         why = "" if view.state == "served" else "; stock drops at a full ring"
         text = f"the ring drops: {output.count(drops, 'packet')} {within}{why}"
-        yield Finding(BAD, view.name, text, _against_drops(view))
+        yield Finding(BAD, view.label, text, _against_drops(view))
     elif view.total("drops"):
         dropped = output.count(view.total("drops") or 0, "drop")
-        yield Finding(NOTE, view.name, f"{dropped} at the ring while on, none {within}",
+        yield Finding(NOTE, view.label, f"{dropped} at the ring while on, none {within}",
                       _sluice("watch", view))
     shed = view.qdisc_stats.drops - old.qdisc_stats.drops
     marked = (view.qdisc_stats.marks or 0) - (old.qdisc_stats.marks or 0)
     if shed > 0 or marked > 0:
         marks = f", {marked} marked" if marked > 0 else ""
-        yield Finding(GOOD, view.name, f"the qdisc ({view.qdisc}) limits the queue as "
+        yield Finding(GOOD, view.label, f"the qdisc ({view.qdisc}) limits the queue as "
                       f"it should: {max(0, shed)} dropped{marks} {within}")
     if view.total("rescued"):
-        yield Finding(NOTE, view.name, f"{view.total('rescued')} lost timers were "
+        yield Finding(NOTE, view.label, f"{view.total('rescued')} lost timers were "
                       "replaced by the backstop", "sluice doctor --report")
 
 
@@ -465,7 +465,8 @@ def check_bypass(view: View, old: View) -> Iterator[Finding]:
     looked = view.total("checks") != old.total("checks")
     if looked or passed <= 2 * view.ring * view.queue_count:
         return
-    yield Finding(BAD, view.name, f"{output.count(passed, 'packet')} passed the ring and "
+    packets = output.count(passed, "packet")
+    yield Finding(BAD, view.label, f"{packets} passed the ring and "
                   f"the hook saw none: is {TRANSMIT} patched without ftrace (Ksplice, "
                   "KernelCare), or do packets come by XDP_REDIRECT?", RELOAD)
 
@@ -486,7 +487,7 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
             *check_counts(view, old, facts.seconds),
             *check_bypass(view, old or view),
         ]
-        yield from found or [Finding(GOOD, view.name, view.why)]
+        yield from found or [Finding(GOOD, view.label, view.why)]
     if not facts.views:
         where = _described(facts.netns)
         yield Finding(GOOD, "devices", f"no tun or tap device in {where}")

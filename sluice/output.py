@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH = 79  # of text; a table is as wide as the terminal
+LEAST_WIDTH = 40
 SCHEMA = 1  # version of every JSON answer: docs/json.md
 GOOD, NOTABLE, BAD, BOLD, DIM = "green", "yellow", "red", "bold", "dim"
 
@@ -82,6 +84,7 @@ class Column:
     name: str
     right: bool = False  # numbers
     least: int = 0  # the width to which a narrow terminal may cut it
+    spare: int = 0  # a narrow terminal leaves these out, 1 first; 0: never
 
 
 def fit(widths: list[int], least: Sequence[int], room: int) -> list[int]:
@@ -93,12 +96,26 @@ def fit(widths: list[int], least: Sequence[int], room: int) -> list[int]:
     return widths
 
 
+def choose(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """The places of the columns that fit, with a gap between any two."""
+    places = list(range(len(columns)))
+    for place in sorted(places, key=lambda place: columns[place].spare):
+        least = [min(widths[n], columns[n].least or widths[n]) + 1 for n in places]
+        if sum(least) - 1 > room and columns[place].spare:
+            places.remove(place)
+    return places
+
+
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
     """Print one line for each row, cut where a column allows that."""
     lines = [[styled(c) if isinstance(c, str) else c for c in row] for row in rows]
     cells = [[Text(column.name) for column in columns], *lines]
     widths = [max(line[n].cell_len for line in cells) for n in range(len(columns))]
     out = console()
+    places = choose(columns, widths, out.width)
+    lines = [[line[place] for place in places] for line in lines]
+    widths = [widths[place] for place in places]
+    columns = [columns[place] for place in places]
     gaps = len(columns) - 1
     widths = fit(widths, [column.least for column in columns], out.width - gaps)
     out.width = max(out.width, sum(widths) + gaps)
@@ -160,10 +177,11 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:
-    """Lines under 80 columns; the first begins with `first`, others with `rest`."""
+    """Lines under 80 columns, and no wider than the terminal; the first begins with
+    `first`, others with `rest`."""
     return textwrap.wrap(
         text,
-        WIDTH,
+        min(WIDTH, max(LEAST_WIDTH, shutil.get_terminal_size().columns)),
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,
         break_on_hyphens=False,

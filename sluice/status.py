@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+import time
 
 import click
 from rich.text import Text
@@ -12,7 +13,10 @@ from rich.text import Text
 from sluice import config, devices, options, output, system
 from sluice.devices import NOQUEUE, STOCK, UNITS, Seen, View
 from sluice.errors import FINE, NO
+from sluice.netlink import Queue
 from sluice.output import Column, short
+
+LOOK_SECONDS = 0.5  # between the two looks at a named device, for its rates
 
 
 def format_owners(view: View, seen: bool = True) -> str:
@@ -73,13 +77,13 @@ def _number(value: int | None) -> str:
 COLUMNS = (
     Column("DEVICE", least=10),
     Column("STATE"),
-    Column("QDISC"),
+    Column("QDISC", spare=4),
     Column("FILL", right=True),
-    Column("STOPS", right=True),
-    Column("STALLS", right=True),
+    Column("STOPS", right=True, spare=3),
+    Column("STALLS", right=True, spare=2),
     Column("DROPS", right=True),
     Column("QDROPS", right=True),
-    Column("OWNER", least=5),
+    Column("OWNER", least=5, spare=1),
 )
 NETNS_COLUMN = Column("NETNS", least=8)
 
@@ -116,6 +120,13 @@ def say_devices(views: list[View]) -> None:
 
 # The details of one device
 
+Key = tuple[str, int]
+Rates = dict[str, float]  # of devices.COUNTS
+
+
+def key_of(view: View) -> Key:
+    return view.netns, view.ifindex
+
 
 def format_ring(view: View) -> str:
     if not view.total("ring"):  # only the module knows the fill of a ring
@@ -141,11 +152,16 @@ def format_qdisc(view: View) -> str:
     )
 
 
+def has_pace(queue: Queue) -> bool:
+    """Whether its reader was seen reading while it was stopped."""
+    return bool(queue.stops and queue.reader_ns and queue.state != "stalled")
+
+
 def format_reader(view: View) -> str:
     """The pace of the readers, which the module measures while a queue is stopped."""
-    paces = [1e9 / queue.reader_ns for queue in view.queues if queue.reader_ns]
+    paces = [1e9 / queue.reader_ns for queue in view.queues if has_pace(queue)]
     if not paces:
-        return "pace not known yet: no queue was stopped"
+        return "pace not known yet: it is measured while a queue is stopped"
     each = " each" if len(paces) > 1 else ""
     return f"about {short(sum(paces) / len(paces))} packets/s{each} while stopped"
 
@@ -156,6 +172,21 @@ def format_counts(view: View) -> str:
     text += f", rescued {rescued}" if rescued else ""
     longest = max((queue.longest_stop_ns for queue in view.queues), default=0)
     return f"{text}, longest stop {longest / 1e6:.1f} ms" if longest else text
+
+
+def format_rates(view: View, rates: Rates) -> str:
+    """Per second, between the two looks."""
+    kinds = ["packets", "stops", "stalls"] if view.on is not None else ["packets"]
+    parts = [f"{short(rates[kind])} {kind}/s" for kind in kinds]
+    text = f"{', '.join(parts)}, {short(rates['drops'])} drops/s at the ring"
+    if view.qdisc == NOQUEUE:
+        return text
+    marks = f", {short(rates['qdisc_marks'])} ECN marks/s"
+    return (
+        f"{text}; in the qdisc {short(rates['qdisc_drops'])} drops/s"
+        f"{'' if view.qdisc_stats.marks is None else marks}, "
+        f"{short(rates['qdisc_overlimits'])} overlimits/s"
+    )
 
 
 def format_drops(view: View) -> str:
@@ -188,7 +219,9 @@ def _style_of_why(view: View) -> str:
     return output.GOOD if view.why == "served" else output.NOTABLE
 
 
-def format_device(view: View, seen: bool = True) -> list[str | Text]:
+def format_device(
+    view: View, seen: bool = True, rates: Rates | None = None
+) -> list[str | Text]:
     switch = {None: STOCK, True: "on", False: "off"}[view.on]
     what = switch if view.why == switch else f"{switch}, {view.why}"
     head, *more = output.wrap(what, f"{view.name} ({view.kind}): ", "  ")
@@ -204,32 +237,37 @@ def format_device(view: View, seen: bool = True) -> list[str | Text]:
         lines += output.wrap(format_reader(view), "  reader   ")
         lines += output.wrap(format_counts(view), "  stops    ")
     lines += output.wrap(format_drops(view), "  drops    ")
+    if rates:
+        lines += output.wrap(format_rates(view, rates), "  rates    ")
     for number, text in enumerate(format_settings(view)):
         lines += output.wrap(text, "  settings " if not number else " " * 11)
     return lines
 
 
-def say_details(views: list[View]) -> None:
+def say_details(views: list[View], rates: dict[Key, Rates]) -> None:
     seen = system.is_root()
     for number, view in enumerate(views):
         output.say([""] if number else [])
-        output.say(format_device(view, seen))
+        output.say(format_device(view, seen, rates[key_of(view)]))
 
 
 # JSON
 
 
-def view_json(view: View) -> dict[str, object]:
+def view_json(view: View, rates: Rates | None) -> dict[str, object]:
     """A view as JSON, with the sums of the counters."""
     names = ("fill", "stops", "stalls", "drops", "rescued")
     totals = {name: view.total(name) for name in names}
-    return {**dataclasses.asdict(view), **totals, "wakes": view.wakes}
+    more = {"wakes": view.wakes, "per_second": rates}
+    return {**dataclasses.asdict(view), **totals, **more}
 
 
-def status_json(views: list[View], hidden: int) -> dict[str, object]:
+def status_json(
+    views: list[View], rates: dict[Key, Rates], hidden: int
+) -> dict[str, object]:
     version = system.read_module_version()
     module = {"loaded": bool(version), "version": version}
-    found = [view_json(view) for view in views]
+    found = [view_json(view, rates.get(key_of(view))) for view in views]
     return {"module": module, "devices": found, "hidden_namespaces": hidden}
 
 
@@ -246,6 +284,30 @@ def say_heading(seen: Seen, netns: str | None) -> None:
         output.say([f"no tun or tap device {text}"])
 
 
+def _read(names: tuple[str, ...], netns: str | None, owners: bool = True) -> Seen:
+    seen = devices.read_machine(netns, owners)
+    devices.check_found(seen.views, names)
+    return seen
+
+
+def _read_twice(
+    names: tuple[str, ...], netns: str | None
+) -> tuple[Seen, dict[Key, Rates]]:
+    """The devices, and their rates since a look before; none for one that is new."""
+    first = _read(names, netns, owners=False)
+    started = time.monotonic()
+    before = {key_of(view): devices.counts(view) for view in first.views}
+    time.sleep(LOOK_SECONDS)
+    seconds = time.monotonic() - started
+    seen = _read(names, netns)
+    rates = {}
+    for view in seen.views:
+        counts = devices.counts(view)
+        old = before.get(key_of(view), counts)
+        rates[key_of(view)] = devices.per_second(old, counts, seconds)
+    return seen, rates
+
+
 @click.command()
 @options.names_argument(required=False)
 @options.netns_option
@@ -255,15 +317,15 @@ def status(names: tuple[str, ...], netns: str | None, as_json: bool) -> int:
 
     All network namespaces of the machine, unless --netns names one.
     """
-    seen = devices.read_machine(netns)
-    devices.check_found(seen.views, names)
+    named = bool(names) and not any(config.is_pattern(name) for name in names)
+    seen, rates = _read_twice(names, netns) if named else (_read(names, netns), {})
     views = devices.matching(seen.views, names)
     if as_json:
-        output.say_json(status_json(views, seen.hidden))
+        output.say_json(status_json(views, rates, seen.hidden))
     else:
         say_heading(seen, netns)
-        if names and not any(config.is_pattern(name) for name in names):
-            say_details(views)
+        if named:
+            say_details(views, rates)
         elif views:
             say_devices(views)
         if seen.hidden:

@@ -11,7 +11,7 @@ import termios
 import time
 import tty
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,8 +40,7 @@ STYLES = {
 # netns, ifindex, number of the queue, whether it is one of several: a single queue
 # shows its device's counters, which do not continue those of one among several.
 Key = tuple[str, int, int, bool]
-RATES = ("packets", "stops", "stalls", "drops", "qdisc_drops", "qdisc_marks")
-Counts = tuple[int, ...]  # of RATES
+Counts = dict[str, int]  # of devices.COUNTS
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,7 @@ class Row:
     drops: float = 0  # at the ring
     qdisc_drops: float = 0  # of the device
     qdisc_marks: float = 0
+    qdisc_overlimits: float = 0
 
 
 @dataclass
@@ -78,12 +78,12 @@ def _label(view: View, queue: int | None) -> str:
 
 def _now(view: View) -> Iterator[tuple[Row, Counts]]:
     """A row for each queue, without its rates, and the queue's counters."""
-    stats = view.qdisc_stats
-    whole = (view.tx_packets, stats.drops, stats.marks or 0)
+    backlog = view.qdisc_stats.backlog
+    whole = devices.counts(view)
     if not view.queues:
         key = (view.netns, view.ifindex, 0, False)
-        row = Row(key, _label(view, None), view.state, None, view.ring, stats.backlog)
-        yield row, (whole[0], 0, 0, view.tx_dropped, *whole[1:])
+        row = Row(key, _label(view, None), view.state, None, view.ring, backlog)
+        yield row, whole
     for number, queue in enumerate(view.queues):
         many = len(view.queues) > 1
         state = view.state if queue.state == "idle" else queue.state
@@ -93,13 +93,11 @@ def _now(view: View) -> Iterator[tuple[Row, Counts]]:
         key = (view.netns, view.ifindex, queue.id, many)
         label = _label(view, queue.id if many else None)
         # The device's own figures are shown once, on its first queue.
-        backlog = 0 if number else stats.backlog
-        packets, qdisc_drops, marks = (0, 0, 0) if number else whole
+        row = Row(key, label, state, queue.fill, limit, 0 if number else backlog)
+        own = dict.fromkeys(whole, 0) if number else whole
         # A single queue shows the device's counter, which counts without the module, too.
         drops = queue.drops if many else view.tx_dropped
-        row = Row(key, label, state, queue.fill, limit, backlog)
-        counts = (packets, queue.stops, queue.stalls, drops, qdisc_drops, marks)
-        yield row, counts
+        yield row, {**own, "stops": queue.stops, "stalls": queue.stalls, "drops": drops}
 
 
 def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
@@ -110,11 +108,8 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
     fills: dict[Key, deque[int]] = {}
     for row, counts in counted:
         before = watched.counts.get(row.key, counts)
-        rates: dict[str, Any] = {
-            name: max(0, new - old) / seconds if seconds > 0 else 0.0
-            for name, new, old in zip(RATES, counts, before)  # noqa: B905
-        }
-        rows.append(replace(row, **rates))
+        rates = devices.per_second(before, counts, seconds)
+        rows.append(replace(row, **rates))  # type: ignore[arg-type]
         fills[row.key] = watched.fills.get(row.key) or deque(maxlen=HISTORY)
         if row.fill is not None:
             fills[row.key].append(row.fill)
@@ -125,7 +120,7 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
 
 def total(rows: list[Row]) -> Row:
     sums: dict[str, Any] = {}
-    for name in RATES:
+    for name in devices.COUNTS:
         sums[name] = sum(getattr(row, name) for row in rows)
     fill = sum(row.fill or 0 for row in rows)
     backlog = sum(row.backlog for row in rows)
@@ -155,39 +150,60 @@ def sparkline(fills: list[int], limit: int, width: int, bars: str = BARS) -> str
     return "".join(bars[level] for level in levels).rjust(width)
 
 
-HEADING = (
-    "QUEUE", "STATE", "FILL", "LIMIT", "PKT/S", "STOP/S", "STALL/S", "DROP/S",
-    "QLEN", "QDROP/S",
+@dataclass(frozen=True)
+class Column:
+    heading: str
+    width: int
+    cell: Callable[[Row], str]
+
+
+LABEL, STATE = 13, 8  # columns; words are aligned left, numbers right
+COLUMNS = (
+    Column("FILL", 5, lambda row: "-" if row.fill is None else short(row.fill)),
+    Column("LIMIT", 5, lambda row: short(row.limit)),
+    Column("PKT/S", 5, lambda row: short(row.packets)),
+    Column("STOP/S", 6, lambda row: short(row.stops)),
+    Column("STALL/S", 7, lambda row: short(row.stalls)),
+    Column("DROP/S", 6, lambda row: short(row.drops)),
+    Column("QLEN", 5, lambda row: short(row.backlog)),
+    Column("QDROP/S", 7, lambda row: short(row.qdisc_drops)),
+    Column("MARK/S", 6, lambda row: short(row.qdisc_marks)),
+    Column("OVER/S", 6, lambda row: short(row.qdisc_overlimits)),
 )
-WIDTHS = (13, 8, 5, 5, 5, 6, 7, 6, 5, 7)
+# A narrow terminal leaves these out, in this order.
+SPARE = ("OVER/S", "MARK/S", "LIMIT", "STALL/S", "QLEN", "STOP/S", "FILL")
 
 
-def format_cells(cells: tuple[str, ...]) -> str:
-    """A line of cells: words aligned left, numbers aligned right."""
-    padded = [
-        cell.ljust(width) if place < 2 else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(cells, WIDTHS))  # noqa: B905
-    ]
-    return " ".join(padded)
+def choose(width: int) -> list[Column]:
+    """The columns that fit."""
+    chosen = list(COLUMNS)
+    for heading in SPARE:
+        if LABEL + 1 + STATE + sum(column.width + 1 for column in chosen) <= width:
+            break
+        chosen = [column for column in chosen if column.heading != heading]
+    return chosen
+
+
+def _line(label: str, state: str, cells: list[tuple[str, int]]) -> Text:
+    numbers = "".join(f" {cell:>{width}}" for cell, width in cells)
+    return Text(f"{label:{LABEL}} {state:{STATE}}{numbers}", no_wrap=True)
+
+
+def format_heading(width: int) -> Text:
+    cells = [(column.heading, column.width) for column in choose(width)]
+    line = _line("QUEUE", "STATE", cells)
+    line.stylize("bold")
+    room = width - line.cell_len - 1
+    line.append((" " + "fill, newest right".rjust(room)) if room > 18 else "")
+    return line
 
 
 def format_row(row: Row, fills: list[int], width: int, bars: str = BARS) -> Text:
     label = output.printable(row.label)
-    most = WIDTHS[0]
-    cells = (
-        label if len(label) <= most else f"{label[:most - 1]}~",
-        row.state,
-        "-" if row.fill is None else short(row.fill),
-        short(row.limit),
-        short(row.packets),
-        short(row.stops),
-        short(row.stalls),
-        short(row.drops),
-        short(row.backlog),
-        short(row.qdisc_drops),
-    )
-    text = Text(format_cells(cells), no_wrap=True)
-    text.stylize(STYLES.get(row.state, "dim"), most + 1, sum(WIDTHS[:2]) + 1)
+    label = label if len(label) <= LABEL else f"{label[:LABEL - 1]}~"
+    cells = [(column.cell(row), column.width) for column in choose(width)]
+    text = _line(label, row.state, cells)
+    text.stylize(STYLES.get(row.state, "dim"), LABEL + 1, LABEL + 1 + STATE)
     room = width - text.cell_len - 1
     if room > 0:
         text.append(" " + sparkline(fills, row.limit, room, bars))
@@ -217,6 +233,7 @@ class Screen:
             elif known == "s":
                 place = ORDERS.index(self.order) + 1
                 self.order = ORDERS[place % len(ORDERS)]
+                self.first = 0
             elif known in "qQ":
                 return True
             keys = keys[len(known):]
@@ -226,13 +243,10 @@ class Screen:
 def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
     """The screen's text, cut to the size of the terminal."""
     width = screen.width
-    heading = Text(format_cells(HEADING), style="bold", no_wrap=True)
-    room = width - heading.cell_len - 1
-    heading.append((" " + "fill, newest right".rjust(room)) if room > 18 else "")
     place = max(1, screen.height - 3)
     screen.first = min(screen.first, max(0, len(rows) - place))
     shown = ordered(rows, screen.order)[screen.first : screen.first + place]
-    lines = [heading]
+    lines = [format_heading(width)]
     for row in shown:
         fills = list(watched.fills[row.key])
         lines.append(format_row(row, fills, width, screen.bars))

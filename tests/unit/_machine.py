@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import config, namespaces, system
+from sluice import config, namespaces, status, system
 from sluice.devices import DEFAULTS
 from sluice.errors import Denied, Gone, SluiceError
 from sluice.namespaces import Namespace
@@ -182,6 +182,7 @@ def install(patch: pytest.MonkeyPatch, folder: Path, **what: Any) -> Machine:
     patch.setattr(system, "read_qdiscs", lambda: machine.qdiscs)
     patch.setattr(system, "read_owners", lambda: machine.owners)
     patch.setattr(system, "is_root", lambda: True)
+    patch.setattr(status, "LOOK_SECONDS", 0.01)
     patch.setattr(
         system, "read_module_version", lambda: "0.1.0" if machine.loaded else ""
     )

@@ -136,6 +136,7 @@ def test_help_is_a_word_too(capsys) -> None:
         ("statsu", "did you mean status?"),
         ("metrcis --json", "did you mean metrics?"),
         ("status tap1", "did you mean tap0?"),
+        ("tap1", "did you mean tap0?"),
         ("on --now tpa0", "did you mean tap0?"),
     ],
 )

@@ -543,7 +543,7 @@ def test_only_the_namespace_that_is_named(patient: Machine, capsys) -> None:
     answer = json.loads(capsys.readouterr().out)
     assert answer["verdict"] == "1 problem found"
     (bad,) = [one for one in answer["findings"] if one["level"] == "bad"]
-    assert bad["subject"] == "tun0"
+    assert bad["subject"] == "tun0@red"
     patient.links, patient.devices, patient.queues = [], [], []
     assert main(["doctor", "--netns", "red"]) == 0
     assert "no tun or tap device in network namespace red" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -147,6 +148,8 @@ tap0 (tap): on, served
   reader   about 200k packets/s while stopped
   stops    1204, wakes 1204, stalls 0, longest stop 12.3 ms
   drops    0 at a full ring while on, 17 by the driver in all
+  rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring; in the
+           qdisc 0 drops/s, 0 ECN marks/s, 0 overlimits/s
   settings on (/etc/sluice.conf:3)
            stall-ms 900 ms (/etc/sluice.conf:3)
            low-percent 60 % (module parameter)
@@ -161,6 +164,7 @@ tun0 (tun): on, noqueue: nothing to stop
   reader   about 200k packets/s while stopped
   stops    1204, wakes 1204, stalls 0, longest stop 12.3 ms
   drops    0 at a full ring while on, 0 by the driver in all
+  rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring
   settings on (default)
            stall-ms 250 ms (default)
            low-percent 50 % (default)
@@ -188,12 +192,51 @@ tap0 (tap): off
   reader   about 133k packets/s each while stopped
   stops    2408, wakes 2408, stalls 0, rescued 2, longest stop 250.0 ms
   drops    0 at a full ring while on, 17 by the driver in all
+  rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring; in the
+           qdisc 0 drops/s, 0 overlimits/s
   settings off (module parameter)
 """)
     assert main([]) == 0
     row = capsys.readouterr().out.splitlines()[1]
     assert row.split()[:4] == ["tap0", "off", "fq_codel", "400/1952"]
     assert row.endswith("qemu-system-x86 +1")
+
+
+def test_rates_of_a_named_device(machine: Machine, capsys, monkeypatch) -> None:
+    def sleep(seconds: float) -> None:
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 2)
+        machine.links[0] = replace(TAP0, tx_packets=TAP0.tx_packets + 500)
+        machine.qdiscs[2] = replace(QDISC0, drops=QDISC0.drops + 44, overlimits=6)
+
+    before = time.monotonic()
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: before)
+    assert main(["status", "--json", "tap0", "tun0"]) == 0
+    tap0, tun0 = json.loads(capsys.readouterr().out)["devices"]
+    assert tap0["per_second"]["packets"] == pytest.approx(250, rel=0.1)
+    assert tap0["per_second"]["qdisc_drops"] == pytest.approx(22, rel=0.1)
+    assert tap0["per_second"]["qdisc_overlimits"] == pytest.approx(3, rel=0.1)
+    assert set(tun0["per_second"].values()) == {0}
+
+
+def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> None:
+    for queue in (replace(QUEUE0, stops=0), replace(QUEUE0, state="stalled")):
+        machine.queues[0] = queue
+        assert main(["status", "tap0"]) == 0
+        assert "reader   pace not known yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 140])
+def test_no_line_is_wider_than_the_terminal(
+    machine: Machine, capsys, monkeypatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for names in ((), ("tap0",)):
+        assert main(["status", *names]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= columns, lines
+        assert lines[0].startswith("DEVICE" if not names else "tap0")
 
 
 def test_forty_taps_are_forty_lines(machine: Machine, capsys, monkeypatch) -> None:
