@@ -8,14 +8,19 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab.cache import ELSEWHERE, cache_dir
+if __name__ == "__main__":
+    # Ctrl-C prints nothing until main() is ready for it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+# ruff: noqa: E402
+from lab import processes
+from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import (
     copies,
     endurance,
@@ -28,7 +33,8 @@ from lab.checks import (
     testing,
     verify,
 )
-from lab.failure import LabError, NO, NOT_SUITABLE, Unsuitable, UsageError
+from lab.failure import INTERRUPTED, LabError, NO, NOT_SUITABLE, Unsuitable
+from lab.failure import UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
@@ -136,7 +142,7 @@ def _write_page(result: Path, page: Path) -> None:
     """The plots need the lab's venv."""
     command = [str(ensure_venv()), "-B", "-m", "lab.report.page"]
     command += [str(path.absolute()) for path in (result, page)]
-    done = subprocess.run(command, cwd=vm.REPOSITORY)
+    done = processes.run(command, cwd=vm.REPOSITORY)
     if done.returncode != 0:
         raise LabError(f"{page}: could not be drawn (see above)")
     print(f"page  in {page}")
@@ -404,11 +410,9 @@ def command_generate(_: argparse.Namespace) -> int:
 
 @subcommand("empty the cache")
 def command_clean(_: argparse.Namespace) -> int:
-    say(f"removing {cache_dir()}")
-    try:
-        shutil.rmtree(cache_dir())
-    except FileNotFoundError:
-        say("there was none")
+    say(f"removing what is in {cache_dir()}")
+    if not empty_cache():
+        say("there is none")
     return 0
 
 
@@ -427,6 +431,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = parser().parse_args()
     # On SIGTERM, clean up as on any other exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -452,8 +457,8 @@ def main() -> int:
         print(f"lab: {where}: {error.strerror}; {remedy}", file=sys.stderr)
         return NOT_SUITABLE
     except KeyboardInterrupt:
-        print("lab: stopped", file=sys.stderr)
-        return 130
+        print("lab: interrupted; what is complete stays in the cache", file=sys.stderr)
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

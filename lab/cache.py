@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
-from lab.failure import Unsuitable
+from lab.failure import LabError, Unsuitable
 
 
 LEAST_FREE = 500 << 20  # bytes; with less, apt-get may hang
@@ -52,21 +54,69 @@ def require_space(folder: Path) -> None:
         raise Unsuitable(f"{folder}: {free >> 20} MB free, {needed}; {ELSEWHERE}")
 
 
-@contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Held by one process at a time."""
+def _open_lock(name: str) -> TextIO:
     locks = cache_dir() / "locks"
     try:
         locks.mkdir(parents=True, exist_ok=True)
+        return open(locks / name, "w")
     except OSError as error:
         raise Unsuitable(f"{locks}: {error.strerror}; {ELSEWHERE}") from None
-    with open(locks / name, "w") as handle:
+
+
+def _lock(handle: TextIO, how: int, waits: str) -> None:
+    """Take a lock; if another process has it, say so once and wait."""
+    try:
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"lab: {waits}", file=sys.stderr, flush=True)
+        fcntl.flock(handle, how)
+
+
+USE = "use"  # the lock that every user of the cache shares
+
+
+@functools.cache
+def hold_cache(cache: Path) -> TextIO:
+    """Until this process ends, empty_cache() refuses."""
+    handle = _open_lock(USE)
+    _lock(handle, fcntl.LOCK_SH, f"{cache}: waits for another process that empties it")
+    return handle
+
+
+def empty_cache() -> bool:
+    """Whether there was one. All that is left is the lock file."""
+    if not cache_dir().exists():
+        return False
+    with _open_lock(USE) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            waits = f"lab: {name}: waits for another process that makes it"
-            print(waits, file=sys.stderr, flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            raise LabError(
+                f"{cache_dir()}: another run of the lab uses it; wait for its end, "
+                "or interrupt it, and run this again"
+            ) from None
+        # Renamed first: what an interrupted removal leaves is not taken for complete.
+        removed = cache_dir() / ".removed"
+        if removed.exists():
+            shutil.rmtree(removed)
+        removed.mkdir()
+        for path in cache_dir().iterdir():
+            if path.name not in ("locks", removed.name):
+                path.rename(removed / path.name)
+        shutil.rmtree(removed)
+        for path in (cache_dir() / "locks").iterdir():
+            if path.name != USE:
+                path.unlink()
+    return True
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Held by one process at a time."""
+    hold_cache(cache_dir())
+    with _open_lock(name) as handle:
+        waits = f"{name}: waits for another process that makes it"
+        _lock(handle, fcntl.LOCK_EX, waits)
         yield
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-FINE, NO, USAGE, NOT_SUITABLE = 0, 1, 2, 3
+FINE, NO, USAGE, NOT_SUITABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class LabError(Exception):

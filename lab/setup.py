@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lab import processes
 from lab.cache import cache_dir, digest, locked, require_space
 from lab.failure import LabError, Unsuitable
 
@@ -58,7 +59,7 @@ def install(packages: list[str]) -> None:
     )
     for step in steps:
         say("+ " + " ".join(step))
-        done = subprocess.run(
+        done = processes.run(
             step,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             stdin=subprocess.DEVNULL,
@@ -106,8 +107,14 @@ def ensure_venv() -> Path:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL)
+    done = processes.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     if done.returncode != 0:
+        print(done.stdout, file=sys.stderr)
         raise LabError(
             f"{' '.join(command)}: status {done.returncode} (see above); "
             f"check the network and the free space in {cache_dir()}, and run again"

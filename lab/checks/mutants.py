@@ -22,11 +22,11 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lab import processes
 from lab.checks.policy import (
     EXAMPLES,
     FINE,
@@ -246,7 +246,7 @@ def try_sample(trial: Trial, mutants: list[Mutant], count: int) -> list[Result]:
     """Tries until so many were killed or survived; all if count is 0."""
     results: list[Result] = []
     judged = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with processes.workers(os.cpu_count()) as pool:
         queue = iter(mutants)
         first = itertools.islice(queue, os.cpu_count())
         running = {pool.submit(trial.try_one, one) for one in first}

@@ -6,11 +6,11 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from lab import processes
 from lab.cache import cache_dir
 from lab.machines import build
 from lab.machines.matrix import Kernel
@@ -51,13 +51,12 @@ def _read_text(name: str) -> str:
 
 def run_tool(*command: str | Path) -> str:
     """A tool's output if it complains."""
-    done = subprocess.run(
+    done = processes.run(
         [str(word) for word in command],
         cwd=REPOSITORY,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
     )
     return done.stdout.strip() or "failed" if done.returncode else ""
 
@@ -109,7 +108,7 @@ def _timed(step: Step) -> bool:
 
 def run_steps(steps: list[Step]) -> bool:
     """All of them, whatever the others come to; whether all are fine."""
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with processes.workers(WORKERS) as pool:
         return all(list(pool.map(_timed, steps)))
 
 

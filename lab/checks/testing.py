@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lab import processes
 from lab.checks import mutants, packages, quick, verify
 from lab.failure import FINE, LabError, NO, UsageError
 from lab.guest.scenarios import find_scenarios
@@ -294,5 +294,5 @@ def test(what: str, arguments: list[str]) -> int:
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
     command += ["--every"] if what in ("debug", "long", "systemd") else []
-    done = subprocess.run([*command, *arguments], cwd=vm.REPOSITORY)
+    done = processes.run([*command, *arguments], cwd=vm.REPOSITORY)
     return done.returncode

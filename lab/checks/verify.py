@@ -13,11 +13,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from lab import processes
 from lab.checks import copies, ring, series_pace
 from lab.checks.policy import (
     ADDRESSES,
@@ -439,7 +439,7 @@ def verify(short: bool) -> int:
         proofs = [proof for proof in proofs if proof.short or not short]
         say(f"verify: {len(proofs)} proofs")
         verdicts = []
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with processes.workers(os.cpu_count()) as pool:
             for verdict in pool.map(ask, proofs):
                 verdicts.append(verdict)
                 print(format_verdict(verdict), flush=True)

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import processes
 from lab.failure import LabError
 from lab.machines.arch import HOST, Arch
 
@@ -50,14 +51,12 @@ def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
     command = ["unshare", "--mount", "--propagation", "private"]
     command += ["sh", "-ec", _CHROOT, "sh"]
     command += [str(root.workshop or root.path), str(work), "cd /mnt; " + script]
-    done = subprocess.run(
+    done = processes.run(
         command,
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
     )
     return done.returncode, done.stdout
 

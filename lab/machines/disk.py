@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from lab import processes
 from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
 from lab.machines.chroot import Root, last_line
@@ -39,7 +40,7 @@ def make(root: Root, image: Path) -> None:
 
 
 def _run(command: list[str], image: Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = processes.run(command, stderr=subprocess.PIPE)
     if done.returncode != 0:
         said = last_line(done.stderr)
         raise LabError(f"{image}: mke2fs could not make it ({said}); is the disk full?")

@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from lab import processes
 from lab.cache import cache_dir, cached, digest, discard, fill_once
 from lab.failure import LabError
 from lab.machines.arch import HOST
@@ -80,7 +81,7 @@ def _mmdebstrap(arguments: list[str], tree: Path) -> str | None:
     log = tree.with_name("mmdebstrap.log")
     # INITRD=No: the lab boots an initramfs of its own.
     with open(log, "w") as output:
-        done = subprocess.run(
+        done = processes.run(
             ["mmdebstrap", *arguments],
             env={**os.environ, "INITRD": "No"},
             stdin=subprocess.DEVNULL,

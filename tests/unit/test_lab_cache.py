@@ -9,8 +9,9 @@ import threading
 import pytest
 
 from lab.__main__ import main
-from lab.cache import cache_dir, digest, discard, fill_once, fresh_directory, locked
-from lab.failure import Unsuitable
+from lab.cache import cache_dir, cached, digest, discard, empty_cache, fill_once
+from lab.cache import fresh_directory, hold_cache, locked
+from lab.failure import LabError, Unsuitable
 
 
 def test_chosen_cache_wins(monkeypatch, tmp_path) -> None:
@@ -37,6 +38,28 @@ def test_a_second_process_says_that_it_waits(monkeypatch, tmp_path, capsys) -> N
     second.join()
     said = capsys.readouterr().err
     assert said == "lab: root: waits for another process that makes it\n"
+
+
+def test_a_cache_in_use_is_not_emptied(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
+    final = tmp_path / "sluice" / "roots" / "one"
+    with cached(final, "root"):
+        pass
+    with pytest.raises(LabError, match="another run of the lab uses it"):
+        empty_cache()
+    assert final.exists()
+    hold_cache.cache_clear()  # as at the end of the process
+    assert empty_cache()
+    assert [path.name for path in final.parents[1].rglob("*")] == ["locks", "use"]
+
+
+def test_what_an_interrupted_removal_left_is_removed(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
+    assert not empty_cache()
+    for name in (".removed/roots", "roots"):
+        (tmp_path / "sluice" / name / "one").mkdir(parents=True)
+    assert empty_cache()
+    assert [path.name for path in (tmp_path / "sluice").iterdir()] == ["locks"]
 
 
 def test_too_little_space_is_one_line(monkeypatch, tmp_path) -> None:
