@@ -9,9 +9,12 @@ rest and must be 0.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from lab.failure import LabError
+
+if TYPE_CHECKING:
+    from lab.guest.env import GuestEnv
 
 VARIANTS = ("stock", "upstream", "sluice")
 SERIES = "series"  # the drivers that make series patches, without the module
@@ -128,3 +131,12 @@ class Sample:
 
     def to_json(self) -> Dict[str, Any]:
         return {**asdict(self), "unaccounted": self.unaccounted}
+
+
+# Takes one sample under a variant, measuring for so many seconds.
+Measure = Callable[[str, float, "GuestEnv"], Sample]
+
+
+class Workload(NamedTuple):
+    row: Row
+    measure: Measure

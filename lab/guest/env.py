@@ -38,6 +38,20 @@ class GuestEnv:
             raise WorkloadError(f"{path}: not there; build it with lab build")
         return str(path)
 
+    def load_kernel_reader(self) -> None:
+        if is_loaded("kernel_reader"):
+            return
+        module = self.helpers.parent / "kernel_reader.ko"
+        if not module.exists():
+            raise Skipped("the lab's kernel_reader.ko is only built for native machines")
+        run_tool(["insmod", str(module)])
+
+    def reader(self, options: Sequence[str]) -> str:
+        """The reader's helper; if it reads in the kernel, its part there is loaded."""
+        if "--in-kernel" in options:
+            self.load_kernel_reader()
+        return self.helper("reader")
+
     def use_drivers(self, name: str) -> None:
         """Loads the variant's tun driver, if another one is loaded; no device exists.
 

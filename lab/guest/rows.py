@@ -18,7 +18,6 @@ from lab.guest.devices import running
 from lab.guest.env import GuestEnv
 from lab.guest.host import QUIET_PERCENT, HostLoad
 from lab.row import Row
-from lab.workloads import in_kernel
 
 # What a sample may take beyond the seconds it measures. Where instructions are
 # counted the clock jumps while all processes wait for the host's disk.
@@ -164,7 +163,7 @@ class Bench:
             if self._host is None:
                 return self._take_once(place)
             self._env.use_drivers(place[2])
-            in_kernel.load_reader(self._env)  # its timers tell how late they come
+            self._env.load_kernel_reader()  # its timers tell how late they come
             before = self._host.read()
             late = lateness.read()
             line = self._take_once(place)

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from lab.guest.env import GuestEnv
-from lab.workloads import Skipped, VARIANTS, all_rows, measure
+from lab.row import VARIANTS, Skipped
+from lab.workloads import all_rows, measure
 
 
 def main() -> None:

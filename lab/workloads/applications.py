@@ -9,9 +9,10 @@ same iperf3 and the same ping measure it.
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -23,11 +24,10 @@ from lab.guest.path import path
 from lab.guest.program import READY_SECONDS, Program, has_device
 from lab.guest.program import read_backpressure, read_ring
 from lab.guest.program import read_udp_overflows, read_version, succeeds
-from lab.row import Row, Sample, WorkloadError, parse_variant
+from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 from lab.workloads import file, openconnect, openvpn, qemu, tinc
 from lab.workloads import wireguard_go
-from lab.workloads.tcp import parse_iperf3, run_client, server
-from lab.workloads.udp_flood import flood
+from lab.workloads.tcp import flood, parse_iperf3, run_client, server
 
 APPLICATIONS: Dict[str, ModuleType] = {
     "openvpn": openvpn,
@@ -104,45 +104,6 @@ class Case:
     def megabytes(self) -> int:
         """Of a file: it takes some seconds."""
         return 50 if self.rate_mbit is None else 10
-
-
-def parse_case(name: str) -> Case:
-    pattern = r"([a-z-]+)_(tcp_\d+|udp|file)_(\d+)ms(?:_(\d+)mbit)?(?:_ring(\d+))?"
-    found = re.fullmatch(pattern, name)
-    if found is None:
-        raise WorkloadError(f"row {name}: not APPLICATION_LOAD_RTTms[_RATEmbit][_ringN]")
-    rate, ring = (int(number) if number else None for number in found.groups()[3:])
-    return Case(found[1], found[2], int(found[3]), rate, ring)
-
-
-def _row(case: Case) -> Row:
-    return Row(
-        name=case.name,
-        title=case.title,
-        unit="Mbit/s",
-        demo=case.name in USUAL,
-        floor=0.97,
-        latency_share=1 / 3,
-        path_ms=case.rtt_ms,
-        rings=list(RINGS) if case.name in WITH_RINGS else [],
-    )
-
-
-ROWS = [
-    _row(Case(name, load, rtt_ms, rate_mbit))
-    for name in APPLICATIONS
-    for load in LOADS
-    for rtt_ms in RTTS_MS
-    for rate_mbit in (None, LINK_MBIT)
-] + [
-    _row(Case("openvpn", load, rtt_ms, LINK_MBIT, ring))
-    for load in WITH_OTHER_RINGS
-    for rtt_ms in RTTS_MS
-    for ring in OTHER_RINGS
-] + [
-    _row(Case("openvpn", "tcp_1", rtt_ms, FAST_LINK_MBIT, OTHER_RINGS[0]))
-    for rtt_ms in RTTS_MS
-]
 
 
 def _wait_connected(processes: List[Program]) -> None:
@@ -227,9 +188,8 @@ def _measure(
         return received.mbit, {"retransmits": received.retransmits}, ping.end()
 
 
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """seconds: not used by a file, which is sent to its end."""
-    case = parse_case(row.name)
     module = APPLICATIONS[case.application]
     with tunnel(case, variant, env) as processes:
         ring = read_ring(NEAR)
@@ -258,3 +218,40 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         extra=extra,
         **pinged.fields(),
     )
+
+
+def _workload(
+    application: str,
+    load: str,
+    rtt_ms: int,
+    rate_mbit: Optional[int] = None,
+    ring: Optional[int] = None,
+) -> Workload:
+    case = Case(application, load, rtt_ms, rate_mbit, ring)
+    row = Row(
+        name=case.name,
+        title=case.title,
+        unit="Mbit/s",
+        demo=case.name in USUAL,
+        floor=0.97,
+        latency_share=1 / 3,
+        path_ms=rtt_ms,
+        rings=list(RINGS) if case.name in WITH_RINGS else [],
+    )
+    return Workload(row, partial(run, case))
+
+
+WORKLOADS = [
+    *(
+        _workload(*one)
+        for one in product(APPLICATIONS, LOADS, RTTS_MS, (None, LINK_MBIT))
+    ),
+    *(
+        _workload("openvpn", load, rtt_ms, LINK_MBIT, ring)
+        for load, rtt_ms, ring in product(WITH_OTHER_RINGS, RTTS_MS, OTHER_RINGS)
+    ),
+    *(
+        _workload("openvpn", "tcp_1", rtt_ms, FAST_LINK_MBIT, OTHER_RINGS[0])
+        for rtt_ms in RTTS_MS
+    ),
+]

@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import statistics
 from dataclasses import replace
+from functools import partial
 
 from lab.guest.crowd import crowd
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, WorkloadError
-from lab.workloads import dead_reader, tcp, udp_flood
+from lab.row import Row, Sample, Workload, WorkloadError
+from lab.workloads import dead_reader, tcp
 from lab.workloads.never_full import BURST, WHOLE_RING, time_bursts
 
 BURSTS = 9  # one or two of them pay for work that loading the module leaves
@@ -25,38 +26,10 @@ UNIT = "packets per million instructions"
 # Fewer are not possible for a packet that passes the driver.
 LEAST_INSTRUCTIONS = 1000
 
-# Rows of other workloads, on one CPU that senders, reader and receiver share: the
-# host's scheduler does not affect them.
-BORROWED = {
-    f"cost_{row.name}": (module, row)
-    for module in (dead_reader, tcp, udp_flood)
-    for row in module.ROWS
-    if row.name in ("dead_reader", "tcp_8_fast", "tcp_1_slow", "udp_flood")
-}
 
-# A socket's packet has some 5000 instructions behind it, pktgen's own 2000: the
-# hook's part is the larger, the shorter the path.
-ROWS = [
-    *(
-        Row(name, f"{title} (target_us=0)", UNIT, floor=floor, parameters=WHOLE_RING)
-        for name, title, floor in (
-            ("cost_socket", "UDP socket", 0.98),
-            ("cost_qdisc", "pktgen through the qdisc", None),
-            ("cost_direct", "pktgen, direct", None),
-            ("cost_crowd_direct", f"the same beside {CROWD} taps", None),
-        )
-    ),
-    *(replace(row, name=name, demo=False) for name, (_, row) in BORROWED.items()),
-]
-
-
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    if row.name in BORROWED:
-        module, own = BORROWED[row.name]
-        return module.run(own, variant, seconds, env)
-    path = row.name.rpartition("_")[2]
-    others = crowd(CROWD) if "crowd" in row.name else contextlib.nullcontext()
-    with others:
+def run(path: str, others: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    """others: so many taps beside it."""
+    with crowd(others) if others else contextlib.nullcontext():
         sample = time_bursts(path, variant, env, lambda bursts: bursts >= BURSTS)
     spent = sample.extra.pop("seconds")
     counted = [round(s * 1e9 / BURST) for s in spent]
@@ -67,3 +40,31 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         )
     sample.extra["instructions"] = counted
     return replace(sample, value=1e6 / statistics.median(counted))
+
+
+# A socket's packet has some 5000 instructions behind it, pktgen's own 2000: the
+# hook's part is the larger, the shorter the path. Rows of other workloads, on one CPU
+# that senders, reader and receiver share: the host's scheduler does not affect them.
+WORKLOADS = [
+    *(
+        Workload(
+            Row(
+                *(f"cost_{name}", f"{title} (target_us=0)", UNIT),
+                floor=floor,
+                parameters=WHOLE_RING,
+            ),
+            partial(run, path, others),
+        )
+        for name, path, title, floor, others in (
+            ("socket", "socket", "UDP socket", 0.98, 0),
+            ("qdisc", "qdisc", "pktgen through the qdisc", None, 0),
+            ("direct", "direct", "pktgen, direct", None, 0),
+            ("crowd_direct", "direct", f"the same beside {CROWD} taps", None, CROWD),
+        )
+    ),
+    *(
+        one._replace(row=replace(one.row, name=f"cost_{one.row.name}", demo=False))
+        for one in (*dead_reader.WORKLOADS, *tcp.TCP, *tcp.UDP)
+        if one.row.name in ("dead_reader", "tcp_8_fast", "tcp_1_slow", "udp_flood")
+    ),
+]

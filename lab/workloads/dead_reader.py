@@ -7,40 +7,17 @@ One blocking UDP socket sends in turn to both.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List
+from functools import partial
+from typing import Any, Dict
 
 from lab.guest.devices import HERE, THERE, read_counters, run_tool
 from lab.guest.devices import sink, wait_drained
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, WorkloadError
+from lab.row import Row, Sample, Workload, WorkloadError
 
 LIVING = "127.0.0.1"
 PORT = "9001"
 SECONDS = 4.0  # the value is packets in 4 s, whatever seconds other rows take
-
-ROWS = [
-    Row(
-        name="dead_reader",
-        title="dead reader, to the living peer in 4 s",
-        unit="packets",
-        demo=True,
-        floor=0.9,
-        above_upstream=True,
-        lossless=False,  # nobody reads: tail drop is intended
-    ),
-    *(
-        Row(
-            name=f"slow_reader_{pace}",
-            title=f"reader of {pace} packets/s, to the living peer in 4 s",
-            unit="packets",
-            floor=floor,
-            above_upstream=True,
-            lossless=False,  # too slow a reader
-        )
-        for pace, floor in ((5, 0.8), (50, 0.8), (100, 0.5))
-    ),
-]
-
 
 def parse_dead_reader(text: str) -> Dict[str, Any]:
     try:
@@ -50,19 +27,12 @@ def parse_dead_reader(text: str) -> Dict[str, Any]:
         raise WorkloadError(f"dead_reader: said {text.strip()!r}") from None
 
 
-def link_options(row: Row) -> List[str]:
-    """Of a slow reader: the link behind it."""
-    if row.name == "dead_reader":
-        return []
-    packets_per_second = int(row.name.rpartition("_")[2])
-    return ["--link-us", str(1_000_000 // packets_per_second)]
-
-
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    """link_us: what each packet takes a slow reader; 0: it is dead."""
     with sink(
         *(env.helper("reader"), variant),
-        paused=row.name == "dead_reader",
-        options=link_options(row),
+        paused=not link_us,
+        options=("--link-us", str(link_us)) if link_us else (),
     ) as reader:
         counts = parse_dead_reader(
             run_tool(
@@ -89,3 +59,27 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
             "requeues": after.requeues,
         },
     )
+
+
+def _workload(name: str, reader: str, link_us: int, **demands: Any) -> Workload:
+    row = Row(
+        name=name,
+        title=f"{reader}, to the living peer in 4 s",
+        unit="packets",
+        above_upstream=True,
+        lossless=False,  # nobody reads, or too slowly: tail drop is intended
+        **demands,
+    )
+    return Workload(row, partial(run, link_us))
+
+
+WORKLOADS = [
+    _workload("dead_reader", "dead reader", 0, demo=True, floor=0.9),
+    *(
+        _workload(
+            *(f"slow_reader_{pace}", f"reader of {pace} packets/s", 1_000_000 // pace),
+            floor=floor,
+        )
+        for pace, floor in ((5, 0.8), (50, 0.8), (100, 0.5))
+    ),
+]

@@ -8,11 +8,11 @@ sluice's defaults.
 
 from __future__ import annotations
 
-from lab.guest.env import GuestEnv
-from lab.row import Row, Sample
-from lab.workloads import pktgen
-from lab.workloads.tcp import PACES, Case, transfer
-from lab.workloads.udp_flood import case_of
+from functools import partial
+
+from lab.row import Measure, Row, Workload
+from lab.workloads import in_kernel, pktgen
+from lab.workloads.tcp import FLOOD, PACES, Case, transfer
 
 RINGS = [10, 100]
 TARGETS = [250, 500, 1000, 2000, 5000, 20000]
@@ -20,22 +20,22 @@ STREAMS = 8
 VHOST = pktgen.Case(1, "pktgen through the qdisc, vhost-net", False, vhost=True)
 
 
-def depth_row(name: str, title: str, unit: str = "Mbit/s") -> Row:
-    return Row(name=name, title=title, unit=unit, rings=RINGS, targets=TARGETS)
+def _workload(name: str, title: str, measure: Measure, unit: str = "Mbit/s") -> Workload:
+    return Workload(Row(name, title, unit, rings=RINGS, targets=TARGETS), measure)
 
 
-ROWS = [
-    depth_row("depth_fast", "TCP, 8 streams, fast reader"),
-    depth_row("depth_link", "TCP, 8 streams, link"),
-    depth_row("depth_udp", "UDP flood, slow reader"),
-    depth_row("depth_vhost", VHOST.title, "packets/s"),
+def _tcp(name: str, reader: str, case: Case) -> Workload:
+    title = f"TCP, {case.streams} streams, {reader}"
+    return _workload(name, title, partial(transfer, case))
+
+
+IN_PROCESSES = [
+    _tcp("depth_fast", "fast reader", Case(STREAMS, PACES["fast"])),
+    _tcp("depth_link", "link", Case(STREAMS, PACES["link"])),
+    _workload("depth_udp", "UDP flood, slow reader", partial(transfer, FLOOD)),
+    _workload("depth_vhost", VHOST.title, partial(pktgen.receive, VHOST), "packets/s"),
 ]
-
-
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    if row.name == "depth_vhost":
-        return pktgen.receive(VHOST, variant, seconds, env)
-    if row.name == "depth_udp":
-        return transfer(case_of(PACES["slow"]), variant, seconds, env)
-    pace = PACES[row.name.rpartition("_")[2]]
-    return transfer(Case(STREAMS, pace), variant, seconds, env)
+IN_KERNEL = [
+    _tcp(f"kernel_depth_{speed}", reader, Case(STREAMS, in_kernel.PACES[speed]))
+    for speed, reader in in_kernel.READERS.items()
+]

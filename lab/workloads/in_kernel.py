@@ -7,23 +7,20 @@ for each packet, or at a link's pace.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from typing import Dict, List, Tuple
+from functools import partial
+from typing import List
 
-from lab.guest.devices import run_tool
-from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, Skipped
-from lab.workloads import pktgen, tcp
-from lab.workloads.tcp import Case, transfer
-from lab.workloads.udp_flood import case_of
+from lab.row import Row, Workload
+from lab.workloads import pktgen
+from lab.workloads.tcp import FLOOD, Case, tcp_workload, transfer
 
 IN_KERNEL = ("--in-kernel",)
-PACES: Dict[str, Tuple[str, ...]] = {
-    "fast": (),
-    "5us": ("--burn-us", "5"),
-    "slow": ("--burn-us", "20"),
-    "link": ("--link-us", "200"),
+PACES = {
+    "fast": IN_KERNEL,
+    "5us": (*IN_KERNEL, "--burn-us", "5"),
+    "slow": (*IN_KERNEL, "--burn-us", "20"),
+    "link": (*IN_KERNEL, "--link-us", "200"),
 }
 READERS = {
     "fast": "in kernel",
@@ -37,68 +34,53 @@ STREAMS = {
     "slow": (1, 8, 16),
     "link": (1, 4, 8),
 }
-
 LOSSLESS_RING = 8000  # of stock
 
-
-def _pktgen_cases() -> Dict[str, pktgen.Case]:
-    cases = {
-        f"kernel_pktgen_{n}": pktgen.Case(
-            n, f"pktgen, {n} direct, in kernel", options=IN_KERNEL
-        )
-        for n in (1, 2, 4)
-    }
-    cases["kernel_pktgen_qdisc"] = pktgen.Case(
-        1, "pktgen, qdisc, in kernel", direct=False, options=IN_KERNEL
-    )
-    cases["kernel_pktgen_noqueue"] = pktgen.Case(
-        1, "pktgen, noqueue, in kernel", qdisc="noqueue", options=IN_KERNEL
-    )
-    return cases
-
-
-CASES = _pktgen_cases()
-TCP_CASES: Dict[str, Case] = {
-    **tcp.cases_of(
-        "kernel_tcp", {name: IN_KERNEL + pace for name, pace in PACES.items()}, STREAMS
+_DIRECT = {
+    f"kernel_pktgen_{n}": pktgen.Case(n, f"pktgen, {n} direct, in kernel")
+    for n in (1, 2, 4)
+}
+_PKTGEN = {
+    **_DIRECT,
+    "kernel_pktgen_qdisc": pktgen.Case(1, "pktgen, qdisc, in kernel", direct=False),
+    "kernel_pktgen_noqueue": pktgen.Case(
+        1, "pktgen, noqueue, in kernel", qdisc="noqueue"
     ),
-    **{
-        f"kernel_tcp_{streams}_fast_pfifo": Case(streams, IN_KERNEL, qdisc="pfifo")
-        for streams in (1, 8, 16)
-    },
 }
 
 
-def _pktgen_row(name: str, case: pktgen.Case) -> Row:
+def _pktgen_workload(name: str, case: pktgen.Case) -> Workload:
     """A direct sender is as fast as the reader, or faster."""
-    fast = name in ("kernel_pktgen_1", "kernel_pktgen_2")
-    ring = LOSSLESS_RING if fast else None
-    return replace(pktgen.row_of(name, case), floor=0.97, lossless_ring=ring)
+    ring = LOSSLESS_RING if name in ("kernel_pktgen_1", "kernel_pktgen_2") else None
+    one = pktgen.workload(name, replace(case, options=IN_KERNEL))
+    return one._replace(row=replace(one.row, floor=0.97, lossless_ring=ring))
 
 
-def _tcp_row(name: str, case: Case) -> Row:
-    speed = name.split("_")[3]
-    ring = LOSSLESS_RING if speed == "fast" else None
-    if case.qdisc == "pfifo":
-        reader = f"{READERS[speed]}, pfifo"
-        return tcp.row_of(name, case.streams, reader, lossless_ring=ring)
-    return tcp.row_of(
-        *(name, case.streams, READERS[speed]),
-        above_upstream=speed == "fast" and case.streams >= 8,
+def _tcp_workload(streams: int, speed: str, qdisc: str = "fq_codel") -> Workload:
+    name, reader = f"kernel_tcp_{streams}_{speed}", READERS[speed]
+    fast, own = speed == "fast", qdisc == "fq_codel"
+    return tcp_workload(
+        *(name if own else f"{name}_{qdisc}", reader if own else f"{reader}, {qdisc}"),
+        Case(streams, PACES[speed], qdisc=qdisc),
+        above_upstream=own and fast and streams >= 8,
         prompt=speed in ("link", "slow"),
-        lossless_ring=ring,
+        lossless_ring=LOSSLESS_RING if fast else None,
     )
 
 
-ROWS: List[Row] = [
-    *(_pktgen_row(name, case) for name, case in CASES.items()),
-    *(_tcp_row(name, case) for name, case in TCP_CASES.items()),
-    Row(
-        name="kernel_udp_slow",
-        title="UDP flood, in kernel, 20 us",
-        unit="Mbit/s",
-        floor=0.97,
-        reaches_upstream=True,
+WORKLOADS = [
+    *(_pktgen_workload(name, case) for name, case in _PKTGEN.items()),
+    *(_tcp_workload(n, speed) for speed, streams in STREAMS.items() for n in streams),
+    *(_tcp_workload(n, "fast", "pfifo") for n in (1, 8, 16)),
+    Workload(
+        Row(
+            name="kernel_udp_slow",
+            title="UDP flood, in kernel, 20 us",
+            unit="Mbit/s",
+            floor=0.97,
+            reaches_upstream=True,
+        ),
+        partial(transfer, replace(FLOOD, pace=PACES["slow"])),
     ),
 ]
 
@@ -114,27 +96,6 @@ OF_OTHERS = (
 
 def usual(rows: List[Row], cpus: int) -> List[Row]:
     """The rows of this file and OF_OTHERS, with no more senders than CPUs."""
-    return [
-        row
-        for row in rows
-        if row.name in OF_OTHERS
-        or (row in ROWS and (row.name not in CASES or CASES[row.name].senders <= cpus))
-    ]
-
-
-def load_reader(env: GuestEnv) -> None:
-    if os.path.exists("/sys/module/kernel_reader"):
-        return
-    module = env.helpers.parent / "kernel_reader.ko"
-    if not module.exists():
-        raise Skipped("the lab's kernel_reader.ko is only built for native machines")
-    run_tool(["insmod", str(module)])
-
-
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    load_reader(env)
-    if row.name in CASES:
-        return pktgen.receive(CASES[row.name], variant, seconds, env)
-    if row.name in TCP_CASES:
-        return transfer(TCP_CASES[row.name], variant, seconds, env)
-    return transfer(case_of(IN_KERNEL + PACES["slow"]), variant, seconds, env)
+    many = [name for name, case in _DIRECT.items() if case.senders > cpus]
+    names = {*OF_OTHERS, *(one.row.name for one in WORKLOADS)}.difference(many)
+    return [row for row in rows if row.name in names]

@@ -9,41 +9,22 @@ two peers carries every packet; the other programs need a configuration for each
 
 from __future__ import annotations
 
-from typing import List
+from functools import partial
+from typing import List, Optional
 
 from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.env import GuestEnv
 from lab.guest.program import read_ring, read_version, receiving, send
-from lab.row import Row, Sample
+from lab.row import Row, Sample, Workload
 from lab.workloads.applications import Case, LINK_MBIT, tunnel, wait_settled
 from lab.workloads.openvpn import PACKAGES
 
 GROUPS, PACKETS = 4, 600  # threads, and packets of 1000 bytes for each
+RTT_MS = 20
 DEADLINE_SECONDS = 60.0  # of the helper
 GROUPS_NET = "ff15::9200:0/112"
 ADDRESSES = {NEAR.name: "fd91::1", FAR.name: "fd91::2"}
-# Row: the round-trip time, ms, and the rate of the ends' links, Mbit/s.
-PATHS = {
-    "multicast_20ms": (20, None),
-    "multicast_20ms_10mbit": (20, LINK_MBIT),
-}
-
-
-def _row(name: str) -> Row:
-    rtt_ms, rate_mbit = PATHS[name]
-    rate = f" {rate_mbit} Mbit/s" if rate_mbit else ""
-    return Row(
-        name=name,
-        title=f"OpenVPN multicast, {rtt_ms} ms{rate}",
-        unit="packets/s",
-        demo=rate_mbit is not None,
-        floor=0.97,
-        path_ms=rtt_ms,
-    )
-
-
-ROWS = [_row(name) for name in PATHS]
 
 
 def _enable_ipv6(device: Device) -> None:
@@ -62,10 +43,11 @@ def _command(env: GuestEnv, what: str, device: Device) -> List[str]:
     return device.command(*words)
 
 
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+def run(
+    rate_mbit: Optional[int], variant: str, seconds: float, env: GuestEnv
+) -> Sample:
     """It lasts as long as it takes, whatever the seconds."""
-    rtt_ms, rate_mbit = PATHS[row.name]
-    with tunnel(Case("openvpn", "multicast", rtt_ms, rate_mbit), variant, env):
+    with tunnel(Case("openvpn", "multicast", RTT_MS, rate_mbit), variant, env):
         for device in (NEAR, FAR):
             _enable_ipv6(device)
         receiver = receiving(_command(env, "receive", FAR))
@@ -89,3 +71,22 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         },
         **pinged.fields(),
     )
+
+
+def _workload(name: str, told: str, rate_mbit: Optional[int]) -> Workload:
+    """rate_mbit: of the ends' links."""
+    row = Row(
+        name=name,
+        title=f"OpenVPN multicast, {told}",
+        unit="packets/s",
+        demo=rate_mbit is not None,
+        floor=0.97,
+        path_ms=RTT_MS,
+    )
+    return Workload(row, partial(run, rate_mbit))
+
+
+WORKLOADS = [
+    _workload("multicast_20ms", "20 ms", None),
+    _workload("multicast_20ms_10mbit", "20 ms 10 Mbit/s", LINK_MBIT),
+]

@@ -19,6 +19,7 @@ import contextlib
 import os
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Callable, ContextManager, Iterator, List
 
@@ -26,7 +27,7 @@ from lab.guest import tasks
 from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
 from lab.guest.devices import run_tool, sink, wait_drained
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, Skipped, WorkloadError
+from lab.row import Row, Sample, Skipped, Workload, WorkloadError
 from lab.workloads import pktgen
 
 RING = 10000
@@ -34,21 +35,6 @@ BURST = 4000
 MIN_BURSTS = 7
 WHOLE_RING = ["target_us=0"]
 PKTGEN_MODES = {"qdisc": "queue_xmit", "direct": "start_xmit"}
-
-ROWS = [
-    Row(
-        name="never_full_socket",
-        title="UDP socket, ring never full (target_us=0)",
-        unit="packets/s",
-        parameters=WHOLE_RING,
-    ),
-    Row(
-        name="never_full_direct",
-        title="pktgen, ring never full (target_us=0)",
-        unit="packets/s",
-        parameters=WHOLE_RING,
-    ),
-]
 
 
 def busy_time_told(release: str, cpus: int) -> ContextManager[None]:
@@ -139,13 +125,27 @@ def time_bursts(
     )
 
 
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
+def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
     end = time.monotonic() + seconds
 
     def enough(bursts: int) -> bool:
         return bursts >= MIN_BURSTS and time.monotonic() >= end
 
-    sample = time_bursts(row.name.rpartition("_")[2], variant, env, enough)
+    sample = time_bursts(path, variant, env, enough)
     rates = [BURST / spent for spent in sample.extra.pop("seconds")]
     sample.extra.update(bursts=len(rates), median=statistics.median(rates))
     return sample
+
+
+WORKLOADS = [
+    Workload(
+        Row(
+            name=f"never_full_{path}",
+            title=f"{title}, ring never full (target_us=0)",
+            unit="packets/s",
+            parameters=WHOLE_RING,
+        ),
+        partial(run, path),
+    )
+    for path, title in (("socket", "UDP socket"), ("direct", "pktgen"))
+]

@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
@@ -20,7 +21,7 @@ from lab.guest import latency, tasks
 from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
 from lab.guest.devices import wait_drained
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, WorkloadError, parse_variant
+from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 
 PROC = Path("/proc/net/pktgen")
 PACKET_BYTES = 60
@@ -58,24 +59,6 @@ def _cases() -> Dict[str, Case]:
         title = f"pktgen, {n} direct, vhost-net, noqueue"
         cases[f"vhost_{n}_noqueue"] = Case(n, title, vhost=True, qdisc="noqueue")
     return cases
-
-
-CASES = _cases()
-
-
-def row_of(name: str, case: Case) -> Row:
-    equal = case.direct and case.qdisc != "noqueue"
-    return Row(
-        name=name,
-        title=case.title,
-        unit="packets/s",
-        demo=name == "pktgen_2",
-        floor=1.0 if equal else 0.97,
-        lossless=case.qdisc != "noqueue",
-    )
-
-
-ROWS = [row_of(name, case) for name, case in CASES.items()]
 
 
 @dataclass(frozen=True)
@@ -265,15 +248,11 @@ def _wait_and_count(case: Case, readers: List[int], seconds: float) -> Dict[str,
     return counted
 
 
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    return receive(CASES[row.name], variant, seconds, env)
-
-
 def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """What the reader gets, packets/s, with a ping beside it."""
     mode = "start_xmit" if case.direct else "queue_xmit"
     with sink(
-        *(env.helper("reader"), variant, parse_variant(variant).ring),
+        *(env.reader(case.options), variant, parse_variant(variant).ring),
         vhost=case.vhost,
         qdisc=case.qdisc,
         options=case.options,
@@ -308,3 +287,19 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         },
         **pinged.fields(),
     )
+
+
+def workload(name: str, case: Case) -> Workload:
+    equal = case.direct and case.qdisc != "noqueue"
+    row = Row(
+        name=name,
+        title=case.title,
+        unit="packets/s",
+        demo=name == "pktgen_2",
+        floor=1.0 if equal else 0.97,
+        lossless=case.qdisc != "noqueue",
+    )
+    return Workload(row, partial(receive, case))
+
+
+WORKLOADS = [workload(name, case) for name, case in _cases().items()]

@@ -16,6 +16,7 @@ import re
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
@@ -26,9 +27,8 @@ from lab.guest.env import GuestEnv
 from lab.guest.program import READY_SECONDS, Process, folder, has_device
 from lab.guest.program import read_backpressure, read_version
 from lab.machines.initramfs import format_archive, module_files
-from lab.row import Row, Sample, WorkloadError, parse_variant
-from lab.workloads.tcp import parse_iperf3, run_client
-from lab.workloads.udp_flood import PAYLOAD_BYTES, flood
+from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
+from lab.workloads.tcp import UDP_PAYLOAD_BYTES, flood, parse_iperf3, run_client
 
 PROGRAM = "qemu-system-x86_64"
 PACKAGES = ("qemu-system-x86",)
@@ -71,23 +71,8 @@ TITLES = {"tap": "QEMU on a tap", "vhost": "QEMU with vhost-net"}
 LOADS: Dict[str, Tuple[str, int, List[str]]] = {
     "tcp_1": ("1 TCP", 1, []),
     "tcp_8": ("8 TCP", 8, []),
-    "udp": ("UDP flood", 1, flood(PAYLOAD_BYTES)),
+    "udp": ("UDP flood", 1, flood(UDP_PAYLOAD_BYTES)),
 }
-
-ROWS = [
-    Row(
-        name=f"qemu_{kind}_{load}",
-        title=f"{title}, {told} into it",
-        unit="Mbit/s",
-        demo=load == "tcp_1",
-        floor=0.97,
-        latency_share=1 / 3,
-        setup_seconds=BOOT_SECONDS + WARM_SECONDS,
-        always_loads=True,
-    )
-    for kind, title in TITLES.items()
-    for load, (told, _, _) in LOADS.items()
-]
 
 
 def _iperf3_files() -> List[Path]:
@@ -247,8 +232,9 @@ def _warm_machine(kind: str, preload: Optional[str]) -> Iterator[Guest]:
         guest.rest()
 
 
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    _, kind, load = row.name.split("_", 2)
+def run(
+    kind: str, load: str, variant: str, seconds: float, env: GuestEnv
+) -> Sample:
     _, streams, options = LOADS[load]
     upstream = parse_variant(variant).base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
@@ -284,3 +270,22 @@ def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
         },
         **pinged.fields(),
     )
+
+
+WORKLOADS = [
+    Workload(
+        Row(
+            name=f"qemu_{kind}_{load}",
+            title=f"{title}, {told} into it",
+            unit="Mbit/s",
+            demo=load == "tcp_1",
+            floor=0.97,
+            latency_share=1 / 3,
+            setup_seconds=BOOT_SECONDS + WARM_SECONDS,
+            always_loads=True,
+        ),
+        partial(run, kind, load),
+    )
+    for kind, title in TITLES.items()
+    for load, (told, _, _) in LOADS.items()
+]

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""TCP through a userspace forwarder between two taps: a VPN without crypto.
+"""TCP, or a UDP flood, through a userspace forwarder between two taps: a VPN without
+crypto.
 
 The forwarder is as fast as it can be, or works 20 us on each packet, or has a
 link behind it that takes 200 us for each: then nobody waits for a CPU, and the
-ping tells how long packets wait in the ring.
+ping tells how long packets wait in the ring. iperf3 floods as in the published
+measurements: its sender and its receiver want as much of the CPUs as the forwarder.
+
+SHAPING asks whether the queueing discipline of a tun device takes effect: without
+backpressure the ring in front of the link is the queue, and whatever the discipline
+would do, it has nothing to do it with.
 """
 
 from __future__ import annotations
@@ -12,14 +18,15 @@ import contextlib
 import json
 import subprocess
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
 from lab.guest.devices import read_ecn_marks, run_tool, running, wait_drained
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, WorkloadError, parse_variant
+from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 
 PACES = {
     "fast": (),
@@ -33,6 +40,13 @@ READERS = {
 }
 STREAMS = {"fast": (1, 2, 4, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
+UDP_PAYLOAD_BYTES = 1400
+LOW_DELAY = 0x10  # the type of service that prio's first band takes
+
+
+def flood(payload_bytes: int) -> List[str]:
+    """iperf3's arguments."""
+    return ["--udp", "--bitrate", "0", "--length", str(payload_bytes)]
 
 
 @dataclass(frozen=True)
@@ -47,48 +61,9 @@ class Case:
     ecn: bool = False  # NEAR asks for it, FAR then agrees
 
 
-def row_of(name: str, streams: int, reader: str, **demands: Any) -> Row:
-    """demands: further fields of Row."""
-    plural = "stream" if streams == 1 else "streams"
-    title = f"TCP, {streams} {plural}, {reader}"
-    return Row(name, title, "Mbit/s", floor=0.97, **demands)
-
-
-def cases_of(
-    prefix: str, paces: Mapping[str, Sequence[str]], streams: Mapping[str, Sequence[int]]
-) -> Dict[str, Case]:
-    """One for each pace and number of streams, by the name of its row."""
-    return {
-        f"{prefix}_{count}_{speed}": Case(count, pace)
-        for speed, pace in paces.items()
-        for count in streams[speed]
-    }
-
-
-CASES: Dict[str, Case] = {
-    **cases_of("tcp", PACES, STREAMS),
-    **{
-        f"tcp_8_{speed}_pfifo": Case(8, PACES[speed], qdisc="pfifo")
-        for speed in ("fast", "slow")
-    },
-    "tcp_8_slow_ecn": Case(8, PACES["slow"], ecn=True),
-}
-
-
-def _row(name: str, case: Case) -> Row:
-    """pfifo and ECN, with which CoDel drops nothing, tell what its drops cost."""
-    _, _, speed, *change = name.split("_")
-    if change:
-        return row_of(name, case.streams, f"{READERS[speed]}, {change[0]}")
-    return row_of(
-        *(name, case.streams, READERS[speed]),
-        demo=name == "tcp_8_fast",
-        above_upstream=speed != "link",
-        prompt=speed == "link",
-    )
-
-
-ROWS = [_row(name, case) for name, case in CASES.items()]
+FLOOD = Case(1, PACES["slow"], flood(UDP_PAYLOAD_BYTES))
+LINK_FLOOD = replace(FLOOD, pace=PACES["link"])
+LINK = Case(4, PACES["link"])
 
 
 @dataclass(frozen=True)
@@ -189,7 +164,7 @@ def _load(case: Case, seconds: float) -> Tuple[Received, float, latency.Latency]
 
 def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
-    ring, helper = parse_variant(variant).ring, env.helper("reader")
+    ring, helper = parse_variant(variant).ring, env.reader(case.pace)
     with forwarder(helper, variant, case.pace, case.qdisc, ring) as reader:
         if case.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
@@ -217,5 +192,62 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     )
 
 
-def run(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    return transfer(CASES[row.name], variant, seconds, env)
+def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
+    """demands: further fields of Row."""
+    demands = {"floor": 0.97, **demands}
+    return Workload(Row(name, title, "Mbit/s", **demands), partial(transfer, case))
+
+
+def tcp_workload(name: str, reader: str, case: Case, **demands: Any) -> Workload:
+    streams = f"{case.streams} stream{'s' * (case.streams > 1)}"
+    return workload(name, f"TCP, {streams}, {reader}", case, **demands)
+
+
+def _by_speed(streams: int, speed: str) -> Workload:
+    name, case = f"tcp_{streams}_{speed}", Case(streams, PACES[speed])
+    return tcp_workload(
+        *(name, READERS[speed], case),
+        demo=name == "tcp_8_fast",
+        above_upstream=speed != "link",
+        prompt=speed == "link",
+    )
+
+
+# pfifo and ECN, with which CoDel drops nothing, tell what its drops cost.
+TCP = [
+    *(_by_speed(n, speed) for speed, streams in STREAMS.items() for n in streams),
+    *(
+        tcp_workload(
+            *(f"tcp_8_{speed}_pfifo", f"{READERS[speed]}, pfifo"),
+            Case(8, PACES[speed], qdisc="pfifo"),
+        )
+        for speed in ("fast", "slow")
+    ),
+    tcp_workload("tcp_8_slow_ecn", "slow reader, ecn", Case(8, PACES["slow"], ecn=True)),
+]
+UDP = [
+    workload(
+        *("udp_flood", "UDP flood, slow reader, received", FLOOD),
+        demo=True,
+        floor=1.3,
+        reaches_upstream=True,
+    ),
+    workload("udp_link", "UDP flood, link", LINK_FLOOD, demo=True, prompt=True),
+]
+SHAPING = [
+    workload(
+        *("shaping_prio", "UDP flood, ping in prio's first band"),
+        replace(LINK_FLOOD, qdisc="prio", tos=LOW_DELAY),
+        prompt=True,
+    ),
+    *(
+        tcp_workload(f"shaping_{name}", reader, replace(LINK, **change), prompt=prompt)
+        for name, reader, change, prompt in (
+            ("cake", "cake", {"qdisc": "cake"}, True),
+            ("fq", "fq", {"qdisc": "fq"}, True),
+            ("ecn", "ECN", {"ecn": True}, True),
+            # At half the link's rate nobody has a queue but cake.
+            ("half", "cake 30 Mbit/s", {"qdisc": "cake bandwidth 30mbit"}, False),
+        )
+    ),
+]

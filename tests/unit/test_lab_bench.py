@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from types import ModuleType
 
 import pytest
 
@@ -22,7 +21,7 @@ from lab.report import results, tables
 from lab.report.published import PUBLISHED
 from lab.report.results import Measurement, Provenance, Run, parse_run
 from lab.report.tables import WIDTH, format_number, format_table
-from lab.row import Row, Sample, Skipped, parse_variant
+from lab.row import Row, Sample, Skipped, Workload, parse_variant
 from lab.sure import disagree
 from lab.workloads import all_rows
 
@@ -117,14 +116,12 @@ def test_the_cover_letter_has_a_line_for_each_row_with_the_series() -> None:
 def fake_workload(monkeypatch):
     """A workload that needs no kernel."""
 
-    def run(row, variant, seconds, env):
+    def run(variant, seconds, env):
         if variant == "upstream":
             raise Skipped("no flag")
         return Sample(value=5, sent=1, read=1, qdisc_drops=0, lost_at_ring=0)
 
-    module = ModuleType("fake")
-    module.ROWS, module.run = [ROW], run
-    monkeypatch.setattr(workloads, "_modules", lambda _: [module])
+    monkeypatch.setattr(workloads, "by_command", lambda: {"": [Workload(ROW, run)]})
     monkeypatch.setattr(env.GuestEnv, "variant", _variant)
 
 

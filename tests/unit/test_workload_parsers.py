@@ -12,8 +12,8 @@ from lab.guest import devices, latency, tasks
 from lab.guest import program as programs
 from lab.guest.path import delay_arguments, link_arguments
 from lab.guest.program import parse_cpu_seconds, parse_state, parse_udp_overflows
-from lab.row import Sample, Skipped, WorkloadError
-from lab.workloads import VARIANTS, all_rows, applications, file, rows_of
+from lab.row import VARIANTS, Sample, Skipped, WorkloadError
+from lab.workloads import all_rows, applications, file, rows_of
 from lab.workloads import dead_reader, pktgen, tcp
 from lab.workloads.never_full import busy_time_told
 from lab.workloads.qemu import listens
@@ -240,18 +240,11 @@ def test_rows_are_unique_and_the_demo_is_a_part() -> None:
     assert VARIANTS == ("stock", "upstream", "sluice")
 
 
-def test_case_of_a_row_is_in_its_name() -> None:
-    for row in applications.ROWS:
-        assert applications.parse_case(row.name).name == row.name
-    case = applications.parse_case("wireguard-go_tcp_8_120ms")
-    assert (case.application, case.load, case.rtt_ms) == ("wireguard-go", "tcp_8", 120)
-    case = applications.parse_case("openvpn_tcp_1_120ms_10mbit_ring25")
-    assert (case.rate_mbit, case.ring) == (10, 25)
-    titles = {row.name: row.title for row in applications.ROWS}
+def test_application_row_is_named_by_its_case() -> None:
+    titles = {row.name: row.title for row in rows_of("apps")}
     assert titles["tinc_file_20ms_10mbit"] == "tinc 10 MB by TCP, 20 ms 10 Mbit/s"
     assert titles["tinc_file_20ms"] == "tinc 50 MB by TCP, 20 ms"
-    with pytest.raises(WorkloadError, match="nonsense"):
-        applications.parse_case("nonsense")
+    assert titles["openvpn_tcp_1_120ms_10mbit_ring25"].endswith(", ring of 25")
 
 
 def test_file_is_there_when_its_receiver_says_so() -> None:
