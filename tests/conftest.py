@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -98,7 +99,7 @@ def assert_module_passes(pytestconfig: pytest.Config, show: Callable[[str], None
         found = [one.name for one in find_scenarios(suite.name)]
         names = [name for name in found if name.startswith(beginning)]
         assert names, f"{beginning}: no scenario"
-        played = play(kernel, names, show, suite, extra)
+        played = play(kernel, names, show, replace(suite, extra=extra or suite.extra))
         assert played.trouble == []
         outcomes = {name: one.outcome for name, one in played.outcomes.items()}
         assert outcomes == dict.fromkeys(names, "passed"), played.outcomes

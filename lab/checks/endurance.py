@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lab.cache import cache_dir
-from lab.checks.testing import Outcome, boot, single
+from lab.checks.testing import Outcome, machine_for, play_on
 from lab.failure import FINE, NO, LabError, UsageError
 from lab.machines.matrix import Kernel
 from lab.report.results import HostLoad, read_provenance
@@ -22,7 +22,6 @@ from lab.setup import say
 ABUSE = "abuse.random_sequences_leave_a_device_that_flows"
 SEQUENCE_SECONDS = 20.0  # far more than one takes
 SOAK = "soak.mixed_traffic_loses_nothing_but_in_stalls"
-EXTRA_SECONDS = 600.0  # to boot, to begin and to end
 
 _COLUMNS = (
     ("lane", "name"),
@@ -47,12 +46,14 @@ def _play(
 
     asked: its environment; seconds: at most, besides the start and the end.
     """
-    with single(kernel, scenario, asked) as (machine, job):
+    with machine_for(kernel) as machine:
         told = ", ".join(f"{name}={value}" for name, value in asked.items())
         say(f"kernel {machine.root.release}: {scenario}, {told}")
         load = HostLoad()
-        deadline = seconds + EXTRA_SECONDS * kernel.patience
-        (outcome,), trouble = boot(machine, job, deadline, say)
+        environment = {name: str(value) for name, value in asked.items()}
+        (outcome,), trouble = play_on(
+            *(machine, kernel, [scenario], say), seconds=seconds, environment=environment
+        )
         path = machine.output / f"{scenario.partition('.')[0]}.json"
         answer = json.loads(path.read_text()) if path.exists() else {}
         return outcome, trouble, answer, asdict(read_provenance(machine, load))
@@ -112,8 +113,9 @@ def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
     """
     boots = read_boots(path) if path else []
     asked = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}
-    seconds = SEQUENCE_SECONDS * sequences * kernel.patience
-    outcome, trouble, played, provenance = _play(kernel, ABUSE, asked, seconds)
+    outcome, trouble, played, provenance = _play(
+        kernel, ABUSE, asked, SEQUENCE_SECONDS * sequences
+    )
     failed = [] if outcome.outcome == "passed" else [outcome.message]
     message = "; ".join([*failed, *trouble])
     print(format_outcome(message, played))

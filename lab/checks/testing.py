@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -97,6 +97,11 @@ class Played:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
 
+    def add(self, settled: list[Outcome], trouble: list[str]) -> None:
+        """What one boot came to."""
+        self.outcomes |= {one.name: one for one in settled}
+        self.trouble += trouble
+
 
 def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
     """The names of what is played on this kernel; every: by make test-all."""
@@ -152,23 +157,44 @@ def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
     return ensure_root(kernel, suite.extra or applications)
 
 
-def _job(machine: vm.Machine, kernel: Kernel, suite: Suite, names: list[str]) -> dict:
-    """The job for the machine; what it needs goes to the output folder."""
-    job: dict[str, object] = {"kind": "tests", "suite": suite.name, "names": names}
-    job["patience"] = kernel.patience
-    return job | suite.stage(machine.root, machine.output)
-
-
 @contextlib.contextmanager
-def single(
-    kernel: Kernel, scenario: str, environment: Mapping[str, object]
-) -> Iterator[tuple[vm.Machine, dict]]:
-    """A machine, and the job for this scenario: its environment says what to do."""
-    root = scenario_root(kernel)
+def machine_for(
+    kernel: Kernel, suite: Suite = KERNEL, keeps: bool = False
+) -> Iterator[vm.Machine]:
+    """keeps: a boot finds what the one before changed."""
+    root = scenario_root(kernel, suite)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        machine = vm.Machine(root, Path(name), memory_mb=kernel.memory_mb)
-        asked = {name: str(value) for name, value in environment.items()}
-        yield machine, {**_job(machine, kernel, KERNEL, [scenario]), "environment": asked}
+        changes = Path(name, "changes.ext4") if keeps else None
+        if changes:
+            make_empty(changes)
+        yield vm.Machine(
+            root,
+            Path(name, "out"),
+            memory_mb=kernel.memory_mb,
+            disk=ensure_disk(root) if suite.disk or keeps else None,
+            changes=changes,
+            cmdline=suite.cmdline,
+        )
+
+
+def play_on(
+    machine: vm.Machine,
+    kernel: Kernel,
+    names: list[str],
+    progress: Callable[[str], None],
+    suite: Suite = KERNEL,
+    seconds: float | None = None,
+    **more: object,
+) -> tuple[list[Outcome], list[str]]:
+    """Play scenarios in one boot, see boot(); seconds: at most, besides the start and
+    the end; more: of the job."""
+    job: dict[str, object] = {"kind": "tests", "suite": suite.name, "names": names}
+    job |= {"patience": kernel.patience, **more}
+    job |= suite.stage(machine.root, machine.output)
+    if seconds is None:
+        seconds = suite.seconds * len(names)
+    deadline = (BOOT_SECONDS + seconds) * kernel.patience
+    return boot(machine, job, deadline, progress)
 
 
 def play(
@@ -176,32 +202,14 @@ def play(
     names: list[str],
     progress: Callable[[str], None],
     suite: Suite = KERNEL,
-    extra: tuple[str, ...] = (),
 ) -> Played:
-    """Run the scenarios on one kernel, booting again after a lost VM.
-
-    extra: packages only these scenarios need, in a root of their own.
-    """
-    root = ensure_root(kernel, extra) if extra else scenario_root(kernel, suite)
-    disk = ensure_disk(root) if suite.disk else None
+    """Run the scenarios on one kernel, booting again after a lost VM."""
     played = Played()
     for _ in range(BOOTS):
         left = [name for name in names if name not in played.outcomes]
-        if not left:
-            break
-        with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-            machine = vm.Machine(
-                root,
-                Path(name),
-                memory_mb=kernel.memory_mb,
-                disk=disk,
-                cmdline=suite.cmdline,
-            )
-            job = _job(machine, kernel, suite, left)
-            deadline = (BOOT_SECONDS + suite.seconds * len(left)) * kernel.patience
-            settled, trouble = boot(machine, job, deadline, progress)
-        played.outcomes |= {one.name: one for one in settled}
-        played.trouble += trouble
+        if left:
+            with machine_for(kernel, suite) as machine:
+                played.add(*play_on(machine, kernel, left, progress, suite))
     return played
 
 
@@ -209,38 +217,24 @@ def play_across_boots(
     kernel: Kernel, names: list[str], progress: Callable[[str], None], suite: Suite
 ) -> Played:
     """Each scenario in a boot of its own, which finds what the one before changed."""
-    root = scenario_root(kernel, suite)
     played = Played()
-    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        changes = Path(name, "changes.ext4")
-        make_empty(changes)
-        machine = vm.Machine(
-            root,
-            Path(name, "out"),
-            memory_mb=kernel.memory_mb,
-            disk=ensure_disk(root),
-            changes=changes,
-            cmdline=suite.cmdline,
-        )
-        for scenario in names:
-            job = _job(machine, kernel, suite, [scenario])
-            deadline = (BOOT_SECONDS + suite.seconds) * kernel.patience
-            settled, trouble = boot(machine, job, deadline, progress)
-            played.outcomes |= {one.name: one for one in settled}
-            played.trouble += trouble
+    with machine_for(kernel, suite, keeps=True) as machine:
+        for name in names:
+            played.add(*play_on(machine, kernel, [name], progress, suite))
     return played
 
 
 def again(kernel: Kernel, scenario: str, times: int) -> int:
     """Play one scenario so many times in one boot; 0 if none failed."""
-    module, _, function = scenario.partition(".")
-    path = vm.REPOSITORY / f"tests/kernel/scenarios/{module}.py"
-    if not path.exists() or f"\ndef {function}(" not in path.read_text():
+    if scenario not in [one.name for one in find_scenarios(KERNEL.name)]:
         raise UsageError(f"{scenario}: no kernel scenario; name it MODULE.FUNCTION")
-    with single(kernel, scenario, {}) as (machine, job):
+    with machine_for(kernel) as machine:
         say(f"kernel {machine.root.release}: {scenario}, {times} times")
-        deadline = (BOOT_SECONDS + KERNEL.seconds * times) * kernel.patience
-        settled, trouble = boot(machine, {**job, "times": times}, deadline, say)
+        settled, trouble = play_on(
+            *(machine, kernel, [scenario], say),
+            seconds=KERNEL.seconds * times,
+            times=times,
+        )
     good = sum(one.outcome in GOOD for one in settled)
     print(f"{scenario}: {good} of {times} plays passed")
     for line in trouble:
