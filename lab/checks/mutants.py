@@ -22,20 +22,13 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lab import processes
-from lab.checks.policy import (
-    EXAMPLES,
-    FINE,
-    PACE,
-    STEPS,
-    THREADS,
-    Harness,
-    Variant,
-)
+from lab.checks.policy import EXAMPLES, FINE, PACE, STEPS, THREADS, Harness
 from lab.checks.verify import Workplace
 from lab.failure import LabError
 from lab.machines.build import KMOD
@@ -49,7 +42,6 @@ SPOKEN = re.compile(
     r"(pr_(err|crit|warn|notice|info)|netdev_warn|lockdep_assert_held|ASSERT_RTNL"
     r"|WARN_ON_ONCE)\("
 )
-FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
 # Of a sample, so many are drawn of each file.
 SHARES = {
     "queue.c": 8,
@@ -59,6 +51,7 @@ SHARES = {
     "device.c": 2,
     "layout.c": 1,
 }
+FILES = tuple(SHARES)
 # make test tries a small sample, with little time for each mutant. Nine of ten mutants of
 # queue.c and hook.c are killed (lab/results/mutants.json), fewer of other files or on a
 # busy host. If seven of ten are, a sample of 16 has fewer than a quarter once in 20,000.
@@ -164,14 +157,13 @@ class Trial:
     """Builds mutants and tries to kill them."""
 
     def __init__(self, place: Workplace, effort: Effort) -> None:
-        def harness(variant: Variant) -> Harness:
-            folder = place.folder(f"mutants-{variant.name}")
-            return Harness(variant, folder, place.kernel, place.run)
-
         self.effort = effort
-        self.steps, self.pace = harness(STEPS), harness(PACE)
-        self.examples = harness(EXAMPLES)
-        self.threads = harness(THREADS) if effort.threads else None
+        self.steps, self.pace, self.examples = (
+            place.harness(variant, f"mutants-{variant.name}")
+            for variant in (STEPS, PACE, EXAMPLES)
+        )
+        threads = place.harness(THREADS, "mutants-threads") if effort.threads else None
+        self.threads = threads
         self._equivalents = read_equivalents()
         self._killed: set[str] = set()  # digests of examples' code
         self._seen = {self._digest(self.steps, "base")}
@@ -235,13 +227,6 @@ class Trial:
             yield self.threads.world(0, effort.threads, 0, name)
 
 
-def draw(
-    made: dict[str, list[Mutant]], chosen: random.Random
-) -> dict[str, list[Mutant]]:
-    """Each file's mutants in the order in which they are tried."""
-    return {file: chosen.sample(all_, len(all_)) for file, all_ in made.items()}
-
-
 def try_sample(trial: Trial, mutants: list[Mutant], count: int) -> list[Result]:
     """Tries until so many were killed or survived; all if count is 0."""
     results: list[Result] = []
@@ -251,28 +236,25 @@ def try_sample(trial: Trial, mutants: list[Mutant], count: int) -> list[Result]:
         first = itertools.islice(queue, os.cpu_count())
         running = {pool.submit(trial.try_one, one) for one in first}
         while running:
-            done = next((one for one in running if one.done()), None)
-            if not done:
-                time.sleep(0.02)
-                continue
-            running.remove(done)
-            results.append(result := done.result())
-            judged += result.verdict in ("killed", "survives")
-            if result.verdict == "survives":
-                print(f"survives  {result.mutant}", flush=True)
-            following = next(queue, None)
-            if following and (not count or judged + len(running) < count):
-                running.add(pool.submit(trial.try_one, following))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for result in (one.result() for one in done):
+                results.append(result)
+                judged += result.verdict in ("killed", "survives")
+                if result.verdict == "survives":
+                    print(f"survives  {result.mutant}", flush=True)
+                following = next(queue, None)
+                if following and (not count or judged + len(running) < count):
+                    running.add(pool.submit(trial.try_one, following))
     return results
 
 
 def format_file(file: str, results: list[Result], seconds: float) -> str:
-    counts = Counter(result.verdict for result in results)
-    judged = counts["killed"] + counts["survives"]
-    share = f"{100 * counts['killed'] / judged:.0f} %" if judged else "none"
+    told = facts(file, results)
+    judged = told["killed"] + len(told["survive"])
+    share = f"{told['killed_percent']:.0f} %" if judged else "none"
     return (
         f"mutants  kmod/{file}: {share} of {judged} killed "
-        f"({counts['equivalent']} listed as equivalent, {counts['same']} that the "
+        f"({told['equivalent']} listed as equivalent, {told['same_code']} that the "
         f"compiler translates as the source or another; {seconds:.0f} s)"
     )
 
@@ -325,14 +307,15 @@ def mutants(
     made = {file: make_mutants(python, file) for file in files}
     if sample:
         say(f"mutants: a sample; to repeat it: --seed {seed}")
-    ordered = draw(made, random.Random(seed)) if sample else made
+        chosen = random.Random(seed)
+        made = {file: chosen.sample(every, len(every)) for file, every in made.items()}
     results: list[Result] = []
     with Workplace() as place:
         trial = Trial(place, SHORT if sample else FULL)
         for file in files:
             started = time.monotonic()
             count = max(1, sample * SHARES[file] // 16) if sample else 0
-            one = try_sample(trial, ordered[file], count)
+            one = try_sample(trial, made[file], count)
             results += one
             print(format_file(file, one, time.monotonic() - started), flush=True)
     if path:
@@ -346,8 +329,8 @@ def sample() -> int:
 
 
 def judge(results: list[Result], goal: float) -> int:
-    verdicts = [result.verdict for result in results]
-    killed, left = verdicts.count("killed"), verdicts.count("survives")
+    counts = Counter(result.verdict for result in results)
+    killed, left = counts["killed"], counts["survives"]
     share = killed / (killed + left) if killed + left else 0.0
     print(f"mutants: {killed} killed, {left} survive: {share:.0%}, at least {goal:.0%}")
     return 0 if share >= goal else 1

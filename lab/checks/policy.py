@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,13 +81,21 @@ def headers_named(sources: list[str]) -> set[str]:
     return {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
 
 
+def make_empty(folder: Path, headers: Iterable[str]) -> None:
+    """Headers that are included, and of which nothing is needed."""
+    for name in headers:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
 def seeded_text(seeded: Seeded, source: Path = KMOD) -> str:
     """The file with the guard taken out."""
     text = (source / seeded.file).read_text()
     if text.count(seeded.old) != 1:
         raise LabError(
-            f"policy/{seeded.name}: kmod/{seeded.file} does not say "
-            f"'{seeded.old}' once; correct the guard in lab/checks/verify.py"
+            f"{seeded.name}: {source.name}/{seeded.file} does not say "
+            f"'{seeded.old}' once; correct the guard in lab/checks"
         )
     return text.replace(seeded.old, seeded.new)
 
@@ -113,12 +121,9 @@ class Harness:
 
     def _empty_headers(self, ring: str) -> None:
         texts = [path.read_text() for path in KMOD.glob("*.[ch]")]
-        for name in headers_named([*texts, ring]):
-            if name.startswith("asm/"):
-                continue
-            header = self.folder / "empty" / name
-            header.parent.mkdir(parents=True, exist_ok=True)
-            header.touch()
+        names = headers_named([*texts, ring])
+        names = {name for name in names if not name.startswith("asm/")}
+        make_empty(self.folder / "empty", names)
         (self.folder / "empty" / "linux" / RING).write_text(ring)
 
     def _where(self, name: str) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.checks.policy import Runner, make_empty
 from lab.checks.provers import RING
 from lab.failure import LabError
 from lab.machines.chroot import last_line
@@ -118,17 +118,15 @@ def prepare(work: Path, ring: str) -> str:
     shutil.copytree(HARNESS, work / "ring")
     (work / "sluice.h").write_text("")
     names = ["spinlock", "cache", "types", "compiler", "slab", "mm"]
-    for name in [f"linux/{one}.h" for one in names]:
-        path = work / "headers" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    make_empty(work / "headers", [f"linux/{one}.h" for one in names])
     (work / "headers" / "linux" / RING).write_text(ring)
     flags = "-std=gnu11 -O1 -w -include ring/kernel.h -Iheaders"
     return f"gcc {flags} -o try {SELFTEST.name} ring/ring.c && ./try"
 
 
-def ask(work: Path, run: Callable[[Path, str], tuple[int, str]], ring: str,
-        meaning: Meaning | None = None) -> tuple[str, str]:
+def ask(
+    work: Path, run: Runner, ring: str, meaning: Meaning | None = None
+) -> tuple[str, str]:
     """The verdict of the self-test on this ptr_ring.h, and what it named."""
     text = give_meaning(ring, meaning) if meaning else ring
     status, log = run(work, prepare(work, text))

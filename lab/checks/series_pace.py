@@ -6,29 +6,32 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.checks.policy import POLICY, Runner, headers_named, parse_paces
-from lab.failure import LabError
+from lab.checks.policy import POLICY, Runner, Seeded, headers_named, make_empty
+from lab.checks.policy import parse_paces, seeded_text
 from lab.machines.vm import REPOSITORY
 
 PROOFS = REPOSITORY / "proofs" / "series"
 HEADER = REPOSITORY / "series" / "02-tun" / "files" / "drivers" / "net" / "tun_txq.h"
 HELPERS = REPOSITORY / "series" / "01-ptr_ring" / "ptr_ring.cocci"
-# A guard of tun_txq.h -> how it is taken out.
-SEEDED = {
-    "": ("", ""),
-    "not_armed_again": (
-        "\t} else {\n\t\t__tun_txq_arm(txq, tun_txq_excess(txq, len));\n",
-        "\t} else {\n",
-    ),
-    "no_bound": ("else if (ends || qdisc", "else if (qdisc"),
-    "never_stalled": (
-        "txq->stalled = txq->window_read < TUN_TXQ_READ_MIN;",
-        "txq->stalled = false;",
-    ),
-    "never_deeper": ("txq->depth_ns += min_t(u64, idle, txq->depth_ns / 2);", ";"),
-    "whole_ring": (", 1, txq->depth)", ", 1, txq->ring->size)"),
-    "dry_ring_believed": ("if (dry && ns >= busy)", "if (0)"),
-}
+SEEDED = tuple(
+    Seeded(name, old, new, file=HEADER.name)
+    for name, old, new in (
+        (
+            "not_armed_again",
+            "\t} else {\n\t\t__tun_txq_arm(txq, tun_txq_excess(txq, len));\n",
+            "\t} else {\n",
+        ),
+        ("no_bound", "else if (ends || qdisc", "else if (qdisc"),
+        (
+            "never_stalled",
+            "txq->stalled = txq->window_read < TUN_TXQ_READ_MIN;",
+            "txq->stalled = false;",
+        ),
+        ("never_deeper", "txq->depth_ns += min_t(u64, idle, txq->depth_ns / 2);", ";"),
+        ("whole_ring", ", 1, txq->depth)", ", 1, txq->ring->size)"),
+        ("dry_ring_believed", "if (dry && ns >= busy)", "if (0)"),
+    )
+)
 
 
 def added_lines(semantic_patch: str) -> str:
@@ -37,29 +40,14 @@ def added_lines(semantic_patch: str) -> str:
     return "".join(f"{line[1:]}\n" for line in lines if line.startswith("+"))
 
 
-def seeded_header(name: str) -> str:
-    """tun_txq.h, with the guard of that name taken out."""
-    text = HEADER.read_text()
-    old, new = SEEDED[name]
-    if name and text.count(old) != 1:
-        raise LabError(
-            f"series/{name}: tun_txq.h does not say '{old.strip()}' once; "
-            "correct the guard in lab/checks/series_pace.py"
-        )
-    return text.replace(old, new) if name else text
-
-
-def ask_pace(run: Runner, work: Path, name: str) -> tuple[str, str]:
+def ask_pace(run: Runner, work: Path, bug: Seeded | None) -> tuple[str, str]:
     """The verdict of pace.c on tun_txq.h, whole or with a guard taken out."""
-    header = seeded_header(name)
+    header = seeded_text(bug, HEADER.parent) if bug else HEADER.read_text()
     shutil.copytree(PROOFS, work, dirs_exist_ok=True)
     shutil.copy(POLICY / "simulator.h", work)
     (work / "tun_txq.h").write_text(header)
     (work / "helpers.h").write_text(added_lines(HELPERS.read_text()))
-    for include in headers_named([header]):
-        path = work / "empty" / include
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    make_empty(work / "empty", headers_named([header]))
     flags = "-std=gnu11 -O1 -w -Iempty -I. -include kernel.h"
     status, log = run(work, f"gcc {flags} pace.c -o pace && ./pace")
     return parse_paces(log, status)

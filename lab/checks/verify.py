@@ -7,6 +7,7 @@ shows that the check can fail.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -270,27 +271,27 @@ def parse_search(log: str) -> tuple[str, str]:
     return FINE, detail
 
 
-class Workplace:
+class Workplace(contextlib.ExitStack):
     """Where the provers run: directories that go when it is left."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.root: Root = ensure_provers()
         self.kernel: Path = ensure_kernel_model()
-        self._folder = tempfile.TemporaryDirectory(prefix="sluice-proofs-")
-
-    def __enter__(self) -> Workplace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
+        top = tempfile.TemporaryDirectory(prefix="sluice-proofs-")
+        self._top = Path(self.enter_context(top))
 
     def folder(self, name: str) -> Path:
-        path = Path(self._folder.name) / name.replace("/", "-")
+        path = self._top / name.replace("/", "-")
         path.mkdir()
         return path
 
     def run(self, work: Path, script: str) -> tuple[int, str]:
         return run_in_root(self.root, work, script)
+
+    def harness(self, variant: Variant, name: str = "") -> Harness:
+        folder = self.folder(name or variant.name)
+        return Harness(variant, folder, self.kernel, self.run)
 
 
 def _ask_litmus(place: Workplace, path: Path) -> tuple[str, str]:
@@ -328,10 +329,6 @@ def model_proofs(place: Workplace) -> list[Proof]:
     ]
 
 
-def _harness(place: Workplace, variant: Variant, name: str) -> Harness:
-    return Harness(variant, place.folder(name), place.kernel, place.run)
-
-
 def _ask_seeded(harness: Harness, bug: Seeded) -> tuple[str, str]:
     if not harness.mutant(bug.name, {bug.file: seeded_text(bug)}):
         return "no verdict", "does not build"
@@ -342,11 +339,10 @@ def _ask_seeded(harness: Harness, bug: Seeded) -> tuple[str, str]:
 
 
 def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
-    steps = _harness(place, STEPS, "steps")
-    threads = _harness(place, THREADS, "threads")
-    addresses = _harness(place, ADDRESSES, "addresses")
-    pace = _harness(place, PACE, "pace")
-    examples = _harness(place, EXAMPLES, "examples")
+    steps, threads, addresses, pace, examples = (
+        place.harness(variant)
+        for variant in (STEPS, THREADS, ADDRESSES, PACE, EXAMPLES)
+    )
     seeds = SEEDS_SHORT if short else SEEDS_LONG
     few = THREAD_SEEDS_SHORT if short else THREAD_SEEDS_LONG
     most = ADDRESS_SECONDS_SHORT if short else 0
@@ -420,13 +416,12 @@ def format_summary(verdicts: list[Verdict], planned: int) -> str:
 def series_proofs(place: Workplace) -> list[Proof]:
     """The patch series' policy, whole and with guards removed."""
 
-    def ask_of(name: str) -> tuple[str, str]:
-        work = place.folder(f"series-{name or 'pace'}")
-        return series_pace.ask_pace(place.run, work, name)
+    def asked(name: str, bug: Seeded | None = None) -> tuple[str, str]:
+        return series_pace.ask_pace(place.run, place.folder(f"series-{name}"), bug)
 
-    return [
-        Proof(f"series/{name or 'pace'}", FOUND if name else FINE, partial(ask_of, name))
-        for name in series_pace.SEEDED
+    return [Proof("series/pace", FINE, partial(asked, "pace"))] + [
+        Proof(f"series/{bug.name}", FOUND, partial(asked, bug.name, bug))
+        for bug in series_pace.SEEDED
     ]
 
 
