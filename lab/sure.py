@@ -52,7 +52,7 @@ def ratio_interval(
     return medians[outside], medians[-1 - outside]
 
 
-def is_within(interval: Optional[Tuple[float, float]], share: float) -> bool:
+def is_within(interval: Optional[Tuple[float, float]], share: float = WITHIN) -> bool:
     """Whether both ends are at most this share from the middle."""
     if interval is None:
         return False

@@ -8,13 +8,15 @@ IPv6 is off, so that nothing but the workload sends.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import operator
 import os
 import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 from lab.row import WorkloadError
@@ -53,14 +55,10 @@ class Counters:
     held: int  # in the qdisc
 
     def __add__(self, other: Counters) -> Counters:
-        return Counters(
-            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
-        )
+        return Counters(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, other: Counters) -> Counters:
-        return Counters(
-            *(getattr(self, f.name) - getattr(other, f.name) for f in fields(self))
-        )
+        return Counters(*map(operator.sub, astuple(self), astuple(other)))
 
     @property
     def offered(self) -> int:
@@ -121,14 +119,16 @@ def running(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen]:
             process.kill()
 
 
-def read_counters(device: Device) -> Counters:
+def show(device: Device, tool: str, *what: str) -> str:
+    """JSON, with counts, of ip or tc about a device."""
     namespace = ["-n", device.netns] if device.netns else []
-    link = parse_link(
-        run_tool(["ip", *namespace, "-j", "-s", "link", "show", "dev", device.name])
-    )
-    qdisc = parse_qdisc(
-        run_tool(["tc", *namespace, "-j", "-s", "qdisc", "show", "dev", device.name])
-    )
+    argv = [tool, *namespace, "-j", "-s", *what, "show", "dev", device.name]
+    return run_tool(argv)
+
+
+def read_counters(device: Device) -> Counters:
+    link = parse_link(show(device, "ip", "link"))
+    qdisc = parse_qdisc(show(device, "tc", "qdisc"))
     return Counters(
         read=link["packets"],
         lost_at_ring=link["dropped"],
@@ -165,16 +165,8 @@ def parse_ecn_marks(text: str) -> int:
     return sum(qdisc.get("ecn_mark", 0) for qdisc in json.loads(text or "[]"))
 
 
-def read_ecn_marks(device: Device) -> int:
-    show = ["tc", "-j", "-s", "qdisc", "show", "dev", device.name]
-    return parse_ecn_marks(run_tool(device.command(*show)))
-
-
 def read_all_counters(devices: Sequence[Device]) -> Counters:
-    total = read_counters(devices[0])
-    for device in devices[1:]:
-        total = total + read_counters(device)
-    return total
+    return functools.reduce(operator.add, map(read_counters, devices))
 
 
 def wait_drained(devices: Sequence[Device], direct: int = 0) -> Counters:
@@ -267,7 +259,7 @@ class Reader:
         self._process = subprocess.Popen(
             argv, stdout=subprocess.PIPE, universal_newlines=True
         )
-        self.counts = self._wait_for(state)
+        self._wait_for(state)
 
     @property
     def pid(self) -> int:
@@ -275,12 +267,12 @@ class Reader:
 
     def _wait_for(self, state: str) -> List[Dict[str, Any]]:
         assert self._process.stdout is not None
-        return parse_reader_line(self._process.stdout.readline(), state)
+        self.counts = parse_reader_line(self._process.stdout.readline(), state)
+        return self.counts
 
     def _change(self, number: int, state: str) -> List[Dict[str, Any]]:
         self._process.send_signal(number)
-        self.counts = self._wait_for(state)
-        return self.counts
+        return self._wait_for(state)
 
     def pause(self) -> List[Dict[str, Any]]:
         return self._change(signal.SIGUSR1, "paused")
@@ -383,13 +375,7 @@ def sink(
     qdisc: by default fq_codel, and mq if there are several queues.
     """
     silence_first_netns()
-    qdisc = qdisc or ("fq_codel" if queues == 1 else "mq")
     devices = (here,) * queues
-    with reader(
-        *(helper, "sink", devices, variant),
-        paused=paused,
-        vhost=vhost,
-        options=options,
-    ) as process:
-        attach(here, THERE, qdisc=qdisc, ring=ring)
+    with reader(helper, "sink", devices, variant, options, paused, vhost) as process:
+        attach(here, THERE, qdisc or ("fq_codel" if queues == 1 else "mq"), ring)
         yield process

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How much of the host's CPUs other processes use, for a native machine.
+"""What a sample is worth on a native machine, whose processes are another's: how much
+of the host's CPUs others use, how late the kernel's timers come (each CPU has one every
+5 ms, in kernel_reader), and what a system call takes.
 
 The host writes a line several times a second to the terminal that progress goes to: its
 time, and the CPU seconds that others have used; see tell_load() in
@@ -11,10 +13,13 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from typing import Tuple
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
 
 TERMINAL = "/dev/tty1"
 QUIET_PERCENT = 10.0  # with more, a sample says little
+TIMERS = Path("/dev/kernel_reader")
+CALLS = 2000
 
 
 class HostLoad:
@@ -45,3 +50,34 @@ class HostLoad:
         now, used = self.read()
         seconds = max(now - before[0], 0.1) * (os.cpu_count() or 1)
         return round(max(0.0, 100 * (used - before[1]) / seconds), 1)
+
+
+def system_call_us() -> float:
+    started = time.perf_counter()
+    for _ in range(CALLS):
+        os.getppid()
+    return round((time.perf_counter() - started) * 1e6 / CALLS, 1)
+
+
+def read_late() -> List[int]:
+    """How many timers were late by up to 1, 2, 4, 8 ... us, since the module's load."""
+    if not TIMERS.exists():
+        return []
+    with open(TIMERS, "rb", buffering=0) as device:
+        return [int(count) for count in device.read(4096).split()]
+
+
+def late_percentile(counts: List[int], percent: float) -> Optional[int]:
+    """In us, rounded up to a power of two."""
+    below, wanted = 0, percent / 100 * sum(counts)
+    for power, count in enumerate(counts):
+        below += count
+        if count and below >= wanted:
+            return 1 << power
+    return None
+
+
+def late_since(before: List[int]) -> Dict[str, Optional[int]]:
+    now = read_late()
+    new = [count - old for count, old in zip(now, before or [0] * len(now))]
+    return {f"p{percent}": late_percentile(new, percent) for percent in (50, 95, 99)}

@@ -9,9 +9,9 @@ import os
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+from typing import Callable, Iterator, Optional, Sequence
 
-from lab.guest.devices import Device, run_tool, running
+from lab.guest.devices import Device, run_tool, running, show
 from lab.guest.tun import IFF_BACKPRESSURE
 from lab.row import WorkloadError
 
@@ -146,10 +146,7 @@ def program(
 
 
 def succeeds(argv: Sequence[str]) -> bool:
-    done = subprocess.run(
-        argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-    )
-    return done.returncode == 0
+    return subprocess.run(argv, capture_output=True).returncode == 0
 
 
 def has_device(device: Device) -> bool:
@@ -164,8 +161,7 @@ def read_backpressure(device: Device) -> bool:
 
 def read_ring(device: Device) -> int:
     """The length of the device's ring: its txqueuelen."""
-    shown = run_tool(["ip", "-j", "-n", str(device.netns), "link", "show", device.name])
-    return json.loads(shown)[0]["txqlen"]
+    return json.loads(show(device, "ip", "link"))[0]["txqlen"]
 
 
 def parse_udp_overflows(snmp: str) -> int:
@@ -183,8 +179,7 @@ def read_udp_overflows(end: Device) -> int:
 
 def read_version(package: str) -> str:
     """The version of the package."""
-    version = run_tool(["dpkg-query", "-W", "-f", "${Version}", package])
-    return f"{package} {version}"
+    return run_tool(["dpkg-query", "-W", "-f", "${Package} ${Version}", package])
 
 
 @contextlib.contextmanager
@@ -195,8 +190,3 @@ def receiving(argv: Sequence[str]) -> Iterator[None]:
         if process.stdout.readline() != "ready\n":
             raise WorkloadError(f"{' '.join(argv)}: did not get ready")
         yield
-
-
-def send(argv: Sequence[str], seconds: float) -> Dict[str, Any]:
-    """What a sender prints as JSON once all has arrived; seconds: at most."""
-    return json.loads(run_tool(argv, seconds=seconds))

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from lab import sure, workloads
-from lab.guest import lateness
 from lab.guest.child import Ending, run_child
 from lab.guest.devices import running
 from lab.guest.env import GuestEnv
-from lab.guest.host import QUIET_PERCENT, HostLoad
+from lab.guest.host import QUIET_PERCENT, HostLoad, late_since, read_late
+from lab.guest.host import system_call_us
 from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are
@@ -59,14 +59,12 @@ def intervals(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def unsure_rows(
-    rows: Sequence[Row], lines: Sequence[Dict[str, Any]], share: float
-) -> List[Row]:
-    """The rows with a ratio that is not known to within this share."""
+def unsure_rows(rows: Sequence[Row], lines: Sequence[Dict[str, Any]]) -> List[Row]:
+    """The rows with a ratio that is not known to within sure.WITHIN."""
     return [
         row
         for row in rows
-        if not all(sure.is_within(i, share) for i in intervals(row, lines).values())
+        if not all(map(sure.is_within, intervals(row, lines).values()))
     ]
 
 
@@ -95,11 +93,6 @@ def format_progress(line: Dict[str, Any], done: int, total: int) -> str:
         return f"{where}: {line['status']}: {line['reason']}"
     lost = sample["lost_at_ring"]
     return f"{where}: {sample['value']:,.0f}, {lost:,} lost at the ring"
-
-
-def undecided_rows(rows: List[Row], lines: List[Dict[str, Any]]) -> List[Row]:
-    """Those with a variant whose rounds disagree about its ratio to stock."""
-    return [row for row in rows if sure.is_undecided(values_of(row, lines))]
 
 
 @contextlib.contextmanager
@@ -136,7 +129,7 @@ class Bench:
         self._env = GuestEnv(Path(job["helpers"]), module)
         self._host = HostLoad() if job.get("native") else None
         if self._host:
-            self._call_us = lateness.system_call_us()
+            self._call_us = system_call_us()
         self.lines: List[Dict[str, Any]] = []
         self._planned = 0
 
@@ -165,13 +158,13 @@ class Bench:
             self._env.use_drivers(place[2])
             self._env.load_kernel_reader()  # its timers tell how late they come
             before = self._host.read()
-            late = lateness.read()
+            late = read_late()
             line = self._take_once(place)
             told = self._host.percent_since(before)
             if line["sample"] is not None:
                 line["sample"]["extra"].update(
                     others_percent=told,
-                    late_us=lateness.since(late),
+                    late_us=late_since(late),
                     system_call_us=self._call_us,
                 )
             if told <= QUIET_PERCENT:
@@ -192,26 +185,30 @@ class Bench:
         return measurement(place, ending)
 
     def retry(self, number: int) -> None:
-        again = undecided_rows(list(self.rows.values()), self.lines)
+        """The rows with a variant whose rounds disagree about its ratio to stock."""
+        rows = self.rows.values()
+        again = [r for r in rows if sure.is_undecided(values_of(r, self.lines))]
         if again:
-            self._say(f"measuring again, as samples disagree: {join_names(again)}")
+            names = ", ".join(row.name for row in again)
+            self._say(f"measuring again, as samples disagree: {names}")
             self.take_round(again, number)
 
-    def take_until_sure(self, share: float, minutes: float) -> None:
+    def take_until_sure(self, minutes: float) -> None:
         """Further rounds of the rows that need them."""
         end = time.monotonic() + 60 * minutes
         number = self._job["rounds"]
-        rows = unsure_rows(list(self.rows.values()), self.lines, share)
+        rows = unsure_rows(list(self.rows.values()), self.lines)
         while rows and time.monotonic() < end:
             self.take_round(rows, number)
             number += 1
-            rows = unsure_rows(rows, self.lines, share)
+            rows = unsure_rows(rows, self.lines)
         for row in rows:
             told = [
                 f"{variant} {i[0]:.2f}-{i[1]:.2f}" if i else f"{variant} unknown"
                 for variant, i in intervals(row, self.lines).items()
             ]
-            self._say(f"{row.name}: not within {100 * share:.0f} %: {', '.join(told)}")
+            percent = 100 * sure.WITHIN
+            self._say(f"{row.name}: not within {percent:.0f} %: {', '.join(told)}")
 
 
 def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
@@ -223,10 +220,7 @@ def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
         for number in range(job["retries"]):
             bench.retry(job["rounds"] + number)
         if job.get("minutes"):
-            bench.take_until_sure(sure.WITHIN, job["minutes"])
+            bench.take_until_sure(job["minutes"])
     missing = sum(line["status"] in ("failed", "lost") for line in bench.lines)
     return (1, f"{missing} samples missing") if missing else (0, "all measured")
 
-
-def join_names(rows: List[Row]) -> str:
-    return ", ".join(row.name for row in rows)

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Dict
 
 from lab.guest import program
-from lab.guest.devices import Device
+from lab.guest.devices import Device, run_tool
 
 PROGRAM = (sys.executable, "-B", "-m", "lab.workloads.file")
 PORT = 5003
@@ -83,7 +83,7 @@ def move(near: Device, far: Device, size: int) -> Moved:
     """size: bytes."""
     sender = near.command(*PROGRAM, "send", far.address, str(size))
     with program.receiving(far.command(*PROGRAM, "receive")):
-        return Moved(**program.send(sender, DEADLINE_SECONDS))
+        return Moved(**json.loads(run_tool(sender, seconds=DEADLINE_SECONDS)))
 
 
 def main() -> None:

@@ -9,13 +9,14 @@ two peers carries every packet; the other programs need a configuration for each
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import List, Optional
 
 from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.env import GuestEnv
-from lab.guest.program import read_ring, read_version, receiving, send
+from lab.guest.program import read_ring, read_version, receiving
 from lab.row import Row, Sample, Workload
 from lab.workloads.applications import Case, LINK_MBIT, tunnel, wait_settled
 from lab.workloads.openvpn import PACKAGES
@@ -52,7 +53,8 @@ def run(
             _enable_ipv6(device)
         receiver = receiving(_command(env, "receive", FAR))
         with receiver, latency.ping(NEAR, FAR) as ping:
-            told = send(_command(env, "send", NEAR), 2 * DEADLINE_SECONDS)
+            sender = _command(env, "send", NEAR)
+            told = json.loads(run_tool(sender, seconds=2 * DEADLINE_SECONDS))
             pinged = ping.end()
         after = wait_settled()
         ring = read_ring(NEAR)

@@ -24,7 +24,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
-from lab.guest.devices import read_ecn_marks, run_tool, running, wait_drained
+from lab.guest.devices import parse_ecn_marks, run_tool, running, show, wait_drained
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 
@@ -171,7 +171,7 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         received, took, pinged = _load(case, seconds)
         after = wait_drained([NEAR, FAR])
         near = read_counters(NEAR)
-        marks = read_ecn_marks(NEAR)
+        marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
         counts = reader.end()
     return Sample(
         value=received.mbit,

@@ -9,7 +9,7 @@ import pytest
 
 from lab import sure
 from lab.failure import LabError, Unsuitable
-from lab.guest import lateness, rows
+from lab.guest import host, rows
 from lab.machines.native import boot, source
 from lab.machines.vm import REPOSITORY
 from lab.row import Row, parse_variant
@@ -33,10 +33,10 @@ def test_a_narrow_interval_is_sure_and_a_wide_one_is_not() -> None:
 def test_rows_are_unsure_until_each_ratio_is_known() -> None:
     stock = lines("stock", *[100] * 5)
     sluice = lines("sluice", *[99] * 5)
-    assert rows.unsure_rows([ROW], [*stock, *sluice], 0.03) == []
+    assert rows.unsure_rows([ROW], [*stock, *sluice]) == []
     upstream = lines("upstream", 50, 100, 150, 100, 70)
-    assert rows.unsure_rows([ROW], [*stock, *sluice, *upstream], 0.03) == [ROW]
-    assert rows.unsure_rows([ROW], [*stock, *sluice[:4]], 0.03) == [ROW]
+    assert rows.unsure_rows([ROW], [*stock, *sluice, *upstream]) == [ROW]
+    assert rows.unsure_rows([ROW], [*stock, *sluice[:4]]) == [ROW]
 
 
 def test_what_slows_a_whole_round_does_not_make_its_ratio_unsure() -> None:
@@ -52,10 +52,10 @@ def test_rounds_without_both_say_nothing() -> None:
 
 
 def test_lateness_is_told_by_percentiles() -> None:
-    assert lateness.percentile([90, 0, 8, 2], 50) == 1
-    assert lateness.percentile([90, 0, 8, 2], 95) == 4
-    assert lateness.percentile([90, 0, 8, 2], 99) == 8
-    assert lateness.percentile([0, 0], 50) is None
+    assert host.late_percentile([90, 0, 8, 2], 50) == 1
+    assert host.late_percentile([90, 0, 8, 2], 95) == 4
+    assert host.late_percentile([90, 0, 8, 2], 99) == 8
+    assert host.late_percentile([0, 0], 50) is None
 
 
 def test_variant_names_parameters_and_another_build() -> None:
