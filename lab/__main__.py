@@ -36,7 +36,7 @@ from lab.checks import (
 from lab.failure import INTERRUPTED, LabError, NO, NOT_SUITABLE, Unsuitable
 from lab.failure import UsageError
 from lab.machines import build, vm
-from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
+from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, kernel_named
 from lab.machines.roots import ensure_root, has_root
 from lab.report.results import Run, read_run
 from lab.row import Row
@@ -240,11 +240,9 @@ def command_report(options: argparse.Namespace) -> int:
     option("--out", "keep the guest's /out there", metavar="DIR"),
     switch("--apps", "with the programs of lab apps"),
     option("--packages", "with these of Debian's packages", metavar="A,B"),
-    switch("--bare", "build nothing first"),
     number("--deadline", 600.0, "seconds for CMD; 600", metavar="S"),
     number("--cpus", None, "of the VM"),
     number("--memory", None, "of the VM", metavar="MB"),
-    switch("--verbose", "print how long it took"),
 )
 def command_shell(options: argparse.Namespace) -> int:
     packages = applications.PACKAGES if options.apps else ()
@@ -254,7 +252,7 @@ def command_shell(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(options.out or name).absolute()
         output.mkdir(parents=True, exist_ok=True)
-        staged = {} if options.bare else build.stage(root, output)
+        staged = build.stage(root, output)
         memory_mb = options.memory or kernel.memory_mb
         cpus = options.cpus or vm.default_vcpus(kernel)
         machine = vm.Machine(root, output, cpus, memory_mb)
@@ -264,42 +262,25 @@ def command_shell(options: argparse.Namespace) -> int:
         result = vm.run_job(machine, job, options.deadline)
         for line in result.trouble:
             print(f"lab: kernel: {line}", file=sys.stderr)
-        if options.verbose:
-            say(f"{result.seconds:.1f} s")
         return result.status or (NO if result.trouble else 0)
-
-
-def kernels_of(options: argparse.Namespace) -> tuple[Kernel, ...]:
-    return (kernel_named(options.kernel),) if options.kernel else PACKAGED
 
 
 @subcommand(
     "build the module",
     option("--kernel", "only for this one; default: for all"),
-    option("--source", "kmod/", default=str(build.KMOD), metavar="DIR"),
     switch("--check", "W=1, sparse and checkpatch too"),
 )
 def command_build(options: argparse.Namespace) -> int:
-    source = Path(options.source).absolute()
-    for kernel in kernels_of(options):
+    kernels = (kernel_named(options.kernel),) if options.kernel else PACKAGED
+    for kernel in kernels:
         root = ensure_root(kernel)
-        print(build.build_module(root, source))
-        if not options.check:
-            continue
-        warnings = build.check_module(root, source)
-        if warnings:
-            print("\n".join(warnings))
-            raise LabError(
-                f"kernel {kernel.name}: {len(warnings)} complaints of "
-                "the compiler and sparse (see above); correct them"
-            )
-    if options.check:
-        complaints = build.check_style(root, build.source_files(source))
+        print(build.build_module(root))
+        complaints = build.complaints(root) if options.check else []
         if complaints:
             print("\n".join(complaints))
             raise LabError(
-                f"{source.name}/: {len(complaints)} complaints of checkpatch "
-                "(see above); correct them"
+                f"kernel {kernel.name}: {len(complaints)} complaints of the compiler, "
+                "sparse and checkpatch (see above); correct them"
             )
     return 0
 

@@ -72,27 +72,21 @@ def static_steps(python: Path) -> list[Step]:
     """Everything that only reads the sources."""
     names = tracked_files()
     shell = [name for name in names if is_shell(_read_text(name))]
-    tool = python.parent
-    mypy = ("mypy", "--cache-dir", cache_dir() / "mypy", "lab", "sluice")
-    tools: list[tuple[str | Path, ...]] = [
-        ("ruff", "check", "--no-cache", "."),
-        mypy,
-        ("codespell", *names),
-    ]
-    steps = [
-        Step(str(name), partial(run_tool, tool / name, *rest)) for name, *rest in tools
-    ]
-    steps.append(Step("shellcheck", lambda: run_tool("shellcheck", *shell)))
-    steps.append(Step("man pages", lambda: lint_manual(names)))
-    return steps
+    mypy = ("--cache-dir", cache_dir() / "mypy", "lab", "sluice")
+    tools: dict[str, tuple[str | Path, ...]] = {
+        "ruff": (python.with_name("ruff"), "check", "--no-cache", "."),
+        "mypy": (python.with_name("mypy"), *mypy),
+        "codespell": (python.with_name("codespell"), *names),
+        "shellcheck": ("shellcheck", *shell),
+    }
+    steps = [Step(name, partial(run_tool, *words)) for name, words in tools.items()]
+    return [*steps, Step("man pages", lambda: lint_manual(names))]
 
 
 def _build(kernel: Kernel) -> str:
     root = ensure_root(kernel)
-    build.build_module(root, build.KMOD)
-    warnings = build.check_module(root, build.KMOD)
-    style = build.check_style(root, build.source_files(build.KMOD))
-    return "\n".join([*warnings, *style])
+    build.build_module(root)
+    return "\n".join(build.complaints(root))
 
 
 def _timed(step: Step) -> bool:

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lab.checks import series_boot
-from lab.checks.series_drivers import KUNIT, stage_drivers
+from lab.checks.series_boot import KUNIT, stage_drivers
 from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
 from lab.failure import LabError, UsageError

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The patched drivers in a VM, loaded instead of the kernel's own: the series'
-selftests are played there."""
+"""The patched drivers, built as modules for another build of their kernel, and loaded
+in a VM instead of that kernel's own: the series' selftests are played there."""
 
 from __future__ import annotations
 
@@ -8,15 +8,41 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.checks.series_drivers import stage_drivers
 from lab.failure import LabError
 from lab.machines import vm
-from lab.machines.build import build_module
+from lab.machines.build import KERNEL_READER, build_module, source_files
+from lab.machines.chroot import Root
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
 from lab.row import SERIES
 from lab.setup import say
 
+# Where a file is in the kernel -> where it is built.
+_DRIVERS = {
+    "drivers/net/tun.c": "tun.c",
+    "drivers/net/tun_vnet.h": "tun_vnet.h",
+    "drivers/net/tun_txq.h": "tun_txq.h",
+    "drivers/vhost/net.c": "vhost_net.c",
+    "drivers/vhost/vhost.h": "vhost.h",
+}
+# The headers that the series changes keep their place.
+_HEADERS = (
+    "include/linux/hrtimer.h",
+    "include/linux/if_tun.h",
+    "include/linux/ptr_ring.h",
+    "include/uapi/linux/if_tun.h",
+)
+_KBUILD = """
+obj-m := tun.o vhost_net.o
+LINUXINCLUDE := -I$(src)/include -I$(src)/include/uapi $(LINUXINCLUDE)
+"""
+KUNIT = "lib/tests/ptr_ring_kunit.c"
+# The lab's reader calls tun_wake_queue(), which the series removes.
+_NATIVE_KBUILD = """
+obj-m += ptr_ring_kunit.o kernel_reader.o
+ccflags-y += -I$(src)
+CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'
+"""
 PACKAGES = ("python3-yaml",)  # the selftests' netlink client reads specs
 DEADLINE_SECONDS = 600.0
 SELFTEST = "tools/testing/selftests/net/tun_backpressure.py"
@@ -41,7 +67,7 @@ insmod /out/sluice.ko || insmod -f /out/sluice.ko || (dmesg | tail -n 20; exit 1
 cd /sluice
 exec python3 /out/states.py
 """
-_DRIVERS = f"""
+_USE_DRIVERS = f"""
 import sys
 from pathlib import Path
 sys.path.insert(0, "/sluice")
@@ -60,6 +86,33 @@ shown = subprocess.run(
 print(shown.stdout, shown.stderr)
 sys.exit("served by the driver (IFF_BACKPRESSURE)" not in shown.stdout)
 """
+
+
+def stage_drivers(root: Root, linux: Path, output: Path) -> None:
+    """tun.ko and vhost_net.ko for the root's kernel, in series/ of the guest's /out. A
+    native kernel, which has KUnit, gets ptr_ring_kunit.ko and kernel_reader.ko, too.
+
+    linux: the patched tree.
+    """
+    with tempfile.TemporaryDirectory(prefix="sluice-drivers-") as name:
+        source = Path(name)
+        places = _DRIVERS | {header: header for header in _HEADERS}
+        for file, short in places.items():
+            if (linux / file).exists():  # older kernels lack some
+                target = source / short
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(linux / file, target)
+        kbuild = _KBUILD
+        if root.native:
+            kbuild += _NATIVE_KBUILD
+            shutil.copy(linux / KUNIT, source)
+            for path in source_files(KERNEL_READER):
+                shutil.copy(path, source)
+        (source / "Kbuild").write_text(kbuild.lstrip())
+        modules = build_module(root, source).parent.glob("*.ko")
+        (output / SERIES).mkdir()
+        for module in modules:
+            shutil.copy(module, output / SERIES)
 
 
 def stage_selftest(selftest: Path, source: Path, output: Path) -> None:
@@ -82,7 +135,7 @@ def boot(kernel: Kernel, linux: Path, selftest: Path, source: Path) -> None:
         stage_selftest(selftest, source, output)
         stage_drivers(root, linux, output)
         shutil.copy(build_module(root), output)
-        (output / "drivers.py").write_text(_DRIVERS)
+        (output / "drivers.py").write_text(_USE_DRIVERS)
         (output / "states.py").write_text(_STATES)
         machine = vm.Machine(root, output)
         job = {"kind": "command", "argv": ["sh", "-ec", _PLAY]}

@@ -220,12 +220,13 @@ def check_style(root: Root, sources: list[Path]) -> list[str]:
     ]
 
 
+def complaints(root: Root) -> list[str]:
+    """What there is to correct in the module, of its compiler and of its style."""
+    return check_module(root) + check_style(root, source_files(KMOD))
+
+
 def helper_sources() -> list[Path]:
-    return sorted(
-        path
-        for folder in HELPER_FOLDERS
-        for path in folder.glob("*.[ch]")
-    )
+    return sorted(path for folder in HELPER_FOLDERS for path in folder.glob("*.[ch]"))
 
 
 def build_helpers(root: Root, sources: list[Path] | None = None) -> Path:
