@@ -29,13 +29,6 @@ def say(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
-def missing_packages(tools: dict[str, str]) -> list[str]:
-    """The packages of the tools that are not on this machine."""
-    return sorted(
-        {package for tool, package in tools.items() if not shutil.which(tool)}
-    )
-
-
 def require_root() -> None:
     if os.geteuid() != 0:
         raise Unsuitable(
@@ -74,7 +67,7 @@ def install(packages: list[str]) -> None:
 
 def ensure_commands(tools: dict[str, str]) -> None:
     """Install the packages of these commands where they are missing."""
-    missing = missing_packages(tools)
+    missing = sorted({tools[tool] for tool in tools if not shutil.which(tool)})
     if missing:
         require_root()
         install(missing)

@@ -76,11 +76,6 @@ done
 """
 
 
-def targets_of(kernel: str) -> list[Target]:
-    """Those built for this kernel, which the matrix names so."""
-    return [target for target in TARGETS if kernel in target.kernels]
-
-
 def _recipe(kernel: Kernel, targets: list[Target]) -> list[str]:
     tools = (*roots.TOOLS, "kmod", "python3")
     compilers = tuple(target.compiler for target in targets)
@@ -110,7 +105,8 @@ def headers_of(root: Root, target: Target) -> Path | None:
 def ensure_cross_root(kernel: Kernel) -> Root:
     """Where all architectures' modules are built: from the cache, or made now."""
     ensure_tools()
-    targets, name = targets_of(kernel.name), kernel.name
+    name = kernel.name
+    targets = [target for target in TARGETS if name in target.kernels]
     kernel = find_kernel(kernel)
     recipe = _recipe(kernel, targets)
     script = _headers_script(kernel, name, targets)
@@ -131,12 +127,6 @@ def ensure_cross_root(kernel: Kernel) -> Root:
     return Root(kernel.name, tree, read_release(tree), package="", key=key)
 
 
-def parse_refusal(log: str) -> str | None:
-    """The line in which Kbuild says why it refuses."""
-    found = re.search(r"^sluice: (.+); no module is built$", log, re.M)
-    return found[1] if found else None
-
-
 def build(kernel: Kernel, target: Target) -> tuple[str, str]:
     """BUILT or REFUSED, and what the kernel offers or lacks; a warning is a failure."""
     root = ensure_cross_root(kernel)
@@ -151,9 +141,9 @@ def build(kernel: Kernel, target: Target) -> tuple[str, str]:
     if status == 0 and built and not parse_warnings(log):
         found = re.search(r"^sluice: (this kernel has.*)$", log, re.M)
         return BUILT, found[1] if found else ""
-    refusal = parse_refusal(log)
+    refusal = re.search(r"^sluice: (.+); no module is built$", log, re.M)
     if refusal:
-        return REFUSED, refusal
+        return REFUSED, refusal[1]
     print(log)
     what = f"kernel {kernel.name}, {target.arch}"
     raise LabError(f"{what}: the build fails or warns (see above); correct kmod/")

@@ -115,13 +115,6 @@ def stage_drivers(root: Root, linux: Path, output: Path) -> None:
             shutil.copy(module, output / SERIES)
 
 
-def stage_selftest(selftest: Path, source: Path, output: Path) -> None:
-    """source: the newest kernel's; output: the guest's /out."""
-    for folder in _TREES:
-        shutil.copytree(source / folder, output / "linux" / folder, symlinks=True)
-    shutil.copy(selftest, output / "linux" / SELFTEST)
-
-
 def boot(kernel: Kernel, linux: Path, selftest: Path, source: Path) -> None:
     """Play the selftest, and on a native kernel the KUnit tests.
 
@@ -132,7 +125,10 @@ def boot(kernel: Kernel, linux: Path, selftest: Path, source: Path) -> None:
     say(f"series: booting {root.release} with the patched drivers")
     with tempfile.TemporaryDirectory(prefix="sluice-series-") as name:
         output = Path(name)
-        stage_selftest(selftest, source, output)
+        for folder in _TREES:
+            copy = output / "linux" / folder
+            shutil.copytree(source / folder, copy, symlinks=True)
+        shutil.copy(selftest, output / "linux" / SELFTEST)
         stage_drivers(root, linux, output)
         shutil.copy(build_module(root), output)
         (output / "drivers.py").write_text(_USE_DRIVERS)

@@ -378,14 +378,10 @@ def ring_proofs(place: Workplace) -> list[Proof]:
     ]
 
 
-def copies_proof() -> Proof:
+def _ask_copies() -> tuple[str, str]:
     """Whether litmus tests and the model still repeat the source."""
-
-    def asked() -> tuple[str, str]:
-        changed = copies.check_copies()
-        return (FOUND, "; ".join(changed)) if changed else (FINE, "")
-
-    return Proof("copies", FINE, asked)
+    changed = copies.check_copies()
+    return (FOUND, "; ".join(changed)) if changed else (FINE, "")
 
 
 def ask(proof: Proof) -> Verdict:
@@ -428,7 +424,7 @@ def series_proofs(place: Workplace) -> list[Proof]:
 def verify(short: bool) -> int:
     """Ask every proof, print each verdict; 0 if all are as expected."""
     with Workplace() as place:
-        proofs = [copies_proof(), *litmus_proofs(place)]
+        proofs = [Proof("copies", FINE, _ask_copies), *litmus_proofs(place)]
         proofs += model_proofs(place) + policy_proofs(place, short)
         proofs += ring_proofs(place) + series_proofs(place)
         proofs = [proof for proof in proofs if proof.short or not short]

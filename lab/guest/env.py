@@ -21,12 +21,6 @@ def is_loaded(module: str) -> bool:
     return os.path.exists(f"/sys/module/{module}")
 
 
-def are_drivers_patched() -> bool:
-    """Whether tun was built outside of the kernel's tree, as the series' is."""
-    taint = Path("/sys/module/tun/taint")
-    return taint.exists() and "O" in taint.read_text()
-
-
 @dataclass(frozen=True)
 class GuestEnv:
     helpers: Path  # the folder of the built C helpers
@@ -58,7 +52,10 @@ class GuestEnv:
         The series' modules are beside the module, in a folder series/.
         """
         series = parse_variant(name).base == SERIES
-        if is_loaded("tun") and are_drivers_patched() == series:
+        # The series' is built outside of the kernel's tree.
+        taint = Path("/sys/module/tun/taint")
+        patched = taint.exists() and "O" in taint.read_text()
+        if is_loaded("tun") and patched == series:
             return
         folder = self.helpers.parent / SERIES
         if series and not folder.exists():

@@ -34,10 +34,6 @@ def write_json(path: Path, data: object) -> None:
     unfinished.rename(path)
 
 
-def write_verdict(status: int, reason: str) -> None:
-    write_json(OUT / "verdict.json", {"status": status, "reason": reason})
-
-
 def run_command(job: dict) -> tuple[int, str]:
     with open_progress() as progress:
         done = subprocess.run(
@@ -77,7 +73,7 @@ def main() -> None:
     except BaseException as error:
         traceback.print_exc()
         status, reason = 1, f"{type(error).__name__}: {error}"
-    write_verdict(status, reason)
+    write_json(OUT / "verdict.json", {"status": status, "reason": reason})
 
 
 if __name__ == "__main__":

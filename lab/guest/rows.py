@@ -104,12 +104,6 @@ def background_ping() -> Iterator[None]:
         yield
 
 
-def await_randomness() -> None:
-    """Until the kernel's random numbers are ready, a packet of 5.10's UDP sockets costs
-    some 1100 instructions more, whatever the variant."""
-    os.getrandom(1)
-
-
 def unload() -> None:
     """Remove the module that a sample which was cut short left behind."""
     if os.path.exists("/sys/module/sluice"):
@@ -213,7 +207,9 @@ class Bench:
 
 def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
     bench = Bench(job, report, say)
-    await_randomness()
+    # Until the kernel's random numbers are ready, a packet of 5.10's UDP sockets costs
+    # some 1100 instructions more, whatever the variant.
+    os.getrandom(1)
     with background_ping():
         for number in range(job["rounds"]):
             bench.take_round(list(bench.rows.values()), number)

@@ -91,13 +91,6 @@ def copy_source(source: Path, target: Path) -> None:
         shutil.copyfile(path, copy)
 
 
-def _replacements(root: Root, source: Path) -> list[Path]:
-    """The files that replace the source's in this root."""
-    if not root.native:
-        return []
-    return [path for path in NATIVE_FILES.iterdir() if (source / path.name).exists()]
-
-
 def _make(root: Root, *arguments: str) -> str:
     tree = f"/lib/modules/{root.release}/build"
     jobs = f"-j{os.cpu_count() or 1}"
@@ -124,7 +117,8 @@ def parse_unchecked(log: str, sources: list[Path]) -> list[str]:
 
 def build_module(root: Root, source: Path = KMOD) -> Path:
     """The module for this root's kernel: from the cache, or built now."""
-    replacements = _replacements(root, source)
+    replacements = [path for path in NATIVE_FILES.iterdir() if root.native]
+    replacements = [path for path in replacements if (source / path.name).exists()]
     key = digest(root.key, digest_files([*source_files(source), *replacements]))
     final = cache_dir() / "modules" / f"{root.release}-{key}"
     with cached(final, f"module-{root.kernel}") as work:
@@ -201,13 +195,10 @@ def ensure_ynl(root: Root) -> Path:
     return ensure_kernel_files(root, ynl_folder().parent.name, YNL_FILES)
 
 
-def ensure_checkpatch(root: Root) -> Path:
-    return ensure_kernel_files(root, "checkpatch", CHECKPATCH_FILES) / "checkpatch.pl"
-
-
 def check_style(root: Root, sources: list[Path]) -> list[str]:
     """What checkpatch --strict says about these files."""
-    command = ["perl", str(ensure_checkpatch(root)), "--no-tree", "--strict"]
+    files = ensure_kernel_files(root, "checkpatch", CHECKPATCH_FILES)
+    command = ["perl", str(files / "checkpatch.pl"), "--no-tree", "--strict"]
     command += ["--terse", "--no-summary", "--show-types", "-f"]
     command += [str(path) for path in sources if path.suffix in (".c", ".h")]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -225,13 +216,9 @@ def complaints(root: Root) -> list[str]:
     return check_module(root) + check_style(root, source_files(KMOD))
 
 
-def helper_sources() -> list[Path]:
-    return sorted(path for folder in HELPER_FOLDERS for path in folder.glob("*.[ch]"))
-
-
-def build_helpers(root: Root, sources: list[Path] | None = None) -> Path:
+def build_helpers(root: Root) -> Path:
     """The directory of the C helpers, named as their sources without .c."""
-    files = helper_sources() if sources is None else sources
+    files = sorted(path for folder in HELPER_FOLDERS for path in folder.glob("*.[ch]"))
     key = digest(root.key, HELPER_FLAGS, digest_files(files))
     final = cache_dir() / "helpers" / f"{root.kernel}-{key}"
     with cached(final, f"helpers-{root.kernel}") as work:

@@ -86,13 +86,6 @@ def module_files(modules: Path, wanted: tuple[str, ...]) -> list[tuple[str, byte
     ]
 
 
-def _contents(root: Root, disk: bool) -> list[tuple[str, bytes]]:
-    busybox = root.path / "bin/busybox"
-    files = [("init", INIT.read_bytes()), ("bin/busybox", busybox.read_bytes())]
-    wanted = MODULES + (DISK_MODULES if disk else ())
-    return files + module_files(root.modules, wanted)
-
-
 def ensure_initramfs(root: Root, disk: bool = False) -> Path:
     """The initramfs for this root: from the cache, or made now."""
     source = Path(__file__).read_bytes()
@@ -100,6 +93,8 @@ def ensure_initramfs(root: Root, disk: bool = False) -> Path:
     final = cache_dir() / "initramfs" / f"{root.kernel}-{key}"
     with cached(final, f"initramfs-{root.kernel}") as work:
         if work:
-            archive = format_archive(_contents(root, disk))
-            (work / "initramfs.cpio").write_bytes(archive)
+            busybox = (root.path / "bin/busybox").read_bytes()
+            files = [("init", INIT.read_bytes()), ("bin/busybox", busybox)]
+            files += module_files(root.modules, MODULES + DISK_MODULES * disk)
+            (work / "initramfs.cpio").write_bytes(format_archive(files))
     return final / "initramfs.cpio"

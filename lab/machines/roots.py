@@ -147,11 +147,6 @@ def builder_recipe(kernel: Kernel) -> list[str]:
     return recipe_of(kernel, (f"linux-source-{kernel.release}",), tools)
 
 
-def source_recipe(kernel: Kernel) -> list[str]:
-    """The same for a root in which patches to the kernel are made."""
-    return recipe_of(kernel, (f"linux-source-{kernel.release}",), SERIES_PACKAGES)
-
-
 def recipe_of(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
     arguments = ["--variant=apt", "--quiet", '--aptopt=Acquire::Retries "3"']
     arguments += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
@@ -281,7 +276,7 @@ def has_root(kernel: Kernel) -> bool:
 def ensure_source_root(kernel: Kernel) -> Root:
     """A root with this kernel's source: from the cache, or built now."""
     ensure_tools()
-    arguments = source_recipe(kernel)
+    arguments = recipe_of(kernel, (f"linux-source-{kernel.release}",), SERIES_PACKAGES)
     key = digest(json.dumps([arguments, kernel.extra_suites, kernel.version]))
     final = cache_dir() / "roots" / f"source-{kernel.release}-{key}"
     with cached(final, f"source-{kernel.release}") as unfinished:

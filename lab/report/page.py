@@ -49,11 +49,8 @@ def _svg(figure: Any) -> str:
     text = io.StringIO()
     figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
-    return round_numbers(text.getvalue()[text.getvalue().index("<svg") :])
-
-
-def round_numbers(svg: str) -> str:
-    """A tenth of a pixel is enough: a picture's file is mostly digits."""
+    svg = text.getvalue()[text.getvalue().index("<svg") :]
+    # A tenth of a pixel is enough: a picture's file is mostly digits.
     return re.sub(r"(\d\.\d)\d+", r"\1", svg)
 
 

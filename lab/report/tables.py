@@ -14,7 +14,7 @@ from lab import sure
 from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.published import PUBLISHED
-from lab.report.results import COUNTED, Provenance, Run, Summary
+from lab.report.results import COUNTED, Run, Summary
 from lab.report.results import summaries, why_missing
 from lab.row import SERIES, VARIANTS, Row, parse_variant
 from lab.sure import SURE_PERCENT
@@ -320,14 +320,10 @@ def format_row(run: Run, row: Row) -> list[str]:
     ]
 
 
-def is_disturbed(facts: Provenance) -> bool:
-    """Whether other processes used the host; counted instructions do not depend on it."""
-    counted = facts.accelerator == vm.COUNTED
-    return not counted and facts.other_load_percent > QUIET_PERCENT
-
-
 def format_provenance(run: Run) -> list[str]:
     facts = run.provenance
+    # Counted instructions do not depend on others.
+    loud = facts.other_load_percent > QUIET_PERCENT and facts.accelerator != vm.COUNTED
     dirty = " with changes" if facts.module_dirty else ""
     qemu = facts.qemu_version.partition(" (")[0].replace("emulator version ", "")
     return [
@@ -338,7 +334,7 @@ def format_provenance(run: Run) -> list[str]:
         f"{facts.memory_mb} MB, {qemu}"[:WIDTH],
         f"date     {facts.date}, boot {facts.boot_id}",
         f"others   used {facts.other_load_percent:.0f} % of the host meanwhile"
-        + (": NOT QUIET" if is_disturbed(facts) else ""),
+        + (": NOT QUIET" if loud else ""),
         *format_native(run),
     ]
 

@@ -21,7 +21,7 @@ from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
 from lab.guest.devices import read_all_counters, read_stops, run_tool
 from lab.guest.env import GuestEnv
 from lab.guest.path import path
-from lab.guest.program import READY_SECONDS, Program, has_device
+from lab.guest.program import Program, has_device
 from lab.guest.program import read_backpressure, read_ring
 from lab.guest.program import read_udp_overflows, read_version, succeeds
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
@@ -106,26 +106,6 @@ class Case:
         return 50 if self.rate_mbit is None else 10
 
 
-def _wait_connected(processes: List[Program]) -> None:
-    near, far = processes
-    for process, device in ((near, NEAR), (far, FAR)):
-        process.wait_until(lambda: has_device(device), f"its device {device.name}")
-
-
-def _wait_answered(processes: List[Program]) -> None:
-    """Until a ping comes back through the tunnel."""
-    ping = NEAR.command("ping", "-c", "1", "-W", "0.5", FAR.address)
-    deadline = time.monotonic() + READY_SECONDS
-    while not succeeds(ping):
-        for process in processes:
-            process.check()
-        if time.monotonic() > deadline:
-            raise WorkloadError(
-                f"{processes[0].name}: no ping through the tunnel within "
-                f"{READY_SECONDS:.0f} s"
-            )
-
-
 @contextlib.contextmanager
 def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[List[Program]]:
     """The application's processes at NEAR and FAR, connected."""
@@ -133,25 +113,28 @@ def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[List[Program]]:
     upstream = wanted.base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
     module = APPLICATIONS[case.application]
+    mtu = getattr(module, "MTU", None)
     ring = case.ring if wanted.ring is None else wanted.ring
     near, far = replace(NEAR, mac=""), replace(FAR, mac="")
     with path(case.rtt_ms, case.rate_mbit), module.processes(preload) as processes:
-        _wait_connected(processes)
+        near_end, far_end = processes
+        for process, device in ((near_end, near), (far_end, far)):
+            process.wait_until(lambda: has_device(device), f"its device {device.name}")
         for device, peer in ((near, far), (far, near)):
             attach(device, peer, ring=ring)
-            _limit_mtu(module, device.name, str(device.netns))
+            if mtu:
+                link = ["ip", "-n", str(device.netns), "link", "set", device.name]
+                run_tool([*link, "mtu", str(mtu)])
             if read_backpressure(device) != upstream:
                 raise WorkloadError(
                     f"{device.name}: IFF_BACKPRESSURE is not as {variant} wants it"
                 )
-        _wait_answered(processes)
+        ping = near.command("ping", "-c", "1", "-W", "0.5", far.address)
+        near_end.wait_until(
+            lambda: far_end.check() is None and succeeds(ping),
+            "a ping through the tunnel",
+        )
         yield processes
-
-
-def _limit_mtu(module: ModuleType, device: str, netns: str) -> None:
-    mtu = getattr(module, "MTU", None)
-    if mtu is not None:
-        run_tool(["ip", "-n", netns, "link", "set", device, "mtu", str(mtu)])
 
 
 def wait_settled() -> Counters:

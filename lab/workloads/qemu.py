@@ -75,13 +75,6 @@ LOADS: Dict[str, Tuple[str, int, List[str]]] = {
 }
 
 
-def _iperf3_files() -> List[Path]:
-    """The program, what it is linked with, and who loads that."""
-    program = Path("/usr/bin/iperf3")
-    linked = re.findall(r"(/\S+) \(0x", run_tool(["ldd", str(program)]))
-    return [program, *map(Path, linked)]
-
-
 def ensure_guest_initramfs() -> Path:
     """Busybox, iperf3 and the drivers of this kernel; made once a boot."""
     made = folder("qemu") / "initramfs"
@@ -89,7 +82,10 @@ def ensure_guest_initramfs() -> Path:
         return made
     modules = Path("/lib/modules") / os.uname().release
     files = [("init", INIT.encode()), *module_files(modules, MODULES)]
-    for path in (Path("/bin/busybox"), *_iperf3_files()):
+    # The program, what it is linked with, and who loads that.
+    iperf3 = "/usr/bin/iperf3"
+    linked = re.findall(r"(/\S+) \(0x", run_tool(["ldd", iperf3]))
+    for path in map(Path, ("/bin/busybox", iperf3, *linked)):
         files.append((f"bin/{path.name}", path.read_bytes()))
     unfinished = made.with_suffix(".new")
     unfinished.write_bytes(format_archive(files))
