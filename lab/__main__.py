@@ -34,7 +34,7 @@ from lab.checks import (
     verify,
 )
 from lab.failure import INTERRUPTED, LabError, NO, NOT_SUITABLE, Unsuitable
-from lab.failure import UsageError
+from lab.failure import USAGE, UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, kernel_named
 from lab.machines.roots import ensure_root, has_root
@@ -171,6 +171,7 @@ def _show_native_first(options: argparse.Namespace) -> None:
 
 @subcommand("a few rows as a table, in a few minutes", *measuring(1.5))
 def command_demo(options: argparse.Namespace) -> int:
+    _written(options.json)
     if options.kernel == NEWEST and options.rows is None:
         _show_native_first(options)
     rows = [row for row in rows_of("bench") if row.demo]
@@ -413,6 +414,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if len(sys.argv) == 1:
+        parser().print_help(sys.stderr)
+        return USAGE
     options = parser().parse_args()
     # On SIGTERM, clean up as on any other exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

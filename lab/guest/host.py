@@ -22,9 +22,13 @@ TIMERS = Path("/dev/kernel_reader")
 CALLS = 2000
 
 
+def stop_echo() -> None:
+    """Or the host's lines are shown as progress."""
+    subprocess.run(["stty", "-F", TERMINAL, "-echo"], check=True)
+
+
 class HostLoad:
     def __init__(self) -> None:
-        subprocess.run(["stty", "-F", TERMINAL, "-echo"], check=True)
         self._fd = os.open(TERMINAL, os.O_RDONLY | os.O_NONBLOCK)
         self._last = (0.0, 0.0)
 

@@ -10,6 +10,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from lab.guest import host
+
 OUT = Path("/out")
 
 
@@ -67,6 +69,8 @@ def run_job(job: dict) -> tuple[int, str]:
 
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
+    if job.get("native"):
+        host.stop_echo()
     (OUT / "begun").touch()
     try:
         status, reason = run_job(job)

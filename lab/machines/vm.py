@@ -309,7 +309,7 @@ def _boot(
     process = _start(machine, command, piped=True)
     reader = _beside(_follow, process, progress)
     if job.get("native"):
-        _beside(native.tell_load, process)
+        _beside(native.tell_load, process, machine.output / "begun")
     if not machine.root.native:
         _beside(_prefer_timers, process, machine.vcpus)
     try:

@@ -35,9 +35,10 @@ def lab(*arguments: str) -> subprocess.CompletedProcess:
         (["demo", "--rows", "nonsense"], "choose from"),
         (["report", "/nonexistent"], "cannot be read"),
         (["bench", "--json", "/proc/there/is/none"], "cannot be written"),
+        (["demo", "--json", "/proc/there/is/none"], "cannot be written"),
         (["shell", "--cpus", "0"], "must be above 0"),
         (["nonsense"], "invalid choice"),
-        ([], "required"),
+        ([], "newest"),  # the end of the help
     ],
 )
 def test_wrong_argument(arguments, says) -> None:

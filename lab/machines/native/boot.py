@@ -92,10 +92,15 @@ def _own_ticks(pid: int) -> int:
     return total
 
 
-def tell_load(process: subprocess.Popen[bytes]) -> None:
-    """The seconds others have used of the host's CPUs, to who measures in the guest."""
+def tell_load(process: subprocess.Popen[bytes], begun: Path) -> None:
+    """The seconds others have used of the host's CPUs, to who measures in the guest.
+
+    begun: a file that is there once the guest listens.
+    """
     assert process.stdin is not None  # it is a pipe
     with suppress(OSError, ValueError):
+        while process.poll() is None and not begun.exists():
+            time.sleep(0.2)
         while process.poll() is None:
             busy = Path("/proc/stat").read_text().splitlines()[0].split()
             idle = int(busy[4]) + int(busy[5])
