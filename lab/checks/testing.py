@@ -251,7 +251,7 @@ FOLDERS = {
     "systemd": ["systemd"],
     "debug": ["debug"],  # the kernel's, on kernels that watch themselves
     # all, on every kernel
-    "long": ["unit", "kernel", "command", "packaging", "debug"],
+    "long": ["unit", "kernel", "command", "packaging", "systemd", "debug"],
 }
 # The kernels whose roots these need.
 BOOTED = {
