@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,9 +90,12 @@ def _build(kernel: Kernel) -> str:
     return "\n".join(build.complaints(root))
 
 
-def _timed(step: Step) -> bool:
+def _timed(interrupted: threading.Event, step: Step) -> bool:
     started = time.monotonic()
     complaints = step.run()
+    # Ctrl-C ends the tools, too: that is no complaint.
+    if complaints and interrupted.wait(0.3):
+        return False
     seconds = time.monotonic() - started
     outcome = "failed" if complaints else "fine"
     print(f"{outcome:6}  {step.name} ({seconds:.0f} s)", flush=True)
@@ -102,8 +106,13 @@ def _timed(step: Step) -> bool:
 
 def run_steps(steps: list[Step]) -> bool:
     """All of them, whatever the others come to; whether all are fine."""
+    interrupted = threading.Event()
     with processes.workers(WORKERS) as pool:
-        return all(list(pool.map(_timed, steps)))
+        try:
+            return all(list(pool.map(partial(_timed, interrupted), steps)))
+        except KeyboardInterrupt:
+            interrupted.set()
+            raise
 
 
 def lint() -> bool:
