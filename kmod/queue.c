@@ -54,8 +54,11 @@
  * batch more. See docs/design.md and proofs/.
  *
  * Depth. The ring holds what its reader takes in target_us, at the reader's own
- * pace. The pace is learned while the queue is stopped, because then the reader
- * has work. A reader that found the ring empty gets a deeper ring.
+ * pace, and a quarter of that while senders refill it at least four times as
+ * fast as it is read: then packets wait in the qdisc, and the ring need only last
+ * until the next of them arrive. The pace is learned while the queue is stopped,
+ * because then the reader has work. A reader that found the ring empty gets a
+ * deeper ring.
  *
  * Checks. Reading the reader's indices costs a cache miss, so a sender does it
  * only when the ring could have reached its limit since the last check:
@@ -106,6 +109,12 @@
 
 /* Senders at once that the headroom covers in any case. */
 #define SENDERS_MIN		8
+
+/*
+ * A ring that senders refill in less than this part of the time in which it was
+ * read holds this part of the target.
+ */
+#define QUICK_REFILL		4
 
 /* The least depth in packets, and the greatest in time. */
 #define DEPTH_MIN		4
@@ -359,6 +368,7 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 	if (!q->stops++)
 		sluice_events_due(q->device);
 	q->stopped_at = ktime_get_ns();
+	q->open_ns = q->stopped_at - q->reviewed_at;
 	q->reviewed_at = q->stopped_at;
 	q->idle_reviews = 0;
 	q->stop_producer = READ_ONCE(ring->producer);
@@ -402,15 +412,18 @@ static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
 	__queue_wake(q, fill, SLUICE_WAKE_OTHER);
 }
 
+static s64 target_ns(const struct sluice_queue *q)
+{
+	return (s64)READ_ONCE(q->device->target_us) * NSEC_PER_USEC;
+}
+
 /* Senders use the depth in packets: what the reader reads in depth_ns. */
 static void __queue_set_depth(struct sluice_queue *q)
 {
-	u64 ns = max_t(u64, q->depth_ns,
-		       READ_ONCE(q->device->target_us) * NSEC_PER_USEC);
+	u64 packets = div_u64(q->depth_ns, q->reader_ns + 1);
 
 	lockdep_assert_held(&q->lock);
-	WRITE_ONCE(q->depth, clamp_t(u64, div_u64(ns, q->reader_ns + 1),
-				     DEPTH_MIN, INT_MAX));
+	WRITE_ONCE(q->depth, clamp_t(u64, packets, DEPTH_MIN, INT_MAX));
 }
 
 /*
@@ -442,21 +455,24 @@ static u64 __queue_learn(struct sluice_queue *q, int packets, u64 ns, bool dry)
 }
 
 /*
- * How long the packets in the ring shall last: the target, and longer for a
- * while after a stop that left the reader without work for @idle nanoseconds.
+ * A stop ends: how long shall the packets in the ring last? The target or a part
+ * of it, see QUICK_REFILL; and longer for a while after a stop that left the
+ * reader without work for @idle nanoseconds.
  */
-static void __queue_set_depth_ns(struct sluice_queue *q, u64 idle)
+static void __queue_set_depth_ns(struct sluice_queue *q, s64 idle)
 {
-	u64 target = READ_ONCE(q->device->target_us) * NSEC_PER_USEC;
-	u64 depth_ns = max(q->depth_ns, target);
+	u64 stopped_ns = q->reviewed_at - q->stopped_at;
+	s64 target = target_ns(q);
 
 	lockdep_assert_held(&q->lock);
 
+	if (QUICK_REFILL * q->open_ns < stopped_ns)
+		target /= QUICK_REFILL;
 	if (idle)
-		depth_ns += min(idle, depth_ns / 2);
+		q->depth_ns += min(idle, q->depth_ns / 2);
 	else
-		depth_ns -= (depth_ns - target) / 64;
-	q->depth_ns = min_t(u64, depth_ns, DEPTH_MAX_NS);
+		q->depth_ns -= (q->depth_ns - target) / 64;
+	q->depth_ns = min_t(s64, q->depth_ns, DEPTH_MAX_NS);
 	__queue_set_depth(q);
 }
 
@@ -676,6 +692,7 @@ void sluice_queue_opened(struct sluice_queue *q)
 {
 	raw_spin_lock_irq(&q->lock);
 	q->open = true;
+	q->depth_ns = target_ns(q);
 	__queue_set_depth(q);
 	WRITE_ONCE(q->file, NULL);
 	raw_spin_unlock_irq(&q->lock);

@@ -75,6 +75,7 @@ enum sluice_wake_cause {
  * @stopped_at: start of this stop; this and the following times in nanoseconds
  *		of CLOCK_MONOTONIC
  * @reviewed_at: the last review, or the start of this stop
+ * @open_ns: from the review before this stop until the stop
  * @next_review_at: earliest next review, by the bound on their rate
  * @pass_until: end of the stall
  * @unpaid_ns: stopped time for which the reader read too few packets,
@@ -110,12 +111,13 @@ struct sluice_queue {
 	u32 timer_late_ns;
 	u64 stopped_at;
 	u64 reviewed_at;
+	u64 open_ns;
 	u64 next_review_at;
 	u64 pass_until;
 	u64 unpaid_ns;
 	u64 read_ns;
 	u64 read;
-	u64 depth_ns;
+	s64 depth_ns;
 	struct hrtimer timer;
 
 	u64 stops;

@@ -27,7 +27,8 @@ SEEDED = tuple(
             "txq->stalled = txq->window_read < TUN_TXQ_READ_MIN;",
             "txq->stalled = false;",
         ),
-        ("never_deeper", "txq->depth_ns += min_t(u64, idle, txq->depth_ns / 2);", ";"),
+        ("never_deeper", "txq->depth_ns += min(idle, txq->depth_ns / 2);", ";"),
+        ("refill_not_seen", "target /= TUN_TXQ_QUICK_REFILL;", ";"),
         ("whole_ring", ", 1, txq->depth)", ", 1, txq->ring->size)"),
         ("dry_ring_believed", "if (dry && ns >= busy)", "if (0)"),
     )

@@ -217,7 +217,8 @@ SEEDED = (
 
 # Parts of the controller, whose lack shows in what a ring holds.
 SEEDED_PACE = (
-    Seeded("never_deeper", "depth_ns += min(idle, depth_ns / 2);", ";"),
+    Seeded("never_deeper", "q->depth_ns += min(idle, q->depth_ns / 2);", ";"),
+    Seeded("refill_not_seen", "target /= QUICK_REFILL;", ";"),
     Seeded("pace_not_learned", "if (packets)\n\t\tidle", "if (0)\n\t\tidle"),
     Seeded(
         "rest_is_a_pace", "q->reviewed_at = now;", "if (packets) q->reviewed_at = now;"

@@ -22,7 +22,7 @@
  * Copy of: kmod/queue.c headroom_for() cd203d6c887d84d2
  * Copy of: kmod/queue.c limit_for() d2e8cf05083696f7
  * Copy of: kmod/queue.c low_for() 34b3200d734df3d3
- * Copy of: kmod/queue.c __queue_stop() 9adeda0c4b2d0fbd
+ * Copy of: kmod/queue.c __queue_stop() 53121260f48cc84f
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() d8e236a84248487c
  * Copy of: kmod/queue.c __queue_review() 530fb328971e2a3c
@@ -32,7 +32,7 @@
  * Copy of: kmod/queue.c queue_adopted() e03523c580eeded0
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
  * Copy of: kmod/queue.c sluice_queue_check() 2398595ea5b405da
- * Copy of: kmod/queue.c sluice_queue_opened() dc0e7c84579f7097
+ * Copy of: kmod/queue.c sluice_queue_opened() c7db712e59c25675
  * Copy of: kmod/queue.c sluice_queue_closed() d8ef80185106b230
  * Copy of: kmod/entry.h check_is_due() 22ae7c335eb147d8
  * Copy of: kmod/entry.h queue_to_check() ad36eac6d97771b0

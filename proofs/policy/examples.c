@@ -550,6 +550,7 @@ static void stops(void)
 	EXPECT(atomic_read(&stopped_queues), 1);
 	EXPECT(q->stops, 1);
 	EXPECT(q->stopped_at, now);
+	EXPECT(q->open_ns, now - 1);
 	EXPECT(q->reviewed_at, now);
 	EXPECT(q->idle_reviews, 0);
 	EXPECT(q->stop_producer, 90);
@@ -632,6 +633,7 @@ static void depths(void)
 	fresh();
 	device->target_us = 2000;
 	q->reader_ns = 999;
+	q->depth_ns = 2 * MS;
 	LOCKED(__queue_set_depth(q));
 	EXPECT(q->depth, 2000);
 	q->depth_ns = 4 * MS;
@@ -646,7 +648,7 @@ static void depths(void)
 	EXPECT(q->depth, INT_MAX);
 
 	q->reader_ns = 999;
-	q->depth_ns = 0;
+	q->depth_ns = 2 * MS;
 	LOCKED(__queue_set_depth_ns(q, 300 * US));
 	EXPECT(q->depth_ns, 2300 * US);
 	EXPECT(q->depth, 2300);
@@ -659,12 +661,29 @@ static void depths(void)
 	q->depth_ns = 99 * MS;
 	LOCKED(__queue_set_depth_ns(q, 5 * MS));
 	EXPECT(q->depth_ns, 100 * MS);
+
+	/* a refill in less than a quarter of the stop: a quarter of the target */
+	q->stopped_at = 7 * MS;
+	q->reviewed_at = 8 * MS;
+	q->open_ns = 250 * US;
+	q->depth_ns = 2 * MS;
+	LOCKED(__queue_set_depth_ns(q, 0));
+	EXPECT(q->depth_ns, 2 * MS);
+	q->open_ns--;
+	LOCKED(__queue_set_depth_ns(q, 0));
+	EXPECT(q->depth_ns, 2 * MS - 1500 * US / 64);
+	q->depth_ns = 500 * US;
+	LOCKED(__queue_set_depth_ns(q, 0));
+	EXPECT(q->depth_ns, 500 * US);
+	q->open_ns++;
+	LOCKED(__queue_set_depth_ns(q, 0));
+	EXPECT(q->depth_ns, 500 * US + 1500 * US / 64);
 }
 
 static void paces(void)
 {
 	fresh();
-	device->target_us = 2000;
+	q->depth_ns = 2 * MS;
 	LOCKED(EXPECT(__queue_learn(q, 10, 100000, false), 0));
 	EXPECT(q->read_ns, 1000000 + 100000 - 125000);
 	EXPECT(q->read, 64 + 640 - 8);
@@ -853,7 +872,7 @@ static void reviews_at_boot(void)
 static void reviews_of_an_empty_ring(void)
 {
 	fresh_stopped();
-	device->target_us = 2000;
+	q->depth_ns = 2 * MS;
 	q->reader_ns = 1000;
 	q->head = 0;
 	set_ring(100, 60, 60, 60);
@@ -1184,11 +1203,13 @@ static void openings(void)
 	fresh();
 	device->target_us = 2000;
 	q->open = false;
-	q->depth = 0;
+	q->reader_ns = 999;
+	q->depth_ns = 9 * MS;
 	sluice_queue_opened(q);
 	EXPECT(q->open, true);
 	EXPECT(q->file == NULL, true);
-	EXPECT(q->depth, 2000000 / (MS + 1) > 4 ? 1 : 4);
+	EXPECT(q->depth_ns, 2 * MS);
+	EXPECT(q->depth, 2000);
 	EXPECT_LOG("");
 
 	fresh_stopped();

@@ -16,6 +16,7 @@
 
 typedef uint64_t u64;
 typedef uint32_t u32;
+typedef int64_t s64;
 typedef int64_t ktime_t;
 typedef char spinlock_t;
 

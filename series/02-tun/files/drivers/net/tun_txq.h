@@ -25,6 +25,8 @@
  * lost however many CPUs are in the driver at once (the driver is lockless).
  * A sender also stops the queue behind a packet that makes the ring as long as
  * &tun_txq.depth: as many packets as the reader reads in &tun_txq.depth_ns.
+ * That is TUN_TXQ_TARGET_NS, or a quarter of it while senders refill the ring
+ * at least four times as fast as it is read.
  *
  * Wake. Whoever stops the queue arms a timer on its own CPU. The timer reviews
  * the ring when the reader should have halved it, and wakes the queue or arms
@@ -44,6 +46,7 @@
  * All fields are protected by the ring's producer lock.
  */
 #define TUN_TXQ_TARGET_NS	(2 * NSEC_PER_MSEC)
+#define TUN_TXQ_QUICK_REFILL	4
 #define TUN_TXQ_DEPTH_MAX_NS	(100 * NSEC_PER_MSEC)
 #define TUN_TXQ_DEPTH_MIN	4
 
@@ -81,7 +84,9 @@ struct tun_txq_stats {
  * @head:		the reader's index at the last review
  * @window_read:	packets read in @window_ns
  * @window_ns:		stopped time, up to TUN_TXQ_STOP_MAX_NS
- * @reviewed_at:	time of the last review
+ * @stopped_at:		time of the last stop
+ * @open_ns:		time from the review before it to the last stop
+ * @reviewed_at:	time of the last review or stop
  * @read_at:		time at which packets were last seen to be read
  * @idle_reviews:	reviews since @read_at
  * @packet_ns:		time the reader needs for a packet
@@ -103,13 +108,15 @@ struct tun_txq {
 	int head;
 	int window_read;
 	u64 window_ns;
+	u64 stopped_at;
+	u64 open_ns;
 	u64 reviewed_at;
 	u64 read_at;
 	int idle_reviews;
 	u32 packet_ns;
 	u64 sum_ns;
 	u32 sum_packets;
-	u32 depth_ns;
+	s64 depth_ns;
 
 	struct tun_txq_stats stats;
 	struct hrtimer timer;
@@ -172,8 +179,10 @@ static inline void __tun_txq_stop(struct tun_txq *txq,
 	txq->stopped = queue;
 	txq->stats.stops++;
 	txq->head = READ_ONCE(txq->ring->consumer_head);
-	txq->reviewed_at = ktime_get_ns();
-	txq->read_at = txq->reviewed_at;
+	txq->stopped_at = ktime_get_ns();
+	txq->open_ns = txq->stopped_at - txq->reviewed_at;
+	txq->reviewed_at = txq->stopped_at;
+	txq->read_at = txq->stopped_at;
 	txq->idle_reviews = 0;
 	__tun_txq_arm(txq, tun_txq_excess(txq, len));
 }
@@ -206,16 +215,22 @@ static inline u64 __tun_txq_learn(struct tun_txq *txq, int read, u64 now,
 }
 
 /*
- * The ring shall last for the target, and for longer for a while if that left
- * the reader without work for @idle nanoseconds.
+ * A stop ends. The ring shall last for the target, or for a part of it if the
+ * senders refilled it that much faster than it was read, and for longer for a
+ * while if the stop left the reader without work for @idle nanoseconds.
  */
-static inline void __tun_txq_set_depth_ns(struct tun_txq *txq, u64 idle)
+static inline void __tun_txq_set_depth_ns(struct tun_txq *txq, s64 idle)
 {
+	u64 stopped_ns = txq->reviewed_at - txq->stopped_at;
+	s64 target = TUN_TXQ_TARGET_NS;
+
+	if (TUN_TXQ_QUICK_REFILL * txq->open_ns < stopped_ns)
+		target /= TUN_TXQ_QUICK_REFILL;
 	if (idle)
-		txq->depth_ns += min_t(u64, idle, txq->depth_ns / 2);
+		txq->depth_ns += min(idle, txq->depth_ns / 2);
 	else
-		txq->depth_ns -= (txq->depth_ns - TUN_TXQ_TARGET_NS) / 64;
-	txq->depth_ns = min_t(u64, txq->depth_ns, TUN_TXQ_DEPTH_MAX_NS);
+		txq->depth_ns -= (txq->depth_ns - target) / 64;
+	txq->depth_ns = min_t(s64, txq->depth_ns, TUN_TXQ_DEPTH_MAX_NS);
 	__tun_txq_set_depth(txq);
 }
 
