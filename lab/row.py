@@ -42,15 +42,15 @@ def parse_variant(name: str) -> Variant:
     """From "stock", "stock-50" (what operators do today), "sluice@2000" or
     "sluice+low_percent=75+stall_ms=100"; "sluice+ko=b.ko" is another build of it."""
     base, *parameters = name.split("+")
-    if parameters:
-        module = "".join(p[3:] for p in parameters if p.startswith("ko="))
-        told = tuple(p for p in parameters if not p.startswith("ko="))
-        return Variant(base, parameters=told, module=module)
-    base, _, ring = name.partition("-")
-    if ring:
-        return Variant(base, ring=int(ring))
-    base, _, target = name.partition("@")
-    return Variant(base, target_us=int(target) if target else None)
+    base, _, ring = base.partition("-")
+    base, _, target = base.partition("@")
+    return Variant(
+        base,
+        int(ring) if ring else None,
+        int(target) if target else None,
+        tuple(p for p in parameters if not p.startswith("ko=")),
+        "".join(p[3:] for p in parameters if p.startswith("ko=")),
+    )
 
 
 class WorkloadError(LabError):
@@ -116,7 +116,6 @@ class Sample:
     held: int = 0  # still in a queue when the run ended
     segmented: bool = False  # sent counts segments, read counts GSO packets
     ping_p50_ms: Optional[float] = None
-    ping_p95_ms: Optional[float] = None
     ping_p99_ms: Optional[float] = None
     pings_ms: List[float] = field(default_factory=list)  # ascending
     extra: Dict[str, Any] = field(default_factory=dict)

@@ -7,23 +7,18 @@ headers of all these architectures; nothing is booted.
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
 from lab.machines import roots
 from lab.machines.arch import HOST
 from lab.machines.build import KMOD, copy_source, parse_warnings
-from lab.machines.chroot import Root, must_run_in_root, run_in_root
+from lab.machines.chroot import Root, run_in_root
 from lab.machines.matrix import NEWEST, Kernel
-from lab.machines.roots import read_release
 from lab.machines.suites import find_kernel, read_mirror, version_order
-from lab.setup import ensure_tools, say
 
 
 @dataclass(frozen=True)
@@ -76,13 +71,6 @@ done
 """
 
 
-def _recipe(kernel: Kernel, targets: list[Target]) -> list[str]:
-    tools = (*roots.TOOLS, "kmod", "python3")
-    compilers = tuple(target.compiler for target in targets)
-    headers = f"?name(^linux-headers-{kernel.release}$)"
-    return roots.recipe_of(kernel, (*kernel.pins, headers), (*tools, *compilers))
-
-
 def _headers_script(kernel: Kernel, name: str, targets: list[Target]) -> str:
     foreign = [target for target in targets if target.arch != HOST.name]
     newest = name == NEWEST
@@ -104,27 +92,15 @@ def headers_of(root: Root, target: Target) -> Path | None:
 
 def ensure_cross_root(kernel: Kernel) -> Root:
     """Where all architectures' modules are built: from the cache, or made now."""
-    ensure_tools()
     name = kernel.name
     targets = [target for target in TARGETS if name in target.kernels]
     kernel = find_kernel(kernel)
-    recipe = _recipe(kernel, targets)
+    tools = (*roots.TOOLS, "kmod", "python3", *(one.compiler for one in targets))
+    headers = f"?name(^linux-headers-{kernel.release}$)"
+    recipe = roots.recipe_of(kernel, (*kernel.pins, headers), tools)
+    what = f"kernel {kernel.name}, headers and compilers of all architectures"
     script = _headers_script(kernel, name, targets)
-    key = digest(json.dumps([recipe, kernel.extra_suites, kernel.version, script]))
-    final = cache_dir() / "cross" / f"{kernel.name}-{key}"
-    with cached(final, f"cross-{kernel.name}") as work:
-        if work:
-            say(f"kernel {kernel.name}: headers and compilers of all architectures")
-            tree = work / "tree"
-            roots.bootstrap(kernel, recipe, tree)
-            root = Root(kernel.name, tree, read_release(tree), "", key)
-            (work / "debs").mkdir()
-            failure = f"kernel {kernel.name}: the headers cannot be fetched"
-            remedy = "check the network"
-            must_run_in_root(root, work / "debs", script, failure, remedy)
-            shutil.rmtree(work / "debs")
-    tree = final / "tree"
-    return Root(kernel.name, tree, read_release(tree), package="", key=key)
+    return roots.ensure_made(kernel, f"cross/{kernel.name}", what, recipe, script)
 
 
 def build(kernel: Kernel, target: Target) -> tuple[str, str]:

@@ -22,14 +22,12 @@ class Latency:
     sent: int
     received: int
     p50_ms: Optional[float]  # None: no answer came back
-    p95_ms: Optional[float]
     p99_ms: Optional[float]
     times_ms: Tuple[float, ...] = ()
 
     def fields(self) -> Dict[str, Any]:
         return {
             "ping_p50_ms": self.p50_ms,
-            "ping_p95_ms": self.p95_ms,
             "ping_p99_ms": self.p99_ms,
             "pings_ms": [round(time, 1) for time in sorted(self.times_ms)],
         }
@@ -39,7 +37,7 @@ class Latency:
         return {"pings_sent": self.sent, "pings_received": self.received}
 
 
-NOT_ASKED = Latency(0, 0, None, None, None)
+NOT_ASKED = Latency(0, 0, None, None)
 
 
 def percentile(values: Sequence[float], percent: float) -> Optional[float]:
@@ -59,7 +57,6 @@ def parse_ping(text: str) -> Latency:
         sent=int(summary[1]),
         received=int(summary[2]),
         p50_ms=percentile(times, 50),
-        p95_ms=percentile(times, 95),
         p99_ms=percentile(times, 99),
         times_ms=tuple(times),
     )

@@ -273,17 +273,35 @@ def has_root(kernel: Kernel) -> bool:
     return (cache_dir() / "roots" / f"{kernel.name}-{root_key(kernel)}").exists()
 
 
-def ensure_source_root(kernel: Kernel) -> Root:
-    """A root with this kernel's source: from the cache, or built now."""
+def ensure_made(
+    kernel: Kernel, place: str, what: str, recipe: list[str], finish: str = ""
+) -> Root:
+    """A root that boots nothing: from the cache (place), or made now.
+
+    finish: a script that is then run in it, in an empty folder.
+    """
     ensure_tools()
-    arguments = recipe_of(kernel, (f"linux-source-{kernel.release}",), SERIES_PACKAGES)
-    key = digest(json.dumps([arguments, kernel.extra_suites, kernel.version]))
-    final = cache_dir() / "roots" / f"source-{kernel.release}-{key}"
-    with cached(final, f"source-{kernel.release}") as unfinished:
-        if unfinished:
-            say(f"linux-source-{kernel.release}: building its root (2 minutes)")
-            bootstrap(kernel, arguments, unfinished / "tree")
+    made_of = [recipe, kernel.extra_suites, kernel.version, *filter(None, [finish])]
+    key = digest(json.dumps(made_of))
+    final = cache_dir() / f"{place}-{key}"
+    with cached(final, place.rpartition("/")[2]) as work:
+        if work:
+            say(f"{what}: building its root (2 minutes)")
+            tree = work / "tree"
+            bootstrap(kernel, recipe, tree)
+            (work / "empty").mkdir()
+            failure = f"{what}: its root cannot be completed"
+            root = Root(kernel.name, tree, "", "", key)
+            must_run_in_root(root, work / "empty", finish, failure, "check the network")
+            shutil.rmtree(work / "empty")
     return Root(kernel.name, final / "tree", "", "", key)
+
+
+def ensure_source_root(kernel: Kernel) -> Root:
+    """A root with this kernel's source, in which patches to it are made."""
+    source = f"linux-source-{kernel.release}"
+    recipe = recipe_of(kernel, (source,), SERIES_PACKAGES)
+    return ensure_made(kernel, f"roots/source-{kernel.release}", source, recipe)
 
 
 def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:

@@ -16,6 +16,7 @@ from typing import Any
 
 from lab.cache import cache_dir
 from lab.failure import LabError, UsageError
+from lab.machines.native.boot import TICK, read_busy_ticks
 from lab.machines.vm import REPOSITORY, Machine, accelerator
 from lab.row import Row
 
@@ -248,14 +249,6 @@ def read_git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def parse_busy_ticks(stat: str) -> int:
-    """Ticks all CPUs together were not idle, from /proc/stat."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = (
-        int(value) for value in stat.splitlines()[0].split()[1:]
-    )
-    return user + nice + system + irq + softirq + steal
-
-
 class HostLoad:
     """How much of the host's CPUs other processes used since this was made.
 
@@ -271,8 +264,7 @@ class HostLoad:
     def _read() -> tuple[float, float, float]:
         """Seconds: by the clock, busy on all CPUs, by us and our children."""
         times = os.times()
-        busy = parse_busy_ticks(Path("/proc/stat").read_text())
-        return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), sum(times[:4])
+        return time.monotonic(), read_busy_ticks() / TICK, sum(times[:4])
 
     def read_others_percent(self) -> float:
         elapsed, busy, ours = (

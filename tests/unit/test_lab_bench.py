@@ -15,6 +15,7 @@ from lab.failure import FINE, LabError, NO
 from lab.guest import env, rows
 from lab.guest.child import Ending
 from lab.machines.matrix import kernel_named
+from lab.machines.native.boot import parse_busy_ticks
 from lab.machines.roots import Root
 from lab.machines.vm import VmLost
 from lab.report import results, tables
@@ -222,7 +223,7 @@ def test_busy_host_is_said() -> None:
 
 
 def test_busy_ticks_leave_out_idle_and_iowait() -> None:
-    assert results.parse_busy_ticks("cpu  1 2 4 1000 500 8 16 32 0 0\n") == 63
+    assert parse_busy_ticks("cpu  1 2 4 1000 500 8 16 32 0 0\n") == 63
 
 
 def test_lost_packet_is_short() -> None:

@@ -75,6 +75,16 @@ def environment() -> dict[str, str]:
 TICK = os.sysconf("SC_CLK_TCK")
 
 
+def parse_busy_ticks(stat: str) -> int:
+    """Ticks all CPUs together were not idle, from /proc/stat."""
+    user, nice, system, _idle, _iowait, *others = map(int, stat.split()[1:9])
+    return user + nice + system + sum(others)
+
+
+def read_busy_ticks() -> int:
+    return parse_busy_ticks(Path("/proc/stat").read_text())
+
+
 def _ticks(pid: int | str) -> int:
     """Of a process, and of its children that have ended."""
     with suppress(OSError):
@@ -102,9 +112,7 @@ def tell_load(process: subprocess.Popen[bytes], begun: Path) -> None:
         while process.poll() is None and not begun.exists():
             time.sleep(0.2)
         while process.poll() is None:
-            busy = Path("/proc/stat").read_text().splitlines()[0].split()
-            idle = int(busy[4]) + int(busy[5])
-            used = sum(map(int, busy[1:9])) - idle - _own_ticks(process.pid)
+            used = read_busy_ticks() - _own_ticks(process.pid)
             process.stdin.write(f"{time.monotonic():.2f} {used / TICK:.2f}\n".encode())
             process.stdin.flush()
             time.sleep(0.2)
