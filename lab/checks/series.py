@@ -35,7 +35,7 @@ from lab.setup import say
 SERIES = REPOSITORY / "series"
 CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
-MEASURED = REPOSITORY / "lab" / "results" / "series-native-7.3.json"
+MEASURED = REPOSITORY / "lab" / "results" / "native-7.3.json"
 # The sources there are patches for -> a kernel that is built from them.
 KERNELS = {NEWEST: f"{NEWEST}-debug", "6.12": "6.12-builtin"}
 # The kernels on which its tests are played. The native one has no ftrace.

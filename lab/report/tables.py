@@ -384,7 +384,7 @@ def format_published(run: Run) -> str:
 def _cover_cells(
     name: str, stock: str, flag: str, series: str, lost: str, ping: str
 ) -> str:
-    line = f"{name:<21}{stock:>6}{flag:>6}  {series:<15}{lost:>17}{ping:>12}"
+    line = f"{name:<24}{stock:>6}{flag:>6}  {series:<15}{lost:>12}{ping:>13}"
     return line.rstrip()
 
 
@@ -397,7 +397,7 @@ def _cover_line(run: Run, row: Row) -> str | None:
         return None
     interval = ratio_interval(own, stock)
     share = format_share(ratio(own, stock))
-    lost = "/".join(format_number(s.lost_at_ring) if s else "-" for s in found)
+    lost = "/".join(format_number(s.lost_at_ring) for s in (stock, own))
     pings = " ".join(format_pings(s) for s in (stock, own))
     if interval:
         share += f" {format_interval(interval)}"
@@ -420,7 +420,7 @@ def format_for_cover(run: Run) -> str:
             f"{facts.accelerator}, {facts.vcpus} CPUs; stock in Mbit/s or packets/s;",
             "flag (IFF_BACKPRESSURE, set by the reader) and series as ratios to stock,",
             f"the latter with its {SURE_PERCENT} % interval; packets lost at the ring by",
-            "stock, flag and series; ping p50/p99 in ms of stock and of the series.",
+            "stock and series; ping p50/p99 in ms of stock and of the series.",
             "",
             _cover_cells("", "stock", "flag", "series", "lost", "ping"),
             *lines,

@@ -107,7 +107,7 @@ def test_the_cover_letter_has_a_line_for_each_row_with_the_series() -> None:
     stock, series = [100.0] * 5, [96.0, 97.0, 98.0, 99.0, 100.0]
     text = tables.format_for_cover(run_with(row, stock=stock, series=series))
     assert text.splitlines()[-1].split() == (
-        "fake 100 - 0.98x 0.96-1.00 0/-/0 - -".split()
+        "fake 100 - 0.98x 0.96-1.00 0/0 - -".split()
     )
     assert max(len(line) for line in text.splitlines()) < 80
     assert tables.format_for_cover(run_with(ROW, stock=stock)) == ""
