@@ -389,37 +389,45 @@ def _against_drops(view: View) -> str:
     return _sluice("on", view, *qdisc)
 
 
-def patient_stall_ms(view: View) -> int:
-    """The stall_ms that a device's slowest reader needs; 0 if its own suffices."""
-    slowest = max(
-        (queue.reader_ns for queue in view.queues if queue.stalls), default=0
-    )
-    needed = SLOW_PACKETS * slowest / 1e6
+def patient_stall_ms(view: View, pace: float) -> int:
+    """The stall_ms that a reader of so many packets/s needs; 0 if its own suffices."""
+    needed = 1000 * SLOW_PACKETS / pace
     if needed <= view.setting("stall-ms"):
         return 0
     return min(STALL_MS_MAX, math.ceil(2 * needed / 100) * 100)
 
 
-def check_reader(view: View, stalls: int, within: str) -> Iterator[Finding]:
-    """Stalls: a larger stall_ms helps a slow reader, nothing helps a dead one."""
+def check_reader(view: View, old: View, seconds: float) -> Iterator[Finding]:
+    """Stalls: a larger stall_ms helps a slow reader, nothing helps a dead one.
+
+    The driver counts a packet when it is read, so the counter tells the pace. The
+    module's own pace does not: it leaves out the time in which nothing is read.
+    """
+    within = f"in the last {seconds:.0f} s"
+    stalls = (view.total("stalls") or 0) - (old.total("stalls") or 0)
     stalled = [queue.id for queue in view.queues if queue.state == "stalled"]
-    wanted = patient_stall_ms(view)
-    if wanted:
-        slow = max(queue.reader_ns for queue in view.queues if queue.stalls)
-        yield Finding(BAD if stalled or stalls else NOTE, view.label,
-                      f"the reader is slow: {short(1e9 / slow)} packets/s, "
-                      f"{view.total('stalls')} stalls",
-                      _sluice("on", view, "--stall-ms", str(wanted)))
-    elif stalled or stalls:
-        which = ", ".join(str(number) for number in stalled)
-        where = f" on queue {which}" if stalled and len(view.queues) > 1 else ""
-        yield Finding(BAD, view.label, f"stalled: the reader does not read{where}",
-                      _sluice("status", view))
-    elif view.total("stalls"):
-        stalled_before = output.count(view.total("stalls") or 0, "stall")
-        yield Finding(NOTE, view.label, f"{stalled_before} so far, none {within}: the "
-                      f"reader paused for {view.setting('stall-ms')} ms or more",
-                      _sluice("watch", view))
+    if not stalled and not stalls:
+        if view.total("stalls"):
+            stalled_before = output.count(view.total("stalls") or 0, "stall")
+            yield Finding(NOTE, view.label, f"{stalled_before} so far, none {within}: "
+                          f"the reader paused for {view.setting('stall-ms')} ms or more",
+                          _sluice("watch", view))
+        return
+    read = max(0, view.tx_packets - old.tx_packets)
+    wanted = patient_stall_ms(view, read / seconds) if read else 0
+    if len(view.queues) > 1:
+        which = ", ".join(str(number) for number in stalled) or "some"
+        text, fix = f"stalled: too few packets are read from queue {which}", ""
+    elif not read:
+        text, fix = f"stalled: the reader read nothing {within}", ""
+    elif not wanted:
+        text, fix = (f"stalled: the reader pauses for {view.setting('stall-ms')} ms or "
+                     "more"), ""
+    else:
+        text = (f"the reader is slow: {short(read / seconds)} packets/s, "
+                f"{output.count(view.total('stalls') or 0, 'stall')}")
+        fix = _sluice("on", view, "--stall-ms", str(wanted))
+    yield Finding(BAD, view.label, text, fix or _sluice("status", view))
 
 
 def check_drops(view: View, old: View, within: str) -> Iterator[Finding]:
@@ -447,10 +455,8 @@ def check_drops(view: View, old: View, within: str) -> Iterator[Finding]:
 def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Finding]:
     """What happened during the check, and since the module has known the device."""
     old = before or view
-    within = f"in the last {seconds:.0f} s"
-    stalls = (view.total("stalls") or 0) - (old.total("stalls") or 0)
-    yield from check_reader(view, stalls, within)
-    yield from check_drops(view, old, within)
+    yield from check_reader(view, old, seconds)
+    yield from check_drops(view, old, f"in the last {seconds:.0f} s")
 
 
 def check_bypass(view: View, old: View) -> Iterator[Finding]:
@@ -471,12 +477,6 @@ def check_bypass(view: View, old: View) -> Iterator[Finding]:
                   "KernelCare), or do packets come by XDP_REDIRECT?", RELOAD)
 
 
-def _described(netns: str | None) -> str:
-    if netns is None:
-        return "any namespace"
-    return f"network namespace {netns}" if netns else "this network namespace"
-
-
 def check_devices(facts: Facts) -> Iterator[Finding]:
     before = {(view.netns, view.ifindex): view for view in facts.before}
     for view in facts.views:
@@ -489,7 +489,7 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
         ]
         yield from found or [Finding(GOOD, view.label, view.why)]
     if not facts.views:
-        where = _described(facts.netns)
+        where = namespaces.described(facts.netns)
         yield Finding(GOOD, "devices", f"no tun or tap device in {where}")
 
 

@@ -116,6 +116,13 @@ def read_all() -> list[Namespace]:
     return list(found.values())
 
 
+def described(netns: str | None) -> str:
+    """In words what --netns names."""
+    if netns is None:
+        return "any network namespace"
+    return f"network namespace {netns}" if netns else "this network namespace"
+
+
 def find(name: str) -> Namespace:
     """The namespace with this name of ip netns, path or process number; "" is ours."""
     if not name:

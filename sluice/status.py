@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 import time
 
 import click
 from rich.text import Text
 
-from sluice import config, devices, options, output, system
+from sluice import config, devices, namespaces, options, output, system
 from sluice.devices import NOQUEUE, STOCK, UNITS, Seen, View
 from sluice.errors import FINE, NO
 from sluice.netlink import Queue
 from sluice.output import Column, short
 
+# READER_NS_AT_FIRST of kmod/queue.c: the pace of a reader that was not measured.
+ASSUMED_READER_NS = 1_000_000
 LOOK_SECONDS = 0.5  # between the two looks at a named device, for its rates
 
 
@@ -153,8 +154,8 @@ def format_qdisc(view: View) -> str:
 
 
 def has_pace(queue: Queue) -> bool:
-    """Whether its reader was seen reading while it was stopped."""
-    return bool(queue.stops and queue.reader_ns and queue.state != "stalled")
+    """Whether the module has measured its reader, and does not assume a pace."""
+    return queue.reader_ns not in (0, ASSUMED_READER_NS)
 
 
 def format_reader(view: View) -> str:
@@ -280,7 +281,7 @@ def say_heading(seen: Seen, netns: str | None) -> None:
         if netns is None:
             text = f"in {output.count(seen.namespaces, 'network namespace')}"
         else:
-            text = f"in network namespace {netns or socket.gethostname()}"
+            text = f"in {namespaces.described(netns)}"
         output.say([f"no tun or tap device {text}"])
 
 

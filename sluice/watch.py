@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from sluice import devices, options, output
+from sluice import devices, namespaces, options, output
 from sluice.devices import NOQUEUE, View
 from sluice.errors import FINE, SluiceError
 from sluice.output import short
@@ -219,6 +219,7 @@ class Screen:
     bars: str = BARS
     order: str = "name"
     first: int = 0
+    where: str = "any network namespace"
 
     def press(self, keys: str, rows: int) -> bool:
         """Handle the keys; whether q was one of them."""
@@ -255,7 +256,7 @@ def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
         sums.stylize("bold")
         lines.append(sums)
     else:
-        lines.append(Text("no tun or tap device"))
+        lines.append(Text(f"no tun or tap device in {screen.where}"))
     last = screen.first + len(shown)
     keys = f"{screen.first + 1}-{last} of {len(rows)}; " if len(shown) < len(rows) else ""
     lines.append(
@@ -316,7 +317,8 @@ def _watch_screen(
 ) -> None:
     console = Console(no_color=bool(os.environ.get("NO_COLOR")))
     utf = console.encoding.lower().startswith("utf")
-    screen = Screen(bars=BARS if utf else PLAIN_BARS)
+    where = namespaces.described(netns)
+    screen = Screen(bars=BARS if utf else PLAIN_BARS, where=where)
     watched = Watched()
     with _keys() as keys, Live(
         console=console, screen=True, auto_refresh=False, vertical_overflow="crop"

@@ -136,8 +136,6 @@ def test_things_to_mend(change: dict, subject: str, fix: str) -> None:
          "ip -n red link set dev tap0 txqueuelen 500"),
         ({"queues": (replace(QUEUE0, state="stalled"),)}, "sluice status tap0"),
         ({"queues": (replace(QUEUE0, stalls=1),)}, "sluice status tap0"),
-        ({"queues": (replace(QUEUE0, stalls=1, reader_ns=10_000_000),)},
-         "sluice on tap0 --stall-ms 1000"),
         ({"tx_dropped": 18}, "sluice watch tap0"),
     ],
 )
@@ -279,7 +277,7 @@ MENDS = (
     ("^a ring of 9000 adds delay", "ip link set dev tap0 txqueuelen 1000"),
     ("^a ring of 10 is too short", "ip link set dev tap0 txqueuelen 1000"),
     ("^the ring drops: 1 packet", "sluice watch tap0"),
-    ("^stalled: the reader does not read", "sluice status tap0"),
+    ("^stalled: the reader read nothing", "sluice status tap0"),
     ("^off", "sluice on tap0"),
     ("^noqueue", "sluice on tap0 --qdisc fq_codel"),
     ("^1 drop at the ring while on", "sluice watch tap0"),
@@ -550,7 +548,7 @@ def test_only_the_namespace_that_is_named(patient: Machine, capsys) -> None:
     assert main(["doctor", "--netns", ""]) == 0
     assert "no tun or tap device in this network namespace" in capsys.readouterr().out
     assert main(["doctor"]) == 0
-    assert "no tun or tap device in any namespace" in capsys.readouterr().out
+    assert "no tun or tap device in any network namespace" in capsys.readouterr().out
     assert main(["doctor", "--netns", "blue"]) == 1
     assert capsys.readouterr().err.startswith("sluice: netns blue: ")
 
@@ -623,9 +621,28 @@ def test_drops_of_stock_are_said_to_be(state: str) -> None:
 
 def test_queue_whose_reader_is_dead_is_named_among_several() -> None:
     dead = replace(QUEUE0, id=1, state="stalled")
-    for queues, where in (((QUEUE0, dead), " on queue 1"), ((dead,), "")):
-        (finding,) = doctor.check_reader(replace(TAP0, queues=queues), 1, "now")
-        assert finding.text == f"stalled: the reader does not read{where}"
+    (finding,) = doctor.check_reader(replace(TAP0, queues=(QUEUE0, dead)), TAP0, 1)
+    assert finding.text == "stalled: too few packets are read from queue 1"
+    (finding,) = doctor.check_reader(replace(TAP0, queues=(dead,)), TAP0, 1)
+    assert finding.text == "stalled: the reader read nothing in the last 1 s"
+
+
+@pytest.mark.parametrize(
+    ("packets", "text", "fix"),
+    [
+        (0, "stalled: the reader read nothing in the last 2 s", "sluice status tap0"),
+        (40, "the reader is slow: 20 packets/s, 1 stall",
+         "sluice on tap0 --stall-ms 5000"),
+        (399, "the reader is slow: 200 packets/s, 1 stall",
+         "sluice on tap0 --stall-ms 600"),
+        (400, "stalled: the reader pauses for 250 ms or more", "sluice status tap0"),
+    ],
+)
+def test_pace_of_a_stalled_reader_is_counted(packets: int, text: str, fix: str) -> None:
+    queue = replace(QUEUE0, state="stalled", stalls=1)
+    view = replace(TAP0, tx_packets=TAP0.tx_packets + packets, queues=(queue,))
+    (finding,) = doctor.check_reader(view, TAP0, 2)
+    assert (finding.level, finding.text, finding.fix) == (BAD, text, fix)
 
 
 def test_device_that_was_not_served_before_tells_nothing_of_the_hook() -> None:
@@ -675,14 +692,11 @@ def test_root_is_asked_for_only_where_it_is_missing(root: bool, fix: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("reader_ns", "wanted"),
-    [(5_000_000, 0), (5_000_001, 600), (6_000_000, 600), (6_100_000, 700),
-     (10**9, 60000)],
+    ("pace", "wanted"),
+    [(200, 0), (199, 600), (150, 700), (10, 10000), (1, 60000)],
 )
-def test_stall_ms_that_a_slow_reader_needs(reader_ns: int, wanted: int) -> None:
-    queue = replace(QUEUE0, stalls=1, reader_ns=reader_ns)
-    view = replace(TAP0, queues=(replace(QUEUE0, stalls=0, reader_ns=10**9), queue))
-    assert doctor.patient_stall_ms(view) == wanted
+def test_stall_ms_that_a_slow_reader_needs(pace: float, wanted: int) -> None:
+    assert doctor.patient_stall_ms(TAP0, pace) == wanted
 
 
 @pytest.mark.parametrize("loaded", ["0.0.1", "9.9"])

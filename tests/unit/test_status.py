@@ -221,10 +221,13 @@ def test_rates_of_a_named_device(machine: Machine, capsys, monkeypatch) -> None:
 
 
 def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> None:
-    for queue in (replace(QUEUE0, stops=0), replace(QUEUE0, state="stalled")):
-        machine.queues[0] = queue
+    for state in ("open", "stalled"):
+        machine.queues[0] = replace(QUEUE0, state=state, reader_ns=1_000_000)
         assert main(["status", "tap0"]) == 0
         assert "reader   pace not known yet" in capsys.readouterr().out
+    machine.queues[0] = replace(QUEUE0, state="stalled")
+    assert main(["status", "tap0"]) == 0
+    assert "pace not known yet" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 140])

@@ -170,7 +170,7 @@ def noqueue_is_reported_and_replaced_if_asked(env: Env) -> None:
 
 @scenario(deadline=2 * SECONDS)
 def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
-    """As libvirt, Open vSwitch or Kata set it, some time after udev ran."""
+    """As libvirt or Kata set it, some time after udev ran."""
     needs_click(env)
     env.load()
     sluice("on", "here*", "--qdisc", "fq_codel")
