@@ -173,6 +173,7 @@ static void call_directly(struct work_struct *unused)
 				err, (void *)wanted_from);
 	}
 	if (!err) {
+		pr_info("hook: direct call\n");
 		called_from = wanted_from;
 		ftrace_set_filter_ip(callback_hook,
 				     (unsigned long)ftrace_pin_target, 0, 1);

@@ -85,6 +85,8 @@ const char *sluice_hook_place(const struct net_device *dev)
 		return reason;
 	hooked = transmit;
 	sluice_direct_start(&transmit_hook, transmit);
+	if (!READ_ONCE(sluice_direct_call))
+		pr_info("hook: ftrace callback\n");
 	return NULL;
 }
 

@@ -28,7 +28,7 @@ from tests.kernel.scenarios._command import (
     start_udev,
 )
 from tests.kernel.scenarios._ftrace import calls_lost
-from tests.kernel.scenarios._tap import Tap, tap
+from tests.kernel.scenarios._tap import Tap, slow_reader, tap
 from tests.kernel.scenarios._traffic import (
     counters,
     flood,
@@ -277,6 +277,25 @@ def doctor_sees_that_packets_bypass_the_hook(env: Env) -> None:
         senders.end()
     here = [one for one in json.loads(said)["findings"] if one["subject"] == HERE.name]
     assert any("the hook saw none" in one["text"] for one in here), here
+
+
+@scenario(deadline=SECONDS)
+def doctor_tells_a_slow_reader_from_a_dead_one(env: Env) -> str:
+    needs_click(env)
+    env.load()
+    device = env.enter(tap(ring=100))
+    with flood(senders=1) as senders:
+        env.wait_for(lambda: read_queue().stalls > 0, "a stall", 30)
+        said = sluice("doctor", status=1)
+        assert "the reader read nothing" in said, said
+        with slow_reader(device, rest=0.1):
+            env.wait_for(lambda: device.read_count > 3, "packets that are read", 30)
+            said = sluice("doctor", "--json", status=1)
+        senders.end()
+    here = [one for one in json.loads(said)["findings"] if one["subject"] == HERE.name]
+    slow = [one for one in here if "the reader is slow" in one["text"]]
+    assert slow and slow[0]["fix"].startswith("sluice on here0 --stall-ms"), here
+    return f"{slow[0]['text']}: {slow[0]['fix']}"
 
 
 ODD_NAMES = (b"-x", b"a=b", b"#1", b"*", b"\x1b[2J", b"caf\xc3\xa9", b"no\xfftext")

@@ -52,7 +52,8 @@ def _tracer(name: str) -> Iterator[_others.Calls]:
     (TRACING / "trace").write_text("")
     (TRACING / "current_tracer").write_text(name)
     try:
-        yield lambda: _count_in_trace(f" {_ftrace.TRANSMIT} ")
+        # "tun_net_xmit <-caller", "tun_net_xmit [tun]();" or, built in, "tun_net_xmit();"
+        yield lambda: sum(_count_in_trace(f" {_ftrace.TRANSMIT}{end}") for end in " (")
     finally:
         (TRACING / "current_tracer").write_text("nop")
         (TRACING / "set_ftrace_filter").write_text("")

@@ -7,6 +7,7 @@ import os
 
 from lab.guest.debug import finds_leaks, forget_leaks, read_leaks
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios._tap import tap
 
 
@@ -16,6 +17,27 @@ def loads_and_unloads(env: Env) -> None:
     assert os.path.exists("/sys/module/sluice")
     env.run("rmmod", "sluice")
     assert not os.path.exists("/sys/module/sluice")
+
+
+def _count_in_log(env: Env, hook: str) -> int:
+    return env.run("dmesg").count(f"sluice: hook: {hook}\n")
+
+
+@scenario
+def log_names_the_hook(env: Env) -> None:
+    _ftrace.mount_tracefs()
+    names = {True: "direct call", False: "ftrace callback"}
+    for parameters in ((), ("direct_call=0",)):
+        before = {name: _count_in_log(env, name) for name in names.values()}
+        env.load(*parameters)
+        with tap():
+            name = names[_ftrace.settles_on_direct_call(env)]
+            env.wait_for(
+                lambda: _count_in_log(env, name) == before[name] + 1,
+                f"the log says: {name}",
+            )
+        env.run("rmmod", "sluice")
+    assert name == names[False]
 
 
 @scenario
