@@ -62,7 +62,7 @@ def command_sees_and_switches_two_namespaces(env: Env) -> None:
     assert f'sluice_device_on{{device="{NEAR.name}",netns="near"}} 0.0\n' in said
     assert said.endswith("# EOF\n"), said
     said = json.loads(sluice("doctor", "--json"))
-    off = [one for one in said["findings"] if one["subject"] == NEAR.name]
+    off = [one for one in said["findings"] if one["subject"] == f"{NEAR.name}@near"]
     assert [one["fix"] for one in off] == ["sluice on near0"], off
 
 
@@ -137,7 +137,8 @@ def container_without_a_name_is_shown_and_switched(env: Env) -> None:
             (str(container.pid), False)
         ], seen
         said = sluice("doctor", "--json", status=None)
-        assert "tun0" in {one["subject"] for one in json.loads(said)["findings"]}, said
+        subjects = {one["subject"] for one in json.loads(said)["findings"]}
+        assert f"tun0@{container.pid}" in subjects, said
         assert f'netns="{container.pid}"' in sluice("metrics")
         sluice("on", "--now", "tun0", "--netns", str(container.pid))
         (one,) = json.loads(sluice("--json", "tun0"))["devices"]
