@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+
+interrupted = threading.Event()  # the workers
 
 
 def run(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
@@ -20,6 +24,8 @@ def run(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProces
 
     how: arguments of Popen.
     """
+    if interrupted.is_set() and threading.current_thread() != threading.main_thread():
+        raise KeyboardInterrupt  # a worker's next command
     with subprocess.Popen(command, text=True, errors="replace", **how) as process:
         try:
             output, errors = process.communicate()
@@ -31,10 +37,12 @@ def run(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProces
 
 @contextlib.contextmanager
 def workers(number: int | None) -> Iterator[ThreadPoolExecutor]:
-    """Threads; after an exception, Ctrl-C for one, they begin nothing more."""
+    """Threads; after Ctrl-C they begin nothing more."""
+    interrupted.clear()
     with ThreadPoolExecutor(number) as pool:
         try:
             yield pool
-        except BaseException:
+        except KeyboardInterrupt:
+            interrupted.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,11 +89,11 @@ def _build(kernel: Kernel) -> str:
     return "\n".join(build.complaints(root))
 
 
-def _timed(interrupted: threading.Event, step: Step) -> bool:
+def _timed(step: Step) -> bool:
     started = time.monotonic()
     complaints = step.run()
     # Ctrl-C ends the tools, too: that is no complaint.
-    if complaints and interrupted.wait(0.3):
+    if complaints and processes.interrupted.wait(0.3):
         return False
     seconds = time.monotonic() - started
     outcome = "failed" if complaints else "fine"
@@ -106,13 +105,8 @@ def _timed(interrupted: threading.Event, step: Step) -> bool:
 
 def run_steps(steps: list[Step]) -> bool:
     """All of them, whatever the others come to; whether all are fine."""
-    interrupted = threading.Event()
     with processes.workers(WORKERS) as pool:
-        try:
-            return all(list(pool.map(partial(_timed, interrupted), steps)))
-        except KeyboardInterrupt:
-            interrupted.set()
-            raise
+        return all(list(pool.map(_timed, steps)))
 
 
 def lint() -> bool:
