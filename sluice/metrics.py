@@ -24,7 +24,7 @@ DEVICE_LABELS = ("device", "netns")
 QUEUE_LABELS = (*DEVICE_LABELS, "queue")
 
 # name, type, help, value; in packets unless the help names a unit
-QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float]], ...] = (
+QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float | None]], ...] = (
     ("ring_packets", "gauge", "Slots of the ring.", lambda q: q.ring),
     ("fill_packets", "gauge", "Packets in the ring.", lambda q: q.fill),
     ("limit_packets", "gauge", "Fill at which the queue stops.", lambda q: q.limit),
@@ -47,7 +47,7 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float]], ...] = (
         "reader_seconds",
         "gauge",
         "The time the reader takes for a packet, as learned while stopped.",
-        lambda q: q.reader_ns / 1e9,
+        lambda q: q.reader_ns / 1e9 if q.has_pace else None,
     ),
     (
         "longest_stop_seconds",
@@ -139,7 +139,9 @@ def _queue_families(views: list[View]) -> Iterator[Metric]:
     for name, kind, text, value in QUEUE_METRICS:
         family = _family(f"sluice_queue_{name}", kind, text, QUEUE_LABELS)
         for view, queue in each:
-            family.add_metric((*_of_device(view), str(queue.id)), value(queue))
+            number = value(queue)
+            if number is not None:  # known
+                family.add_metric((*_of_device(view), str(queue.id)), number)
         yield family
     text = "Times the queue was woken, by its timer or for another reason."
     wakes = _family("sluice_queue_wakes", "counter", text, (*QUEUE_LABELS, "by"))

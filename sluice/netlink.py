@@ -175,6 +175,10 @@ class Device:
     qdisc: str = ""  # what its rule asks for in place of noqueue
 
 
+# READER_NS_AT_FIRST of kmod/queue.c: the pace of a reader that was not measured.
+ASSUMED_READER_NS = 1_000_000
+
+
 @dataclass(frozen=True)
 class Queue:
     """One queue of a device; the fields are those of the spec."""
@@ -195,6 +199,11 @@ class Queue:
     reader_ns: int
     rescued: int
     checks: int
+
+    @property
+    def has_pace(self) -> bool:
+        """Whether the module has measured its reader, and does not assume a pace."""
+        return self.reader_ns not in (0, ASSUMED_READER_NS)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,8 @@ from rich.text import Text
 from sluice import config, devices, namespaces, options, output, system
 from sluice.devices import NOQUEUE, STOCK, UNITS, Seen, View
 from sluice.errors import FINE, NO
-from sluice.netlink import Queue
 from sluice.output import Column, short
 
-# READER_NS_AT_FIRST of kmod/queue.c: the pace of a reader that was not measured.
-ASSUMED_READER_NS = 1_000_000
 LOOK_SECONDS = 0.5  # between the two looks at a named device, for its rates
 
 
@@ -153,14 +150,9 @@ def format_qdisc(view: View) -> str:
     )
 
 
-def has_pace(queue: Queue) -> bool:
-    """Whether the module has measured its reader, and does not assume a pace."""
-    return queue.reader_ns not in (0, ASSUMED_READER_NS)
-
-
 def format_reader(view: View) -> str:
     """The pace of the readers, which the module measures while a queue is stopped."""
-    paces = [1e9 / queue.reader_ns for queue in view.queues if has_pace(queue)]
+    paces = [1e9 / queue.reader_ns for queue in view.queues if queue.has_pace]
     if not paces:
         return "pace not known yet: it is measured while a queue is stopped"
     each = " each" if len(paces) > 1 else ""

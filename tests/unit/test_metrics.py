@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from sluice.cli import main
 from sluice.netlink import DEVICE_STATES
-from tests.unit._machine import QUEUE0, Machine
+from tests.unit._machine import QUEUE0, QUEUE1, Machine
 
 SAMPLE = re.compile(r'([a-z_]+)(?:{((?:[a-z_]+="[^"\n]*",?)*)})? (-?[0-9.e+-]+)')
 
@@ -121,6 +121,15 @@ def test_namespaces_are_labels(machine: Machine, capsys) -> None:
     machine.namespaces = {"": 1, 'a"b': 2}
     assert main(["metrics"]) == 0
     assert 'netns="a\\"b"' in capsys.readouterr().out
+
+
+def test_pace_that_was_not_measured_has_no_sample(machine: Machine, capsys) -> None:
+    machine.queues[0] = replace(QUEUE0, reader_ns=1_000_000)
+    machine.queues[1] = replace(QUEUE1, reader_ns=1_000_001)
+    assert main(["metrics"]) == 0
+    said = capsys.readouterr().out
+    paces = [one for one in said.splitlines() if one.startswith("sluice_queue_reader_s")]
+    assert [one.rpartition(" ")[2] for one in paces] == ["0.001000001"]
 
 
 def test_json(machine: Machine, capsys) -> None:
