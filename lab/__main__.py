@@ -441,8 +441,9 @@ def main() -> int:
         remedy = ELSEWHERE if own else "make room there, or name another folder"
         print(f"lab: {where}: {error.strerror}; {remedy}", file=sys.stderr)
         return NOT_SUITABLE
-    except KeyboardInterrupt:
-        print("lab: interrupted; what is complete stays in the cache", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        kept = str(interrupt) or "what is complete stays in the cache"
+        print(f"lab: interrupted; {kept}", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -77,12 +77,12 @@ def _read_measured(
     return run_of(read_provenance(machine, load), measured, trouble)
 
 
-def _save_part(run: Run, path: Path | None) -> None:
-    """Save the samples of a boot that was cut short."""
+def _save_part(run: Run, path: Path | None) -> str:
+    """Save the samples of a boot that was cut short; where they are."""
     measured = sum(m.status == "measured" for m in run.measurements)
     path = save(run, path)
-    say(
-        f"cut short: {measured} of {run.planned} samples are saved in {path}; "
+    return (
+        f"{measured} of {run.planned} samples are saved in {path}; "
         f"to see them: python3 -m lab report {path}"
     )
 
@@ -116,10 +116,14 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
         load = HostLoad()
         try:
             result = vm.run_job(machine, job, plan.deadline, say)
-        except BaseException:
+        except BaseException as error:
             part = _read_measured(machine, load, ["cut short"])
-            if part is not None:
-                _save_part(part, path)
+            if part is None:
+                raise
+            told = _save_part(part, path)
+            if isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt(told) from None
+            say(f"cut short: {told}")
             raise
         run = _read_measured(machine, load, result.trouble)
         if run is None:

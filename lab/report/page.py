@@ -11,12 +11,17 @@ from __future__ import annotations
 import html
 import io
 import re
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+if __name__ == "__main__":
+    # Ctrl-C ends this silently: whoever runs it says so.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import matplotlib  # noqa: E402
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
