@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,14 +67,20 @@ EXAMPLES = Variant("examples", watching=("examples.c",), plain=(), includes=True
 
 @dataclass(frozen=True)
 class Seeded:
-    """A guard of the real source, taken out."""
+    """A guard of the real source, taken out; proofs/policy/guards.toml explains it."""
 
+    program: str
     name: str
     old: str
     new: str
     file: str = "queue.c"
-    threads: bool = False
-    short: bool = True  # make test asks it; if not, only make verify
+    short: bool = True
+
+
+def read_guards(folder: Path) -> list[Seeded]:
+    """Those that a folder of proofs/ lists."""
+    listed = tomllib.loads((folder / "guards.toml").read_text())
+    return [Seeded(program, **one) for program, found in listed.items() for one in found]
 
 
 def headers_named(sources: list[str]) -> set[str]:
@@ -95,7 +102,7 @@ def seeded_text(seeded: Seeded, source: Path = KMOD) -> str:
     if text.count(seeded.old) != 1:
         raise LabError(
             f"{seeded.name}: {source.name}/{seeded.file} does not say "
-            f"'{seeded.old}' once; correct the guard in lab/checks"
+            f"'{seeded.old}' once; correct proofs/*/guards.toml"
         )
     return text.replace(seeded.old, seeded.new)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +21,6 @@ from lab.machines.vm import REPOSITORY
 
 SELFTEST = REPOSITORY / "kmod" / "selftest_ring.c"
 HARNESS = REPOSITORY / "proofs" / "ring"
-_PRODUCE = r"WRITE_ONCE\(r->queue\[r->producer\+\+\], ptr\);"
-_PRODUCE += r"\s+if \(unlikely\(r->producer >= r->size\)\)\s+r->producer = 0;"
-_ZERO = r"r->queue\[head--\] = NULL;"
-_BATCH = r"r->batch = SMP_CACHE_BYTES \* 2 / sizeof\(\*\(r->queue\)\);"
-_TAIL = r"consumer_head - r->consumer_tail >= r->batch"
-_HEAD = r"WRITE_ONCE\(r->consumer_head, consumer_head\);"
-
 
 @dataclass(frozen=True)
 class Meaning:
@@ -37,61 +31,17 @@ class Meaning:
     noticed_as: str
 
 
-MEANINGS = (
-    Meaning(
-        "producer_counts_on",
-        {
-            _PRODUCE: "r->queue[r->producer++ % r->size] = ptr;",
-            r"r->queue\[r->producer\]": "r->queue[r->producer % r->size]",
-        },
-        "producer",
-    ),
-    Meaning(
-        "producer_is_the_last_packet",
-        {
-            _PRODUCE: "r->producer = (r->producer + 1) % r->size; "
-            "r->queue[r->producer] = ptr;"
-        },
-        "queue (a packet)",
-    ),
-    Meaning(
-        "head_moves_with_the_tail",
-        {_HEAD: "if (r->consumer_tail == consumer_head || !consumer_head) " r"\g<0>"},
-        "consumer_head",
-    ),
-    Meaning(
-        "tail_is_the_last_freed_slot",
-        {r"r->consumer_tail = consumer_head;": "r->consumer_tail = consumer_head - 1;"},
-        "consumer_tail",
-    ),
-    Meaning(
-        "tail_follows_after_two_batches",
-        {_TAIL: "consumer_head - r->consumer_tail >= 2 * r->batch"},
-        "consumer_tail",
-    ),
-    Meaning(
-        "batch_is_in_bytes",
-        {
-            _BATCH: "r->batch = SMP_CACHE_BYTES;",
-            _TAIL: "(consumer_head - r->consumer_tail) * 8 >= r->batch",
-        },
-        "consumer_tail",
-    ),
-    Meaning(
-        "free_slots_are_marked",
-        {
-            _ZERO: "r->queue[head--] = (void *)1;",
-            r"\|\| r->queue\[r->producer\]": "|| (long)r->queue[r->producer] > 1",
-        },
-        "queue (a free slot)",
-    ),
-    Meaning("size_is_one_less", {r"r->size = size;": "r->size = size - 1;"}, "size"),
-    Meaning(
-        "resize_leaves_the_head",
-        {r"r->producer = producer;\s+r->consumer_head = 0;": "r->producer = producer;"},
-        "consumer_head",
-    ),
-)
+def read_meanings() -> list[Meaning]:
+    listed = tomllib.loads((HARNESS / "meanings.toml").read_text())
+    patterns = listed["patterns"]
+    return [
+        Meaning(
+            one["name"],
+            {patterns[name]: text for name, text in one["replaced"].items()},
+            one["noticed_as"],
+        )
+        for one in listed["meaning"]
+    ]
 
 
 def give_meaning(text: str, meaning: Meaning) -> str:
@@ -101,7 +51,7 @@ def give_meaning(text: str, meaning: Meaning) -> str:
         if not count:
             raise LabError(
                 f"ring/{meaning.name}: {RING} does not match '{pattern}'; "
-                "correct the pattern in lab/checks/ring.py"
+                "correct proofs/ring/meanings.toml"
             )
     return text
 

@@ -7,32 +7,13 @@ import shutil
 from pathlib import Path
 
 from lab.checks.policy import POLICY, Runner, Seeded, headers_named, make_empty
-from lab.checks.policy import parse_paces, seeded_text
+from lab.checks.policy import parse_paces, read_guards, seeded_text
 from lab.machines.vm import REPOSITORY
 
 PROOFS = REPOSITORY / "proofs" / "series"
 HEADER = REPOSITORY / "series" / "02-tun" / "files" / "drivers" / "net" / "tun_txq.h"
 HELPERS = REPOSITORY / "series" / "01-ptr_ring" / "ptr_ring.cocci"
-SEEDED = tuple(
-    Seeded(name, old, new, file=HEADER.name)
-    for name, old, new in (
-        (
-            "not_armed_again",
-            "\t} else {\n\t\t__tun_txq_arm(txq, tun_txq_excess(txq, len));\n",
-            "\t} else {\n",
-        ),
-        ("no_bound", "else if (ends || qdisc", "else if (qdisc"),
-        (
-            "never_stalled",
-            "txq->stalled = txq->window_read < TUN_TXQ_READ_MIN;",
-            "txq->stalled = false;",
-        ),
-        ("never_deeper", "txq->depth_ns += min(idle, txq->depth_ns / 2);", ";"),
-        ("refill_not_seen", "target /= TUN_TXQ_QUICK_REFILL;", ";"),
-        ("whole_ring", ", 1, txq->depth)", ", 1, txq->ring->size)"),
-        ("dry_ring_believed", "if (dry && ns >= busy)", "if (0)"),
-    )
-)
+SEEDED = read_guards(PROOFS)
 
 
 def added_lines(semantic_patch: str) -> str:

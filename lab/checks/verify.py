@@ -26,11 +26,13 @@ from lab.checks.policy import (
     FINE,
     FOUND,
     PACE,
+    POLICY,
     STEPS,
     THREADS,
     Harness,
     Seeded,
     Variant,
+    read_guards,
     seeded_text,
 )
 from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
@@ -110,140 +112,6 @@ THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 6, 48
 ADDRESS_SECONDS_SHORT = 5  # a seed takes some
 # A guard that is taken out is found within so many seeds of steps or of threads.
 SEEDS_MOST, THREAD_SEEDS_MOST = 40000, 60
-SEEDED = (
-    Seeded("no_headroom", "size - headroom_for(q, ring, size)", "size"),
-    Seeded("not_armed_again", "__queue_arm(q, excess, now);", ";"),
-    Seeded("no_cancel", "hrtimer_cancel(&q->timer);", ";"),
-    Seeded(
-        "foreign_stop_taken",
-        "if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||",
-        "if ((test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state), 0) ||",
-    ),
-    Seeded(
-        "headroom_without_senders",
-        "int all = 2 * num_online_cpus() + batch;",
-        "int all = batch;",
-    ),
-    Seeded(
-        "open_not_asked", "if (q->open)\n\t\t__queue_stop", "if (1)\n\t\t__queue_stop"
-    ),
-    Seeded(
-        "own_stop_forgotten", "&q->txq->state) ||\n\t    q->stopped)", "&q->txq->state))"
-    ),
-    Seeded(
-        "stalled_kept",
-        "q->unpaid_ns = 0;\n\tWRITE_ONCE(q->stalled, false);",
-        "q->unpaid_ns = 0;",
-    ),
-    Seeded("hook_left", "sluice_hook_remove();", ";", file="device.c"),
-    Seeded(
-        "device_freed_at_once",
-        "kvfree_rcu(device, rcu);",
-        "kvfree(device);",
-        file="device.c",
-    ),
-    Seeded(
-        "size_before_file",
-        "if (unlikely(!file || file != READ_ONCE(*q->slot) ||\n"
-        "\t\t     size != READ_ONCE(ring->size)))",
-        "u32 was = ring ? READ_ONCE(ring->size) : 0;\n"
-        "\tif (!file || file != READ_ONCE(*q->slot) || size != was)",
-        file="entry.h",
-    ),
-    Seeded(
-        "ring_not_compared",
-        "ring != q->ring || READ_ONCE(ring->size) != q->size ||\n",
-        "READ_ONCE(ring->size) != q->size ||\n",
-    ),
-    Seeded(
-        "open_queue_reviewed",
-        "if (q->stopped)\n\t\t__queue_review",
-        "if (1)\n\t\t__queue_review",
-    ),
-    Seeded(
-        "full_is_empty",
-        "return ring->size == size && READ_ONCE(ring->queue[newest]);",
-        "return false;",
-    ),
-    Seeded(
-        "backstop_asleep",
-        "schedule_delayed_work(&runner, RUN_EVERY);",
-        ";",
-        file="backstop.c",
-    ),
-    # What was read of a batch and is not handed back is no packet of the operator's
-    # limit: a reader that lives would be taken for dead.
-    Seeded(
-        "limit_of_slots",
-        "count.used - limit + 1);",
-        "count.used - depth_for(q, limit) + 1);",
-    ),
-    # Where the limit is half of a small ring, drops are then not counted.
-    Seeded(
-        "stalled_looks_no_more", "set_next_check(q, check, producer, 0, size);\n", ";\n"
-    ),
-    Seeded(
-        "stopped_read_outside_lock",
-        "\traw_spin_lock_irqsave(&q->lock, flags);\n"
-        "\tif (q->stopped)\n\t\t__queue_review",
-        "\tbool stopped = q->stopped;\n\traw_spin_lock_irqsave(&q->lock, flags);\n"
-        "\tif (stopped)\n\t\t__queue_review",
-    ),
-    Seeded(
-        "check_stored",
-        "atomic64_cmpxchg(&q->next_check, check, (checks + 1) << 32 | last);",
-        "atomic64_set(&q->next_check, (checks + 1) << 32 | last);",
-        short=False,
-    ),
-    Seeded(
-        "producer_before_tail",
-        "\tint tail = READ_ONCE(ring->consumer_tail);\n\tstruct ring_count count;\n\n"
-        "\tsmp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */\n"
-        "\tcount.used = slots_between(tail, READ_ONCE(ring->producer), size);",
-        "\tint producer = READ_ONCE(ring->producer);\n"
-        "\tint tail = READ_ONCE(ring->consumer_tail);\n\tstruct ring_count count;\n\n"
-        "\tsmp_rmb();\n\tcount.used = slots_between(tail, producer, size);",
-        short=False,
-    ),
-    Seeded("file_unmarked", "READ_ONCE(q->file) ||", "q->file ||", threads=True),
-    Seeded(
-        "file_not_released",
-        "smp_store_release(&q->file, file);",
-        "q->file = file;",
-        threads=True,
-    ),
-)
-
-
-# Parts of the controller, whose lack shows in what a ring holds.
-SEEDED_PACE = (
-    Seeded("never_deeper", "q->depth_ns += min(idle, q->depth_ns / 2);", ";"),
-    Seeded("refill_not_seen", "target /= QUICK_REFILL;", ";"),
-    Seeded("pace_not_learned", "if (packets)\n\t\tidle", "if (0)\n\t\tidle"),
-    Seeded(
-        "rest_is_a_pace", "q->reviewed_at = now;", "if (packets) q->reviewed_at = now;"
-    ),
-    Seeded("whole_ring", "min_t(int, READ_ONCE(q->depth), limit)", "limit"),
-    Seeded("crowd_not_seen", " || (over && count.used >= limit)", ""),
-    Seeded("stalled_for_ever", "now + PASS_FACTOR * stall_ns(q)", "~0ULL"),
-    Seeded("stop_not_bounded", "} else if (over) {", "} else if (0) {"),
-    Seeded("slow_is_fast_enough", "q->unpaid_ns += ns;", ";"),
-    Seeded(
-        "dead_holds_again",
-        "return READ_ONCE(ring->consumer_head) == READ_ONCE(q->head) ||",
-        "return",
-    ),
-    Seeded("reviews_not_bounded", "ns = max_t(s64, ns, q->next_review_at - now);", ";"),
-    Seeded("no_backoff", "q->idle_reviews++;", ";"),
-    Seeded("readers_wait_for_others", "if (!q->idle_reviews)", "if (0)"),
-    Seeded(
-        "headroom_of_all_cpus", "clamp_t(int, READ_ONCE(q->headroom), least, all)", "all"
-    ),
-    Seeded("headroom_of_few", "clamp_t(int, READ_ONCE(q->headroom), least, all)", "2"),
-    Seeded("no_share", "(atomic_read(&stopped_queues) - 1)", "0"),
-)
-
-
 def parse_expected(litmus: str) -> str:
     """The result that a litmus test states in its head."""
     found = re.search(r"^ \* Result: (\w+)$", litmus, re.MULTILINE)
@@ -347,7 +215,8 @@ def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
     seeds = SEEDS_SHORT if short else SEEDS_LONG
     few = THREAD_SEEDS_SHORT if short else THREAD_SEEDS_LONG
     most = ADDRESS_SECONDS_SHORT if short else 0
-    freed_at_once = next(one for one in SEEDED if one.name == "device_freed_at_once")
+    guards = read_guards(POLICY)
+    freed_at_once = next(one for one in guards if one.name == "device_freed_at_once")
     proofs = [
         Proof("policy/steps", FINE, partial(steps.world, 0, seeds)),
         Proof("policy/threads", FINE, partial(threads.world, 0, few)),
@@ -359,11 +228,14 @@ def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
         Proof("policy/pace", FINE, pace.pace),
         Proof("policy/examples", FINE, examples.examples),
     ]
-    bugs = [(threads if bug.threads else steps, bug) for bug in SEEDED]
-    bugs += [(pace, bug) for bug in SEEDED_PACE]
+    programs = {"steps": steps, "threads": threads, "pace": pace}
     return proofs + [
-        Proof(f"policy/{one.name}", FOUND, partial(_ask_seeded, harness, one), one.short)
-        for harness, one in bugs
+        Proof(
+            *(f"policy/{one.name}", FOUND),
+            partial(_ask_seeded, programs[one.program], one),
+            one.short,
+        )
+        for one in guards
     ]
 
 
@@ -375,7 +247,7 @@ def ring_proofs(place: Workplace) -> list[Proof]:
 
     return [Proof("ring/as_it_is", FINE, partial(asked, "as_it_is"))] + [
         Proof(f"ring/{one.name}", FOUND, partial(asked, one.name, one))
-        for one in ring.MEANINGS
+        for one in ring.read_meanings()
     ]
 
 

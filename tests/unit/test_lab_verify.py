@@ -10,17 +10,17 @@ import pytest
 from lab.checks.policy import (
     FINE,
     FOUND,
+    POLICY,
     Seeded,
     headers_named,
     parse_paces,
     parse_world,
+    read_guards,
     seeded_text,
 )
 from lab.checks.series import SERIES
 from lab.checks.verify import (
     LITMUS,
-    SEEDED,
-    SEEDED_PACE,
     Verdict,
     format_summary,
     format_verdict,
@@ -107,14 +107,14 @@ def test_headers() -> None:
 
 def test_a_guard_that_is_not_there_is_said(tmp_path) -> None:
     (tmp_path / "queue.c").write_text("one two")
-    bug = Seeded("x", "two", "three")
+    bug = Seeded("steps", "x", "two", "three")
     assert seeded_text(bug, tmp_path) == "one three"
     (tmp_path / "queue.c").write_text("two two")
     with pytest.raises(LabError, match="/queue.c"):
         seeded_text(bug, tmp_path)
 
 
-@pytest.mark.parametrize("bug", (*SEEDED, *SEEDED_PACE), ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", read_guards(POLICY), ids=lambda bug: bug.name)
 def test_guard_is_in_the_source(bug) -> None:
     assert (KMOD / bug.file).read_text().count(bug.old) == 1
 
