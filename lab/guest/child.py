@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
-import select
 import signal
 import time
 import traceback
@@ -16,6 +15,7 @@ from typing import Any, Callable, Optional
 # For a killed process to end: it may hold hundreds of devices' files, and a debug
 # kernel is slow to close each.
 ENDING_SECONDS = 300.0
+_FORK = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True)
@@ -32,68 +32,40 @@ class Unkillable(Exception):
     """A process survives SIGKILL: the boot cannot be used any more."""
 
 
-def _answer(function: Callable[[], Any], pipe: int) -> None:
+def _answer(function: Callable[[], Any], pipe: Any) -> None:
     os.setsid()
     try:
-        said = {"answer": function()}
+        ending = Ending(function())
     except BaseException as error:  # the parent decides what it means
         traceback.print_exc()
         message = str(error) or traceback.format_exc().strip()
-        said = {"error": type(error).__name__, "message": message}
-    with os.fdopen(pipe, "w") as out:
-        json.dump(said, out)
+        ending = Ending(error=type(error).__name__, message=message)
+    pipe.send(ending)
 
 
-def _read_until(pipe: int, deadline: float) -> Optional[bytes]:
-    """All the child writes; None if the deadline passes first."""
-    data = b""
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([pipe], [], [], left)[0]:
-            return None
-        chunk = os.read(pipe, 65536)
-        if not chunk:
-            return data
-        data += chunk
-
-
-def _end(child: int) -> int:
-    """Ends the child and all it started; its wait status."""
+def _end(child: Any) -> None:
+    """Ends the child and all it started."""
     deadline = time.monotonic() + ENDING_SECONDS
-    while True:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)
-            return status
+    ended = False
+    while not ended:
         if time.monotonic() > deadline:
-            raise Unkillable(f"process {child} survives SIGKILL")
-        time.sleep(0.02)
+            raise Unkillable(f"process {child.pid} survives SIGKILL")
+        ended = child.exitcode is not None  # once more after that: what it started
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.join(0.02)
 
 
 def run_child(function: Callable[[], Any], seconds: float) -> Ending:
-    """What the function answers (JSON), with everything it started ended."""
-    deadline = time.monotonic() + seconds
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.close(reading)
-            _answer(function, writing)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with os.fdopen(reading, "rb", buffering=0) as pipe:
-        data = _read_until(pipe.fileno(), deadline)
-    if data is None:
-        _end(child)
-        return Ending(lost=True, message=f"no answer within {seconds:.0f} s")
-    status = _end(child)
-    if not data:
-        return Ending(lost=True, message=f"died, wait status {status}")
-    said = json.loads(data)
-    return Ending(said.get("answer"), said.get("error"), said.get("message", ""))
+    """What the function answers, with everything it started ended."""
+    reading, writing = _FORK.Pipe(duplex=False)
+    child = _FORK.Process(target=_answer, args=(function, writing))
+    child.start()
+    writing.close()
+    ending, lost = None, f"no answer within {seconds:.0f} s"
+    with reading, suppress(EOFError, OSError):
+        if reading.poll(seconds):
+            lost = ""
+            ending = reading.recv()
+    _end(child)
+    return ending or Ending(lost=True, message=lost or f"died, status {child.exitcode}")

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import time
 from dataclasses import astuple, dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type, TypeVar
 
 from lab.row import WorkloadError
 
@@ -182,6 +182,22 @@ def wait_drained(devices: Sequence[Device], direct: int = 0) -> Counters:
         if (missing <= 0 and now.held == 0) or time.monotonic() > deadline:
             return now
         time.sleep(0.05)
+
+
+def wait_until(
+    condition: Callable[[], Answer],
+    what: str,
+    seconds: float,
+    pause: float = 0.01,
+    error: Type[Exception] = WorkloadError,
+) -> Answer:
+    """What the condition returns once that is true; the error if it never is."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise error(f"{what}: not within {seconds:g} s")
+        time.sleep(pause)
+    return value
 
 
 SILENCE_IPV6 = (

@@ -7,11 +7,10 @@ import contextlib
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Callable, Iterator, Optional, Sequence
 
-from lab.guest.devices import Device, run_tool, running, show
+from lab.guest.devices import Device, run_tool, running, show, wait_until
 from lab.guest.tun import IFF_BACKPRESSURE
 from lab.row import WorkloadError
 
@@ -79,14 +78,11 @@ class Process:
     def wait_until(
         self, ready: Callable[[], bool], what: str, seconds: float = READY_SECONDS
     ) -> None:
-        deadline = time.monotonic() + seconds
-        while not ready():
+        def done() -> bool:
             self.check()
-            if time.monotonic() > deadline:
-                raise WorkloadError(
-                    f"{self.name}: {what}: not within {seconds:.0f} s"
-                )
-            time.sleep(0.05)
+            return ready()
+
+        wait_until(done, f"{self.name}: {what}", seconds, pause=0.05)
 
 
 class Program(Process):

@@ -23,6 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from lab.guest.child import Ending, Unkillable, run_child
 from lab.guest.debug import ask_kernel, forget_leaks
+from lab.guest.devices import wait_until
 from lab.guest.env import GuestEnv
 from lab.guest.rows import background_ping, unload
 from lab.row import Skipped
@@ -74,14 +75,7 @@ class Env(GuestEnv):
     ) -> Any:
         """Wait until the condition holds; its value."""
         seconds *= self.patience
-        deadline = time.monotonic() + seconds
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what}: not within {seconds:g} s")
-            time.sleep(0.01)
+        return wait_until(condition, what, seconds, error=AssertionError)
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from typing import Callable, ContextManager, Iterator, List
 
 from lab.guest import tasks
 from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
-from lab.guest.devices import run_tool, sink, wait_drained
+from lab.guest.devices import run_tool, sink, wait_drained, wait_until
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, Skipped, Workload, WorkloadError
+from lab.row import Row, Sample, Skipped, Workload
 from lab.workloads import pktgen
 
 RING = 10000
@@ -53,28 +53,6 @@ def busy_time_told(release: str, cpus: int) -> ContextManager[None]:
     return contextlib.nullcontext()
 
 
-def wait_sent(name: str) -> None:
-    deadline = time.monotonic() + pktgen.START_SECONDS
-    while time.monotonic() < deadline:
-        if pktgen.read_sent_so_far([name]) == [BURST]:
-            return
-        time.sleep(0.05)  # longer than a burst: who asks takes the CPU
-    raise WorkloadError(
-        f"{name}: {BURST} packets do not go into a ring of {RING}; "
-        "was the queue stopped?"
-    )
-
-
-def wait_read(packets: int) -> None:
-    """Until so many packets in all have been read."""
-    count = Path(f"/sys/class/net/{HERE.name}/statistics/tx_packets")
-    deadline = time.monotonic() + DRAIN_SECONDS
-    while int(count.read_text()) < packets:
-        if time.monotonic() > deadline:
-            raise WorkloadError(f"{HERE.name}: the reader does not empty the ring")
-        time.sleep(0.002)
-
-
 @contextlib.contextmanager
 def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
     """A function that sends a burst into the ring of a reader it pauses, and
@@ -91,7 +69,12 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
         """It ends when its last packet has been read: its wait is not timed."""
         reader.pause()
         pktgen.start([name])
-        wait_sent(name)
+        wait_until(
+            lambda: pktgen.read_sent_so_far([name]) == [BURST],
+            f"{name}: {BURST} packets in a ring of {RING} (a stopped queue?)",
+            pktgen.START_SECONDS,
+            pause=0.05,  # longer than a burst: who asks takes the CPU
+        )
         reader.resume()
         return pktgen.wait_ended([name])[0].busy_seconds
 
@@ -109,17 +92,23 @@ def time_bursts(
     """Bursts until there are enough of them; the value is the fastest's packets/s,
     extra has the seconds of each."""
     spent: List[float] = []
+    read = Path(f"/sys/class/net/{HERE.name}/statistics/tx_packets")
     with sink(env.helper("reader"), variant, ring=RING) as reader:
         with sender(path, env) as send:
             while not enough(len(spent)):
                 spent.append(send(reader))
-                wait_read(len(spent) * BURST)
+                wait_until(
+                    lambda: int(read.read_text()) >= len(spent) * BURST,
+                    f"{HERE.name}: an empty ring",
+                    DRAIN_SECONDS,
+                    pause=0.002,
+                )
         after = wait_drained([HERE], direct=len(spent) * BURST * (path == "direct"))
-        read = reader.end()[0]["read"]
+        last = reader.end()[0]["read"]
     return Sample(
         value=BURST / min(spent),
         sent=len(spent) * BURST,
-        read=read,
+        read=last,
         **after.unread(),
         extra={"packets_in_a_burst": BURST, "seconds": spent},
     )

@@ -19,7 +19,7 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 from lab.guest import latency, tasks
 from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
-from lab.guest.devices import wait_drained
+from lab.guest.devices import wait_drained, wait_until
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 
@@ -142,7 +142,9 @@ def start(names: Sequence[str]) -> None:
     threading.Thread(
         target=write_control, args=("pgctrl", "start"), daemon=True
     ).start()
-    wait_running(names)
+    # It takes more than 100 ms.
+    what = f"pktgen: {', '.join(names)}: started (see dmesg)"
+    wait_until(lambda: set(names) <= set(read_running()), what, START_SECONDS)
 
 
 def read_sent_so_far(names: Sequence[str]) -> List[int]:
@@ -191,16 +193,6 @@ def read_running() -> List[str]:
     for path in PROC.glob("kpktgend_*"):
         running += parse_running(path.read_text())
     return running
-
-
-def wait_running(names: Sequence[str]) -> None:
-    """pktgen takes more than 100 ms to start."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if set(names) <= set(read_running()):
-            return
-        time.sleep(0.01)
-    raise WorkloadError(f"pktgen: {', '.join(names)}: not started; see dmesg")
 
 
 def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:
