@@ -82,19 +82,26 @@ def switch(name: str, text: str) -> Option:
 
 
 _KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
-KERNEL = option("--kernel", _KERNEL, default=NEWEST)
-JSON = option("--json", "save the result there", metavar="FILE")
+KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
+JSON = option("--json", "save the result there", type=measure.writable, metavar="FILE")
 _NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
 AS_NATIVE = option(
-    "--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE.name
+    "--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE
 )
 _COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matter"
 COUNTED = switch("--counted", _COUNTED)
 
 
+def comma_separated(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+LIST: dict[str, Any] = {"type": comma_separated, "default": (), "metavar": "A,B"}
+
+
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     """The options of every subcommand that measures."""
-    rows = option("--rows", "only these rows; * and ? match", metavar="A,B")
+    rows = option("--rows", "only these rows; * and ? match", **LIST)
     turns = number("--rounds", rounds, f"how often all variants are measured; {rounds}")
     long = number("--seconds", seconds, f"for each sample; {seconds}", metavar="S")
     return KERNEL, AS_NATIVE, turns, long, rows, JSON
@@ -114,25 +121,17 @@ def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
     return add
 
 
-def _written(name: str | None) -> Path | None:
-    """The file to save a result in, checked to be writable; None if none is named."""
-    if name is not None:
-        measure.ensure_writable(Path(name))
-    return Path(name) if name is not None else None
-
-
 def _measure(
     options: argparse.Namespace, known: list[Row], **how: Any
 ) -> tuple[Run, Path]:
     """how: the further fields of measure.Plan."""
-    rows = measure.choose_rows(options.rows, known)
-    kernel = kernel_named(options.kernel)
+    rows, kernel = measure.choose_rows(options.rows, known), options.kernel
     if getattr(options, "series", False):
         series.require_source(kernel)
         rows = [row.with_series() for row in rows]
     how.setdefault("vcpus", vm.default_vcpus(kernel))
     plan = measure.Plan(kernel, rows, options.rounds, options.seconds, **how)
-    run, path = measure.measure(plan, _written(options.json))
+    run, path = measure.measure(plan, options.json)
     measure.show(run)
     print(f"saved in {path}")
     return run, path
@@ -162,7 +161,7 @@ def _show_native_first(options: argparse.Namespace) -> None:
         say("no native figures: make native builds that machine; then they come first")
         return
     rows = [row for row in rows_of("native") if row.demo]
-    native = {**vars(options), "kernel": NATIVE.name, "json": None}
+    native = {**vars(options), "kernel": NATIVE, "json": None}
     try:
         _measure(argparse.Namespace(**native), rows, retries=DEMO_RETRIES)
     except LabError as error:
@@ -171,8 +170,7 @@ def _show_native_first(options: argparse.Namespace) -> None:
 
 @subcommand("a few rows as a table, in a few minutes", *measuring(1.5))
 def command_demo(options: argparse.Namespace) -> int:
-    _written(options.json)
-    if options.kernel == NEWEST and options.rows is None:
+    if options.kernel.name == NEWEST and not options.rows:
         _show_native_first(options)
     rows = [row for row in rows_of("bench") if row.demo]
     run, _ = _measure(options, rows, retries=DEMO_RETRIES)
@@ -190,10 +188,10 @@ _MINUTES = "--native: go on, for N minutes at most, until each ratio is known to
     option("--minutes", _MINUTES, type=float, default=30, metavar="N"),
 )
 def command_bench(options: argparse.Namespace) -> int:
-    if not kernel_named(options.kernel).native:
+    if not options.kernel.native:
         return _measure_with_page(options, rows_of("bench"), counted=options.counted)
     rows = rows_of("native")
-    if options.rows is None:
+    if not options.rows:
         rows = in_kernel.usual(rows, vm.default_vcpus(NATIVE))
     return _measure_with_page(options, rows, minutes=options.minutes)
 
@@ -203,7 +201,7 @@ def command_bench(options: argparse.Namespace) -> int:
 )
 def command_apps(options: argparse.Namespace) -> int:
     known = rows_of("apps")
-    if options.rows is None:
+    if not options.rows:
         known = [row for row in known if row.demo]
     how = {"counted": options.counted, "packages": applications.PACKAGES}
     return _measure_with_page(options, known, **how)
@@ -211,8 +209,8 @@ def command_apps(options: argparse.Namespace) -> int:
 
 @subcommand("measure latency and throughput of shorter rings", *measuring(3.0))
 def command_depth(options: argparse.Namespace) -> int:
-    native = kernel_named(options.kernel).native
-    return _measure_with_page(options, rows_of("native_depth" if native else "depth"))
+    known = rows_of("native_depth" if options.kernel.native else "depth")
+    return _measure_with_page(options, known)
 
 
 @subcommand("count instructions per packet on one CPU", *measuring(3.0, rounds=1))
@@ -240,16 +238,15 @@ def command_report(options: argparse.Namespace) -> int:
     option("--exec", "run CMD and power off", metavar="CMD"),
     option("--out", "keep the guest's /out there", metavar="DIR"),
     switch("--apps", "with the programs of lab apps"),
-    option("--packages", "with these of Debian's packages", metavar="A,B"),
+    option("--packages", "with these of Debian's packages", **LIST),
     number("--deadline", 600.0, "seconds for CMD; 600", metavar="S"),
     number("--cpus", None, "of the VM"),
     number("--memory", None, "of the VM", metavar="MB"),
 )
 def command_shell(options: argparse.Namespace) -> int:
     packages = applications.PACKAGES if options.apps else ()
-    packages += tuple(options.packages.split(",")) if options.packages else ()
-    kernel = kernel_named(options.kernel)
-    root = ensure_root(kernel, packages)
+    kernel = options.kernel
+    root = ensure_root(kernel, packages + options.packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(options.out or name).absolute()
         output.mkdir(parents=True, exist_ok=True)
@@ -268,12 +265,11 @@ def command_shell(options: argparse.Namespace) -> int:
 
 @subcommand(
     "build the module",
-    option("--kernel", "only for this one; default: for all"),
+    option("--kernel", "only for this one; default: for all", type=kernel_named),
     switch("--check", "W=1, sparse and checkpatch too"),
 )
 def command_build(options: argparse.Namespace) -> int:
-    kernels = (kernel_named(options.kernel),) if options.kernel else PACKAGED
-    for kernel in kernels:
+    for kernel in (options.kernel,) if options.kernel else PACKAGED:
         root = ensure_root(kernel)
         print(build.build_module(root))
         complaints = build.complaints(root) if options.check else []
@@ -297,7 +293,7 @@ def command_test(options: argparse.Namespace) -> int:
 
 @subcommand("run linters, unit tests and one build", KERNEL)
 def command_check(options: argparse.Namespace) -> int:
-    return quick.check(kernel_named(options.kernel))
+    return quick.check(options.kernel)
 
 
 @subcommand(
@@ -314,19 +310,20 @@ def command_verify(options: argparse.Namespace) -> int:
 
 @subcommand(
     "seed faults that the proofs must find",
-    option("--files", "only of these sources", metavar="A,B"),
+    option("--files", "only of these sources", **LIST),
     number("--sample", 0, "N mutants drawn at random, with less effort for each"),
     option("--seed", "of the sample", type=int, metavar="N"),
     number("--goal", 0.9, "the share that must be killed", metavar="X"),
     JSON,
 )
 def command_mutants(options: argparse.Namespace) -> int:
-    files = tuple(options.files.split(",")) if options.files else mutants.FILES
+    files = options.files or mutants.FILES
     unknown = set(files) - set(mutants.FILES)
     if unknown:
         raise UsageError(f"{unknown.pop()}: not among {', '.join(mutants.FILES)}")
-    path = _written(options.json)
-    return mutants.mutants(options.sample, options.seed, files, options.goal, path)
+    return mutants.mutants(
+        options.sample, options.seed, files, options.goal, options.json
+    )
 
 
 @subcommand(
@@ -334,12 +331,12 @@ def command_mutants(options: argparse.Namespace) -> int:
     KERNEL,
     number("--seed", 1, "of the first sequence; 1"),
     number("--sequences", 300, "how many; 300"),
-    option("--json", "append the result to FILE", metavar="FILE"),
+    option("--json", "append the result to FILE", type=measure.writable, metavar="FILE"),
 )
 def command_abuse(options: argparse.Namespace) -> int:
-    path = _written(options.json)
-    kernel = kernel_named(options.kernel)
-    return endurance.abuse(kernel, options.seed, options.sequences, path)
+    return endurance.abuse(
+        options.kernel, options.seed, options.sequences, options.json
+    )
 
 
 @subcommand(
@@ -349,7 +346,7 @@ def command_abuse(options: argparse.Namespace) -> int:
     number("--times", 20, "how often; 20"),
 )
 def command_again(options: argparse.Namespace) -> int:
-    return testing.again(kernel_named(options.kernel), options.scenario, options.times)
+    return testing.again(options.kernel, options.scenario, options.times)
 
 
 @subcommand(
@@ -359,8 +356,7 @@ def command_again(options: argparse.Namespace) -> int:
     JSON,
 )
 def command_soak(options: argparse.Namespace) -> int:
-    path = _written(options.json)
-    return endurance.soak(kernel_named(options.kernel), options.minutes, path)
+    return endurance.soak(options.kernel, options.minutes, options.json)
 
 
 @subcommand(
@@ -417,10 +413,10 @@ def main() -> int:
     if len(sys.argv) == 1:
         parser().print_help(sys.stderr)
         return USAGE
-    options = parser().parse_args()
     # On SIGTERM, clean up as on any other exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        options = parser().parse_args()
         if sys.version_info < (3, 11):
             raise Unsuitable("python3: older than 3.11; use a newer one")
         status = options.run(options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -54,10 +55,10 @@ class Plan:
         return (BOOT_SECONDS + rounds * round_seconds) * slower + 60 * self.minutes
 
 
-def choose_rows(patterns: str | None, known: list[Row]) -> list[Row]:
-    """The rows named (patterns joined by commas), or all."""
+def choose_rows(patterns: Sequence[str], known: list[Row]) -> list[Row]:
+    """The rows that match a pattern; all if there is none."""
     chosen: dict[str, Row] = {}
-    for pattern in (patterns or "*").split(","):
+    for pattern in patterns or "*":
         matching = {r.name: r for r in known if fnmatchcase(r.name, pattern)}
         if not matching:
             names = ", ".join(row.name for row in known)
@@ -131,13 +132,15 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
         return run, save(run, path)
 
 
-def ensure_writable(path: Path) -> None:
-    """UsageError before minutes of measuring instead of after."""
+def writable(name: str) -> Path:
+    """The file, or UsageError: before minutes of measuring instead of after."""
+    path = Path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error})") from error
+    return path
 
 
 def save(run: Run, path: Path | None) -> Path:
