@@ -194,7 +194,7 @@ class Trial:
         digest = self._digest(self.examples, mutant.name)
         if digest in self._killed:
             return Result(mutant, "same")
-        verdict, detail = self.examples.examples(mutant.name)
+        verdict, detail = self.examples.ask(name=mutant.name)
         if verdict == FINE:
             return None
         self._killed.add(digest)
@@ -217,14 +217,14 @@ class Trial:
     def _verdicts(self, mutant: Mutant) -> Iterator[tuple[str, str]]:
         name, effort = mutant.name, self.effort
         changed = {mutant.file: mutant.text}
-        yield self.steps.world(0, effort.seeds, min(4, effort.seconds), name)
+        yield self.steps.ask(0, effort.seeds, min(4, effort.seconds), name=name)
         if mutant.file == "queue.c":
             self.pace.mutant(name, changed)
-            yield self.pace.pace(name)
-        yield self.steps.world(1000, effort.seeds, effort.seconds, name)
+            yield self.pace.ask(name=name)
+        yield self.steps.ask(1000, effort.seeds, effort.seconds, name=name)
         if self.threads:
             self.threads.mutant(name, changed)
-            yield self.threads.world(0, effort.threads, 0, name)
+            yield self.threads.ask(0, effort.threads, 0, name=name)
 
 
 def try_sample(trial: Trial, mutants: list[Mutant], count: int) -> list[Result]:

@@ -174,29 +174,21 @@ class Harness:
         status, _ = self._run(self.folder, "\n".join(lines))
         return name if status == 0 else None
 
-    def world(
-        self, first: int, seeds: int, seconds: int = 0, name: str = "base"
-    ) -> tuple[str, str]:
-        """The verdict of as many seeds; seconds ends them sooner."""
-        script = f"cd {name} && ./world {first} {seeds} {seconds} 2>&1"
-        _, log = self._run(self.folder, script)
-        return parse_world(log)
+    def ask(self, *arguments: int, name: str = "base") -> tuple[str, str]:
+        """The verdict of ./world, and what it adds to that.
 
-    def pace(self, name: str = "base") -> tuple[str, str]:
-        status, log = self._run(self.folder, f"cd {name} && ./world")
-        return parse_paces(log, status)
-
-    def examples(self, name: str = "base") -> tuple[str, str]:
-        status, log = self._run(self.folder, f"cd {name} && ./world")
-        last = (log.strip().splitlines() or [f"status {status}"])[-1]
-        fine = re.fullmatch(r"fine: (\d+ examples)", last)
-        return (FINE, fine[1]) if fine and not status else (FOUND, last)
+        A variant with seeds takes the first, how many, and the seconds at most.
+        """
+        command = " ".join(["./world", *map(str, arguments)])
+        status, log = self._run(self.folder, f"cd {name} && {command}")
+        parse = PARSERS.get(self.variant.name, parse_world)
+        return parse(log, status)
 
     def forget(self, name: str) -> None:
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
-def parse_world(log: str) -> tuple[str, str]:
+def parse_world(log: str, _status: int = 0) -> tuple[str, str]:
     """The verdict of world.c, and its first complaint or what it did."""
     for line in log.splitlines():
         if re.match(r"seed \d+(, step \d+)?: |SUMMARY: \w+Sanitizer", line):
@@ -217,3 +209,13 @@ def parse_paces(log: str, status: int) -> tuple[str, str]:
     if status or not lines:
         return "no verdict", last_line(log)
     return FINE, f"{len(lines)} readers"
+
+
+def parse_examples(log: str, status: int) -> tuple[str, str]:
+    """The verdict of examples.c, and how many there are or the one that fails."""
+    said = last_line(log)
+    fine = re.fullmatch(r"fine: (\d+ examples)", said)
+    return (FINE, fine[1]) if fine and not status else (FOUND, said)
+
+
+PARSERS = {PACE.name: parse_paces, EXAMPLES.name: parse_examples}

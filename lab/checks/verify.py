@@ -202,9 +202,9 @@ def _ask_seeded(harness: Harness, bug: Seeded) -> tuple[str, str]:
     if not harness.mutant(bug.name, {bug.file: seeded_text(bug)}):
         return "no verdict", "does not build"
     if harness.variant is PACE:
-        return harness.pace(bug.name)
+        return harness.ask(name=bug.name)
     most = SEEDS_MOST if harness.variant is STEPS else THREAD_SEEDS_MOST
-    return harness.world(0, most, name=bug.name)
+    return harness.ask(0, most, name=bug.name)
 
 
 def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
@@ -218,15 +218,15 @@ def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
     guards = read_guards(POLICY)
     freed_at_once = next(one for one in guards if one.name == "device_freed_at_once")
     proofs = [
-        Proof("policy/steps", FINE, partial(steps.world, 0, seeds)),
-        Proof("policy/threads", FINE, partial(threads.world, 0, few)),
-        Proof("policy/addresses", FINE, partial(addresses.world, 0, few, most)),
+        Proof("policy/steps", FINE, partial(steps.ask, 0, seeds)),
+        Proof("policy/threads", FINE, partial(threads.ask, 0, few)),
+        Proof("policy/addresses", FINE, partial(addresses.ask, 0, few, most)),
         Proof(
             *("policy/addresses_freed_at_once", FOUND),
             partial(_ask_seeded, addresses, freed_at_once),
         ),
-        Proof("policy/pace", FINE, pace.pace),
-        Proof("policy/examples", FINE, examples.examples),
+        Proof("policy/pace", FINE, pace.ask),
+        Proof("policy/examples", FINE, examples.ask),
     ]
     programs = {"steps": steps, "threads": threads, "pace": pace}
     return proofs + [
