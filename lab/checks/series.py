@@ -89,7 +89,8 @@ class Patch:
             for path in sorted(self.folder.glob("*.cocci"))
         ]
 
-    def _below(self, name: str, newest: bool) -> dict[str, Path]:
+    def below(self, name: str, newest: bool) -> dict[str, Path]:
+        """Path in the kernel -> the file of files/ or of insert/."""
         top = self.folder / name
         found = {str(p.relative_to(top)): p for p in top.rglob("*") if p.is_file()}
         return {
@@ -98,18 +99,10 @@ class Patch:
             if newest or not file.startswith(NEWEST_ONLY)
         }
 
-    def files(self, newest: bool) -> dict[str, Path]:
-        """Path in the kernel -> the file that is new there."""
-        return self._below("files", newest)
-
-    def inserts(self, newest: bool) -> dict[str, Path]:
-        """Path in the kernel -> what is inserted there."""
-        return self._below("insert", newest)
-
     def touched(self, newest: bool) -> set[str]:
         """The kernel's own files that it reads or changes."""
         read = {file for one in self.semantic for file in one.looked_at}
-        return read | set(self.inserts(newest))
+        return read | set(self.below("insert", newest))
 
 
 def read_series(newest: bool) -> list[Patch]:
@@ -185,11 +178,11 @@ def _apply(tree: Tree, patch: Patch) -> bool:
     """Whether it changed anything, and if so it is committed."""
     for one in [one for one in patch.semantic if one.applies(tree.linux)]:
         _apply_rules(tree, one)
-    for file, source in patch.inserts(tree.newest).items():
+    for file, source in patch.below("insert", tree.newest).items():
         path = tree.linux / file
         name = f"series/{patch.folder.name}/insert/{file}"
         path.write_text(insert(name, source.read_text(), path.read_text()))
-    for file, source in patch.files(tree.newest).items():
+    for file, source in patch.below("files", tree.newest).items():
         target = tree.linux / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kernels and the variants, as data: one line each."""
+"""The kernels, as data: one line each."""
 
 from __future__ import annotations
 
@@ -8,19 +8,6 @@ from dataclasses import dataclass, replace
 
 from lab.failure import UsageError
 from lab.machines.arch import ARM64, ARMHF, HOST, Arch
-from lab.row import VARIANTS
-
-
-__all__ = [
-    "DEBUG",
-    "KERNELS",
-    "NATIVE",
-    "NEWEST",
-    "PACKAGED",
-    "VARIANTS",
-    "Kernel",
-    "kernel_named",
-]
 
 MEMORY_MB = 2048
 NEWEST = "newest"  # a release that lab/machines/suites.py finds
