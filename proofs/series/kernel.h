@@ -17,6 +17,7 @@
 typedef uint64_t u64;
 typedef uint32_t u32;
 typedef int64_t s64;
+typedef int32_t s32;
 typedef int64_t ktime_t;
 typedef char spinlock_t;
 
@@ -49,22 +50,27 @@ typedef char spinlock_t;
 #define spin_unlock_bh(lock)	((void)(lock))
 
 u64 ktime_get_ns(void);
+void start_timer(ktime_t ns);
 #define ns_to_ktime(ns)		((ktime_t)(ns))
+#define ktime_to_ns(kt)		((s64)(kt))
 #define jiffies			((unsigned long)(ktime_get_ns() / (NSEC_PER_SEC / HZ)))
 #define time_before(a, b)	((long)((a) - (b)) < 0)
 
 enum hrtimer_restart { HRTIMER_NORESTART };
 struct hrtimer {
 	enum hrtimer_restart (*function)(struct hrtimer *timer);
+	ktime_t expires;
 };
 #define IS_ENABLED(option)		0
 #define HRTIMER_MODE_REL_PINNED_SOFT	0
 #define HRTIMER_MODE_REL_PINNED_HARD	0
 #define hrtimer_setup(timer, handler, clock, mode) \
 	((timer)->function = (handler))
-#define hrtimer_start(timer, ns, mode)	start_timer(ns)
+#define hrtimer_start(timer, ns, mode) \
+	((timer)->expires = ktime_get_ns() + (ns), start_timer(ns))
+#define hrtimer_cb_get_time(timer)	ktime_get_ns()
+#define hrtimer_get_expires(timer)	((timer)->expires)
 #define hrtimer_cancel(timer)		((void)(timer))
-void start_timer(ktime_t ns);
 
 struct sk_buff;
 struct net_device;

@@ -29,17 +29,18 @@
  * at least four times as fast as it is read.
  *
  * Wake. Whoever stops the queue arms a timer on its own CPU. The timer reviews
- * the ring when the reader should have halved it, and wakes the queue or arms
- * itself again. The reader does not take part: it runs no barrier and reads no
- * flag, and the NET_TX softirq that refills the ring runs on the CPU of the
- * sender. A queue this code stopped has a timer that is armed or is about to
- * take the lock; both change under the producer lock only, so there is no
- * wake-up to lose.
+ * the ring when the reader should have halved it, less the time that timers come
+ * late, and wakes the queue or arms itself again. The reader does not take part:
+ * it runs no barrier and reads no flag, and the NET_TX softirq that refills the
+ * ring runs on the CPU of the sender. A queue this code stopped has a timer that
+ * is armed or is about to take the lock; both change under the producer lock
+ * only, so there is no wake-up to lose.
  *
  * Bound. A stop ends after TUN_TXQ_STOP_MAX_NS whatever the reader does. A
  * reader that reads fewer than TUN_TXQ_READ_MIN packets in that much stopped
- * time is stalled: for eight times as long, or until it has emptied the ring,
- * packets that find the ring full are dropped and the queue is not stopped.
+ * time is stalled: for eight times as long and until it reads on, or until it
+ * has emptied the ring, packets that find the ring full are dropped and the
+ * queue is not stopped. So a dead reader holds its senders once.
  *
  * Nothing is done where packets cannot wait (noqueue).
  *
@@ -89,6 +90,7 @@ struct tun_txq_stats {
  * @reviewed_at:	time of the last review or stop
  * @read_at:		time at which packets were last seen to be read
  * @idle_reviews:	reviews since @read_at
+ * @late_ns:		average lateness of the timer
  * @packet_ns:		time the reader needs for a packet
  * @sum_ns:		fading sum of the time it worked
  * @sum_packets:	fading sum of the packets it read in that time
@@ -113,6 +115,7 @@ struct tun_txq {
 	u64 reviewed_at;
 	u64 read_at;
 	int idle_reviews;
+	s32 late_ns;
 	u32 packet_ns;
 	u64 sum_ns;
 	u32 sum_packets;
@@ -144,12 +147,12 @@ static inline void __tun_txq_set_depth(struct tun_txq *txq)
 
 static inline void __tun_txq_arm(struct tun_txq *txq, int excess)
 {
-	u64 least = TUN_TXQ_REVIEW_MIN_NS <<
+	s64 least = TUN_TXQ_REVIEW_MIN_NS <<
 		    min(txq->idle_reviews, TUN_TXQ_BACKOFF_MAX);
-	u64 ns = (u64)txq->packet_ns * max(excess, 0);
+	s64 ns = (s64)txq->packet_ns * max(excess, 0) - txq->late_ns;
 
 	hrtimer_start(&txq->timer,
-		      ns_to_ktime(clamp(ns, least, TUN_TXQ_REVIEW_MAX_NS)),
+		      ns_to_ktime(clamp_t(s64, ns, least, TUN_TXQ_REVIEW_MAX_NS)),
 		      TUN_TXQ_TIMER_MODE);
 }
 
@@ -234,6 +237,15 @@ static inline void __tun_txq_set_depth_ns(struct tun_txq *txq, s64 idle)
 	__tun_txq_set_depth(txq);
 }
 
+static inline void __tun_txq_learn_lateness(struct tun_txq *txq)
+{
+	s64 late = ktime_to_ns(hrtimer_cb_get_time(&txq->timer)) -
+		   ktime_to_ns(hrtimer_get_expires(&txq->timer));
+
+	late = clamp_t(s64, late, 0, TUN_TXQ_REVIEW_MAX_NS);
+	txq->late_ns += ((s32)late - txq->late_ns) / 8;
+}
+
 /* True if the stopped time that is allowed is used up. */
 static inline bool __tun_txq_window_ends(struct tun_txq *txq, int read, u64 ns)
 {
@@ -293,19 +305,27 @@ static inline enum hrtimer_restart tun_txq_expired(struct hrtimer *timer)
 			      TUN_TXQ_TIMER_MODE);
 		return HRTIMER_NORESTART;
 	}
-	if (txq->stopped)
+	if (txq->stopped) {
+		__tun_txq_learn_lateness(txq);
 		__tun_txq_review(txq);
+	}
 	spin_unlock(&txq->ring->producer_lock);
 	return HRTIMER_NORESTART;
 }
 
-/* Is the reader too slow to wait for it? Not if it has caught up. */
+/*
+ * Is the reader too slow to wait for it? Not if it has caught up, and not after
+ * the time is over if it has read anything since. A dead reader has not.
+ */
 static inline bool __tun_txq_stalled(struct tun_txq *txq, int len)
 {
+	bool waits;
+
 	if (likely(!txq->stalled))
 		return false;
-	txq->stalled = time_before(jiffies, txq->stalled_until) &&
-		       tun_txq_excess(txq, len) > 0;
+	waits = time_before(jiffies, txq->stalled_until) ||
+		READ_ONCE(txq->ring->consumer_head) == txq->head;
+	txq->stalled = waits && tun_txq_excess(txq, len) > 0;
 	return txq->stalled;
 }
 

@@ -211,10 +211,11 @@ def _longest_send(sock, seconds):
 
 
 def dead_reader_holds_nobody() -> None:
-    """A stop is bounded: what waits behind it goes on, and is dropped."""
+    """A stop is bounded, and the only one: what follows is dropped."""
     tap = Tap()
-    ksft_lt(_longest_send(tap.socket(), 2), 4 * STOP_MAX)
+    ksft_lt(_longest_send(tap.socket(), 3), 4 * STOP_MAX)
     ksft_gt(tap.dropped(), 0)
+    ksft_eq(tap.qstats()["tx-stop"], 1)
 
 
 def slow_reader_holds_nobody() -> None:
