@@ -65,11 +65,6 @@ class Counters:
         """Given to the qdisc."""
         return self.passed_by_qdisc + self.qdisc_drops + self.held
 
-    def unread(self) -> Dict[str, Any]:
-        """The packets that were not read, as fields of a Sample."""
-        names = ("qdisc_drops", "lost_at_ring", "held")
-        return {name: getattr(self, name) for name in names}
-
 
 def parse_link(text: str) -> Dict[str, int]:
     """tx_packets and tx_dropped from `ip -j -s link show dev NAME`."""
@@ -103,7 +98,7 @@ def run_tool(
             "is a queue stopped for ever?"
         ) from None
     if done.returncode != 0:
-        said = done.stderr.strip() or "no message"
+        said = (done.stderr or done.stdout).strip() or "no message"
         raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {said}")
     return done.stdout
 

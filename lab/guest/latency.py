@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Iterator, Optional, Sequence, Tuple
 
 from lab.guest.devices import Device, running
 from lab.row import WorkloadError
@@ -24,17 +24,6 @@ class Latency:
     p50_ms: Optional[float]  # None: no answer came back
     p99_ms: Optional[float]
     times_ms: Tuple[float, ...] = ()
-
-    def fields(self) -> Dict[str, Any]:
-        return {
-            "ping_p50_ms": self.p50_ms,
-            "ping_p99_ms": self.p99_ms,
-            "pings_ms": [round(time, 1) for time in sorted(self.times_ms)],
-        }
-
-    def counts(self) -> Dict[str, int]:
-        """For a sample's extra; lab/results.py makes the share answered of them."""
-        return {"pings_sent": self.sent, "pings_received": self.received}
 
 
 NOT_ASKED = Latency(0, 0, None, None)

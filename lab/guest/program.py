@@ -8,11 +8,12 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Sequence
+from typing import Callable, Iterator, List, Optional, Sequence
 
 from lab.guest.devices import Device, run_tool, running, show, wait_until
+from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
-from lab.row import WorkloadError
+from lab.row import WorkloadError, parse_variant
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0
@@ -141,6 +142,16 @@ def program(
         process.end()
 
 
+@contextlib.contextmanager
+def two_ends(
+    near: Sequence[str], far: Sequence[str], preload: Optional[str] = None
+) -> Iterator[List[Program]]:
+    """The process at either end of the path; the far one, which may listen, is first."""
+    with program(FAR_END, far, preload) as server:
+        with program(NEAR_END, near, preload) as client:
+            yield [client, server]
+
+
 def succeeds(argv: Sequence[str]) -> bool:
     return subprocess.run(argv, capture_output=True).returncode == 0
 
@@ -153,6 +164,14 @@ def read_backpressure(device: Device) -> bool:
     """Whether the device's application has IFF_BACKPRESSURE set."""
     flags = run_tool(device.command("cat", f"/sys/class/net/{device.name}/tun_flags"))
     return bool(int(flags, 16) & IFF_BACKPRESSURE)
+
+
+def require_flag(device: Device, variant: str) -> None:
+    """WorkloadError if IFF_BACKPRESSURE is not set by upstream alone."""
+    if read_backpressure(device) != (parse_variant(variant).base == "upstream"):
+        raise WorkloadError(
+            f"{device.name}: IFF_BACKPRESSURE is not as {variant} wants it"
+        )
 
 
 def read_ring(device: Device) -> int:

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from lab.guest.child import Ending, Unkillable, run_child
+from lab.guest.child import Ending, run_child
 from lab.guest.debug import ask_kernel, forget_leaks
-from lab.guest.devices import wait_until
+from lab.guest.devices import run_tool, wait_until
 from lab.guest.env import GuestEnv
 from lab.guest.rows import background_ping, unload
-from lab.row import Skipped
+from lab.row import Skipped, WorkloadError
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -53,12 +53,11 @@ class Env(GuestEnv):
         return self._deferred.enter_context(context)
 
     def run(self, *argv: str) -> str:
-        """A command's output; raises with its stderr when it fails."""
-        done = subprocess.run(argv, capture_output=True, text=True)
-        if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip()
-            raise AssertionError(f"{' '.join(argv)}: {said}")
-        return done.stdout
+        """A command's output; AssertionError with what it said if it fails."""
+        try:
+            return run_tool(argv)
+        except WorkloadError as error:
+            raise AssertionError(str(error)) from None
 
     def load(self, *parameters: str) -> None:
         """Load sluice.ko until the scenario's end."""
@@ -205,6 +204,3 @@ def run_scenarios(
     ask_kernel()
     failed = sum(r["outcome"] in ("failed", "lost") for r in results)
     return (1, f"{failed} did not pass") if failed else (0, "none failed")
-
-
-__all__ = ["Env", "Skipped", "Unkillable", "scenario"]

@@ -22,9 +22,10 @@ from lab.guest.devices import read_all_counters, read_stops, run_tool
 from lab.guest.env import GuestEnv
 from lab.guest.path import path
 from lab.guest.program import Program, has_device
-from lab.guest.program import read_backpressure, read_ring
+from lab.guest.program import read_ring, require_flag
 from lab.guest.program import read_udp_overflows, read_version, succeeds
-from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
+from lab.guest.sample import sample
+from lab.row import Row, Sample, Workload, parse_variant
 from lab.workloads import file, openconnect, openvpn, qemu, tinc
 from lab.workloads import wireguard_go
 from lab.workloads.tcp import flood, parse_iperf3, run_client, server
@@ -125,10 +126,7 @@ def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[List[Program]]:
             if mtu:
                 link = ["ip", "-n", str(device.netns), "link", "set", device.name]
                 run_tool([*link, "mtu", str(mtu)])
-            if read_backpressure(device) != upstream:
-                raise WorkloadError(
-                    f"{device.name}: IFF_BACKPRESSURE is not as {variant} wants it"
-                )
+            require_flag(device, variant)
         ping = near.command("ping", "-c", "1", "-W", "0.5", far.address)
         near_end.wait_until(
             lambda: far_end.check() is None and succeeds(ping),
@@ -182,25 +180,16 @@ def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
         stops = sum(read_stops(end) for end in (NEAR, FAR))
-    extra: Dict[str, Any] = {
+    extra = {
         "version": read_version(module.PACKAGES[0]),
         "txqueuelen": ring,
         **told,
-        "requeues": after.requeues,
         "stops": stops,
         "udp_overflows": overflows,  # at the ends' own sockets
-        **pinged.counts(),
         "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
     }
-    return Sample(
-        value=mbit,
-        sent=after.offered,
-        read=after.read,
-        **after.unread(),
-        segmented=case.application == "wireguard-go",
-        extra=extra,
-        **pinged.fields(),
-    )
+    segmented = case.application == "wireguard-go"
+    return sample(mbit, after, extra, pinged, segmented=segmented)
 
 
 def _workload(

@@ -30,16 +30,16 @@ LEAST_INSTRUCTIONS = 1000
 def run(path: str, others: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """others: so many taps beside it."""
     with crowd(others) if others else contextlib.nullcontext():
-        sample = time_bursts(path, variant, env, lambda bursts: bursts >= BURSTS)
-    spent = sample.extra.pop("seconds")
+        taken = time_bursts(path, variant, env, lambda bursts: bursts >= BURSTS)
+    spent = taken.extra.pop("seconds")
     counted = [round(s * 1e9 / BURST) for s in spent]
     if min(counted) < LEAST_INSTRUCTIONS:
         raise WorkloadError(
             f"{min(counted)} instructions for a packet: this kernel's pktgen "
             "does not tell its busy time"
         )
-    sample.extra["instructions"] = counted
-    return replace(sample, value=1e6 / statistics.median(counted))
+    taken.extra["instructions"] = counted
+    return replace(taken, value=1e6 / statistics.median(counted))
 
 
 # A socket's packet has some 5000 instructions behind it, pktgen's own 2000: the

@@ -13,11 +13,13 @@ from typing import Any, Dict
 from lab.guest.devices import HERE, THERE, read_counters, run_tool
 from lab.guest.devices import sink, wait_drained
 from lab.guest.env import GuestEnv
+from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, WorkloadError
 
 LIVING = "127.0.0.1"
 PORT = "9001"
 SECONDS = 4.0  # the value is packets in 4 s, whatever seconds other rows take
+
 
 def parse_dead_reader(text: str) -> Dict[str, Any]:
     try:
@@ -47,18 +49,12 @@ def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
         reader.resume()
         after = wait_drained([HERE])
         read = reader.end()[0]["read"]
-    return Sample(
-        value=counts["living"],
-        sent=counts["dead"],
-        read=read,
-        **after.unread(),
-        extra={
-            "hung": counts["hung"],
-            "living_received": counts["received"],
-            "held_by_qdisc_unread": unread.held,
-            "requeues": after.requeues,
-        },
-    )
+    extra = {
+        "hung": counts["hung"],
+        "living_received": counts["received"],
+        "held_by_qdisc_unread": unread.held,
+    }
+    return sample(counts["living"], after, extra, sent=counts["dead"], read=read)
 
 
 def _workload(name: str, reader: str, link_us: int, **demands: Any) -> Workload:

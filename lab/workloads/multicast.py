@@ -17,6 +17,7 @@ from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.env import GuestEnv
 from lab.guest.program import read_ring, read_version, receiving
+from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload
 from lab.workloads.applications import Case, LINK_MBIT, tunnel, wait_settled
 from lab.workloads.openvpn import PACKAGES
@@ -58,21 +59,14 @@ def run(
             pinged = ping.end()
         after = wait_settled()
         ring = read_ring(NEAR)
-    return Sample(
-        value=GROUPS * PACKETS / told["seconds"],
-        sent=after.offered,
-        read=after.read,
-        **after.unread(),
-        extra={
-            "version": read_version(PACKAGES[0]),
-            "txqueuelen": ring,
-            "seconds_until_all": told["seconds"],
-            "packets_sent": told["sent"],
-            "questions": told["asked"],
-            **pinged.counts(),
-        },
-        **pinged.fields(),
-    )
+    extra = {
+        "version": read_version(PACKAGES[0]),
+        "txqueuelen": ring,
+        "seconds_until_all": told["seconds"],
+        "packets_sent": told["sent"],
+        "questions": told["asked"],
+    }
+    return sample(GROUPS * PACKETS / told["seconds"], after, extra, pinged)
 
 
 def _workload(name: str, told: str, rate_mbit: Optional[int]) -> Workload:

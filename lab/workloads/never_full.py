@@ -27,6 +27,7 @@ from lab.guest import tasks
 from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
 from lab.guest.devices import run_tool, sink, wait_drained, wait_until
 from lab.guest.env import GuestEnv
+from lab.guest.sample import sample
 from lab.row import Row, Sample, Skipped, Workload
 from lab.workloads import pktgen
 
@@ -105,13 +106,9 @@ def time_bursts(
                 )
         after = wait_drained([HERE], direct=len(spent) * BURST * (path == "direct"))
         last = reader.end()[0]["read"]
-    return Sample(
-        value=BURST / min(spent),
-        sent=len(spent) * BURST,
-        read=last,
-        **after.unread(),
-        extra={"packets_in_a_burst": BURST, "seconds": spent},
-    )
+    extra = {"packets_in_a_burst": BURST, "seconds": spent}
+    sent = len(spent) * BURST
+    return sample(BURST / min(spent), after, extra, sent=sent, read=last)
 
 
 def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
@@ -120,10 +117,10 @@ def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
     def enough(bursts: int) -> bool:
         return bursts >= MIN_BURSTS and time.monotonic() >= end
 
-    sample = time_bursts(path, variant, env, enough)
-    rates = [BURST / spent for spent in sample.extra.pop("seconds")]
-    sample.extra.update(bursts=len(rates), median=statistics.median(rates))
-    return sample
+    taken = time_bursts(path, variant, env, enough)
+    rates = [BURST / spent for spent in taken.extra.pop("seconds")]
+    taken.extra.update(bursts=len(rates), median=statistics.median(rates))
+    return taken
 
 
 WORKLOADS = [

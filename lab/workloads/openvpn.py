@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Iterator, List, Optional
+from typing import ContextManager, List, Optional
 
 from lab.guest.devices import FAR, NEAR, Device
 from lab.guest.path import FAR_END, NEAR_END
-from lab.guest.program import Program, ensure_certificate, program
+from lab.guest.program import Program, ensure_certificate, two_ends
 
 PROGRAM = "openvpn"
 PACKAGES = ("openvpn", "openssl")
@@ -28,10 +27,7 @@ def arguments(
     ]
 
 
-@contextlib.contextmanager
-def processes(preload: Optional[str]) -> Iterator[List[Program]]:
+def processes(preload: Optional[str]) -> ContextManager[List[Program]]:
     server = arguments(FAR, FAR_END, NEAR_END, ["--tls-server", "--dh", "none"])
     client = arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
-    with program(FAR_END, server, preload) as far:
-        with program(NEAR_END, client, preload) as near:
-            yield [near, far]
+    return two_ends(client, server, preload)

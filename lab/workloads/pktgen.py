@@ -21,6 +21,7 @@ from lab.guest import latency, tasks
 from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
 from lab.guest.devices import wait_drained, wait_until
 from lab.guest.env import GuestEnv
+from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 
 PROC = Path("/proc/net/pktgen")
@@ -263,22 +264,16 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         stops = read_stops(HERE)
         read = reader.end()[0]["read"]
     refused = 0 if case.direct else count_refused(results, pinged.sent, after)
-    return Sample(
-        value=read / max(result.seconds for result in results),
-        sent=attempts + pinged.sent - refused,
-        read=read,
-        **after.unread(),
-        extra={
-            "senders": [result.packets for result in results],
-            "errors": sum(result.errors for result in results),
-            "refused": refused,
-            **pinged.counts(),
-            "requeues": after.requeues,
-            "stops": stops,
-            **counted,
-        },
-        **pinged.fields(),
-    )
+    extra = {
+        "senders": [result.packets for result in results],
+        "errors": sum(result.errors for result in results),
+        "refused": refused,
+        "stops": stops,
+        **counted,
+    }
+    rate = read / max(result.seconds for result in results)
+    sent = attempts + pinged.sent - refused
+    return sample(rate, after, extra, pinged, sent=sent, read=read)
 
 
 def workload(name: str, case: Case) -> Workload:

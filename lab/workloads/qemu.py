@@ -25,7 +25,8 @@ from lab.guest.devices import Device, attach, make_netns, read_counters
 from lab.guest.devices import read_stops, run_tool
 from lab.guest.env import GuestEnv
 from lab.guest.program import READY_SECONDS, Process, folder, has_device
-from lab.guest.program import read_backpressure, read_version
+from lab.guest.program import require_flag, read_version
+from lab.guest.sample import sample
 from lab.machines.initramfs import format_archive, module_files
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 from lab.workloads.tcp import UDP_PAYLOAD_BYTES, flood, parse_iperf3, run_client
@@ -237,10 +238,7 @@ def run(
     options = [*options, "--omit", str(OMITTED_SECONDS)]
     with _warm_machine(kind, preload) as guest:
         tap = guest.tap
-        if read_backpressure(tap) != upstream:
-            raise WorkloadError(
-                f"{tap.name}: IFF_BACKPRESSURE is not as {variant} wants it"
-            )
+        require_flag(tap, variant)
         stops = read_stops(tap)
         before, cpu = read_counters(tap), guest.read_cpu_seconds()
         with latency.ping(tap, INSIDE) as ping:
@@ -250,22 +248,14 @@ def run(
         counts, spent = read_counters(tap) - before, guest.read_cpu_seconds() - cpu
         stops = read_stops(tap) - stops
     received = parse_iperf3(output)
-    return Sample(
-        value=received.mbit,
-        sent=counts.offered,
-        read=counts.read,
-        **counts.unread(),
-        segmented=True,  # the guest's device takes large packets
-        extra={
-            "version": read_version(PACKAGES[0]),
-            "retransmits": received.retransmits,
-            "requeues": counts.requeues,
-            "stops": stops,
-            **pinged.counts(),
-            "cpu_seconds": [round(spent, 2)],
-        },
-        **pinged.fields(),
-    )
+    extra = {
+        "version": read_version(PACKAGES[0]),
+        "retransmits": received.retransmits,
+        "stops": stops,
+        "cpu_seconds": [round(spent, 2)],
+    }
+    # segmented: the guest's device takes large packets
+    return sample(received.mbit, counts, extra, pinged, segmented=True)
 
 
 WORKLOADS = [

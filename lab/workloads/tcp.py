@@ -26,6 +26,7 @@ from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
 from lab.guest.devices import parse_ecn_marks, run_tool, running, show, wait_drained
 from lab.guest.env import GuestEnv
+from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 
 PACES = {
@@ -173,23 +174,16 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         near = read_counters(NEAR)
         marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
         counts = reader.end()
-    return Sample(
-        value=received.mbit,
-        sent=after.offered,
-        read=sum(count["read"] for count in counts),
-        **after.unread(),
-        extra={
-            "retransmits": received.retransmits,
-            **({"jain": received.jain} if case.streams > 1 else {}),
-            "ecn_marks": marks,
-            "sent_by_near": near.offered,
-            "requeues": after.requeues,
-            **pinged.counts(),
-            "write_errors": sum(count["write_errors"] for count in counts),
-            "seconds_with_start": round(took, 3),
-        },
-        **pinged.fields(),
-    )
+    extra = {
+        "retransmits": received.retransmits,
+        **({"jain": received.jain} if case.streams > 1 else {}),
+        "ecn_marks": marks,
+        "sent_by_near": near.offered,
+        "write_errors": sum(count["write_errors"] for count in counts),
+        "seconds_with_start": round(took, 3),
+    }
+    read = sum(count["read"] for count in counts)
+    return sample(received.mbit, after, extra, pinged, read=read)
 
 
 def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional
+from typing import ContextManager, Dict, List, Optional
 
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.path import FAR_END, NEAR_END
-from lab.guest.program import Program, folder, program
+from lab.guest.program import Program, folder, two_ends
 
 PROGRAM = "tincd"
 PACKAGES = ("tinc",)
@@ -63,14 +62,11 @@ def ensure_nodes() -> Dict[str, Path]:
     return places
 
 
-@contextlib.contextmanager
-def processes(preload: Optional[str]) -> Iterator[List[Program]]:
+def processes(preload: Optional[str]) -> ContextManager[List[Program]]:
     places = ensure_nodes()
 
     def argv(end: Device) -> List[str]:
         place = places[str(end.netns)]
         return ["tincd", "-D", "-c", str(place), f"--pidfile={place}/pid"]
 
-    with program(FAR_END, argv(FAR_END), preload) as far:
-        with program(NEAR_END, argv(NEAR_END), preload) as near:
-            yield [near, far]
+    return two_ends(argv(NEAR_END), argv(FAR_END), preload)

@@ -11,7 +11,7 @@ from typing import Iterator, List, Optional
 
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.path import FAR_END, NEAR_END
-from lab.guest.program import Program, folder, program
+from lab.guest.program import Program, folder, two_ends
 from lab.guest.tun import (
     IFF_BACKPRESSURE,
     IFF_NO_PI,
@@ -55,15 +55,13 @@ def arguments(device: Device, upstream: bool) -> List[str]:
 @contextlib.contextmanager
 def processes(preload: Optional[str]) -> Iterator[List[Program]]:
     upstream = preload is not None  # no C library to preload into
-    with program(FAR_END, arguments(FAR, upstream)) as far:
-        with program(NEAR_END, arguments(NEAR, upstream)) as near:
-            for process, device in ((near, NEAR), (far, FAR)):
-                socket = Path(f"/run/wireguard/{device.name}.sock")
-                process.wait_until(socket.exists, "its socket")
-            configure(NEAR, NEAR_END, FAR_END, FAR)
-            configure(FAR, FAR_END, NEAR_END, NEAR)
-            yield [near, far]
-
+    with two_ends(arguments(NEAR, upstream), arguments(FAR, upstream)) as both:
+        for process, device in zip(both, (NEAR, FAR)):
+            socket = Path(f"/run/wireguard/{device.name}.sock")
+            process.wait_until(socket.exists, "its socket")
+        configure(NEAR, NEAR_END, FAR_END, FAR)
+        configure(FAR, FAR_END, NEAR_END, NEAR)
+        yield both
 
 
 def main() -> None:
