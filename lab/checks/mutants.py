@@ -22,7 +22,6 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -230,21 +229,18 @@ class Trial:
 def try_sample(trial: Trial, mutants: list[Mutant], count: int) -> list[Result]:
     """Tries until so many were killed or survived; all if count is 0."""
     results: list[Result] = []
+    left, workers = iter(mutants), os.cpu_count() or 1
     judged = 0
-    with processes.workers(os.cpu_count()) as pool:
-        queue = iter(mutants)
-        first = itertools.islice(queue, os.cpu_count())
-        running = {pool.submit(trial.try_one, one) for one in first}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for result in (one.result() for one in done):
+    with processes.workers(workers) as pool:
+        while not count or judged < count:
+            some = list(itertools.islice(left, workers if count else None))
+            if not some:
+                break
+            for result in pool.map(trial.try_one, some):
                 results.append(result)
                 judged += result.verdict in ("killed", "survives")
                 if result.verdict == "survives":
                     print(f"survives  {result.mutant}", flush=True)
-                following = next(queue, None)
-                if following and (not count or judged + len(running) < count):
-                    running.add(pool.submit(trial.try_one, following))
     return results
 
 

@@ -170,7 +170,7 @@ def parse_run(text: str, name: str = "results") -> Run:
         return run_of(Provenance(**facts["provenance"]), facts, facts["trouble"])
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(
-            f"{name}: not what the lab writes ({error}); measure again"
+            f"{name}: not a run of rows ({error}); name another, or measure again"
         ) from error
 
 

@@ -164,7 +164,7 @@ def test_run_survives_json() -> None:
 
 
 def test_garbage_is_refused() -> None:
-    with pytest.raises(LabError, match="not what the lab writes"):
+    with pytest.raises(LabError, match="not a run of rows"):
         parse_run("{}")
 
 
