@@ -1,31 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# make            the module for the running kernel, in kmod/; installs nothing
-# make demo       what sluice does, side by side with stock and upstream
-# make check      in three minutes: linters, types, unit tests, one build of the module
-# make test       what CI runs: make check, proofs, module builds, kernels in VMs
-# make test-all   the same, with every kernel of the lab in a VM; it has make debug
-# make deb        the Debian packages, into out/
-# make release    source archive, packages, checksums and SBOM, into out/release
-# make install    from this tree: DKMS, and the command below PREFIX (/usr/local)
-# make uninstall  takes that away again
-# make bench      every row of the table, and the figures it must reach
-# make native     the same rows and more at the CPU's own speed, without an emulator
-# make apps       the VPN programs people run, with sluice and without
-# make depth      what a shallower ring gives in latency, and costs in throughput
-# make cost       instructions per packet with and without the hook, and on one CPU
-# make verify     why no queue stays stopped: every proof and its verdict
-# make series     patches to the kernel's own driver: made, checked, built
-# make mutants    how many faults in the module the proofs find, and which not
-# make abuse      random sequences of all that is done to a tap in use, by a seed
-# make soak       mixed traffic for half an hour, through readers that pause and die
-# make generate   what is made from docs/sluice.yaml: the module's headers, a page
-# make shell      a shell in a VM with the newest kernel of the lab
-# make debug      the scenarios on kernels that watch memory, locks and races
-# make unit, make kernel, make command, make modules    parts of make test
-# make packaging  the packages in a VM: installed, failing, purged
-# make systemd    the units of the packages, where systemd is the first process
-# make clean      empty the lab's cache: /var/cache/sluice, or sluice in $SLUICE_CACHE
-# make help       this list
+# Use it:
+#   make            the module for the running kernel, in kmod/; installs nothing
+#   make demo       a short table from a VM: stock, upstream, sluice
+#   make deb        the Debian packages, into out/
+#   make install    from this tree: DKMS, and the command below PREFIX (/usr/local)
+#   make uninstall  takes that away again
+# Change it:
+#   make check      linters, types, unit tests, one build of the module: 3 minutes
+#   make unit       the unit tests
+#   make modules    the module on every packaged kernel: W=1, sparse, checkpatch
+#   make kernel, make command, make packaging, make systemd    scenarios in VMs
+#   make debug      the kernel scenarios, where memory, locks and races are watched
+#   make test       what CI runs: linters, proofs, unit tests, scenarios
+#   make test-all   the same on every kernel of the lab, and make debug
+#   make shell      a shell in a VM with the newest kernel
+#   make generate   the module's headers and docs/netlink.md, from docs/sluice.yaml
+#   make release    source archive, packages, checksums and SBOM, into out/release
+# Measure and prove:
+#   make native     every row at the CPU's own speed, without an emulator
+#   make bench      every row in a VM, and the figures it must reach
+#   make apps       VPN programs of the distribution: stock, upstream, sluice
+#   make depth      throughput and ping against the length of the ring
+#   make cost       instructions per packet, with the hook and without
+#   make verify     every proof, and its verdict
+#   make mutants    how many faults in the module the proofs find
+#   make abuse      random sequences of all that is done to a tap in use
+#   make soak       mixed traffic for half an hour; readers pause and die
+#   make series     patches to the kernel's own driver: made, checked, built
+#
+#   make clean      empty the lab's cache: /var/cache/sluice, or sluice in $SLUICE_CACHE
+#   make help       this list
 #
 # Options of the lab go into ARGS: make bench ARGS='--kernel 6.12 --rounds 5'
 

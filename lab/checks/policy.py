@@ -84,7 +84,6 @@ def read_guards(folder: Path) -> list[Seeded]:
 
 
 def headers_named(sources: list[str]) -> set[str]:
-    """The kernel headers that sources include."""
     return {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
 
 

@@ -152,7 +152,6 @@ def boot(
 
 
 def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
-    """The root the scenarios of this kernel are played in."""
     applications = PACKAGES if kernel.applications else ()
     return ensure_root(kernel, suite.extra or applications)
 

@@ -193,7 +193,6 @@ def read_udp_overflows(end: Device) -> int:
 
 
 def read_version(package: str) -> str:
-    """The version of the package."""
     return run_tool(["dpkg-query", "-W", "-f", "${Package} ${Version}", package])
 
 

@@ -304,7 +304,6 @@ def _facts_of(run: Run, row: Row) -> list[tuple[str, list[str]]]:
 
 
 def format_row(run: Run, row: Row) -> list[str]:
-    """The lines of one row."""
     found = summaries(run, row)
     medians = [format_number(found[v].median) if v in found else "-" for v in VARIANTS]
     share = format_share(ratio(found.get("sluice"), found.get("stock")))
