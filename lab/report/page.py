@@ -36,9 +36,20 @@ from lab.row import VARIANTS, Row, parse_variant  # noqa: E402
 
 COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6
-# The rows in the pictures of the documentation.
-LOST_ROWS = ("pktgen_2", "vhost_1", "tcp_8_fast", "tcp_8_slow", "udp_flood", "udp_link")
-LATENCY_ROWS = ("kernel_tcp_8_slow", "udp_flood", "kernel_tcp_8_link")
+# The rows in the pictures of the documentation, with titles as README.md has them.
+LOST_ROWS = {
+    "pktgen_2": "2 pktgen senders",
+    "vhost_1": "1 pktgen sender, vhost-net",
+    "tcp_8_fast": "8 TCP streams, fast process",
+    "tcp_8_slow": "8 TCP streams, process with 20 us of work",
+    "udp_flood": "UDP flood, the same process",
+    "udp_link": "UDP flood, link of 5000 packets/s",
+}
+LATENCY_ROWS = {
+    "udp_flood": "UDP flood, process with 20 us of work",
+    "kernel_tcp_8_slow": "8 TCP streams, reader with 20 us of work",
+    "kernel_tcp_8_link": "8 TCP streams, link of 5000 packets/s",
+}
 POINTS = 60  # of a curve
 LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
 
@@ -261,12 +272,17 @@ def main() -> None:
     page = Path(sys.argv[2])
     page.write_text(format_page(run))
     if len(sys.argv) == 4:
-        for name, plot, names in (
+        for name, plot, titles in (
             ("lost", plot_losses, LOST_ROWS),
             ("latency", plot_latency, LATENCY_ROWS),
         ):
-            few = replace(run, rows=[row for row in run.rows if row.name in names])
-            (Path(sys.argv[3]) / f"{name}.svg").write_text(plot(few))
+            rows = {row.name: row for row in run.rows}
+            few = [
+                replace(rows[one], title=title)
+                for one, title in titles.items()
+                if one in rows
+            ]
+            (Path(sys.argv[3]) / f"{name}.svg").write_text(plot(replace(run, rows=few)))
 
 
 if __name__ == "__main__":
