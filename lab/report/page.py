@@ -128,8 +128,8 @@ def _pings(run: Run, row: Row, variant: str) -> list[float]:
     """The answered ones' times, ms."""
     return sorted(
         time
-        for m in run.measurements
-        if (m.row, m.variant) == (row.name, variant) and m.sample
+        for m in run.of(row.name, variant)
+        if m.sample
         for time in m.sample.get("pings_ms", [])
     )
 
@@ -265,24 +265,23 @@ def format_page(run: Run) -> str:
     )
 
 
+def write_pictures(run: Run, folder: Path) -> None:
+    rows = {row.name: row for row in run.rows}
+    for name, plot, titles in (
+        ("lost", plot_losses, LOST_ROWS),
+        ("latency", plot_latency, LATENCY_ROWS),
+    ):
+        few = [replace(rows[one], title=titles[one]) for one in titles if one in rows]
+        (folder / f"{name}.svg").write_text(plot(replace(run, rows=few)))
+
+
 def main() -> None:
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     run = parse_run(Path(sys.argv[1]).read_text())
-    page = Path(sys.argv[2])
-    page.write_text(format_page(run))
+    Path(sys.argv[2]).write_text(format_page(run))
     if len(sys.argv) == 4:
-        for name, plot, titles in (
-            ("lost", plot_losses, LOST_ROWS),
-            ("latency", plot_latency, LATENCY_ROWS),
-        ):
-            rows = {row.name: row for row in run.rows}
-            few = [
-                replace(rows[one], title=title)
-                for one, title in titles.items()
-                if one in rows
-            ]
-            (Path(sys.argv[3]) / f"{name}.svg").write_text(plot(replace(run, rows=few)))
+        write_pictures(run, Path(sys.argv[3]))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,9 @@ class Run:
     planned: int
     trouble: list[str] = field(default_factory=list)
 
+    def of(self, row: str, variant: str) -> list[Measurement]:
+        return [m for m in self.measurements if (m.row, m.variant) == (row, variant)]
+
     @property
     def complete(self) -> bool:
         """Everything planned was measured, or its variant does not exist."""
@@ -126,11 +129,7 @@ def _share_answered(samples: list[dict[str, Any]]) -> float | None:
 
 def summarise(run: Run, row: str, variant: str) -> Summary | None:
     """None when nothing was measured."""
-    by_round = {
-        m.round: m.sample
-        for m in run.measurements
-        if (m.row, m.variant) == (row, variant) and m.sample is not None
-    }
+    by_round = {m.round: m.sample for m in run.of(row, variant) if m.sample is not None}
     if not by_round:
         return None
     samples = list(by_round.values())
@@ -158,8 +157,8 @@ def summaries(run: Run, row: Row) -> dict[str, Summary]:
 def why_missing(run: Run, row: str, variant: str) -> str:
     reasons = [
         f"{m.status}: {m.reason}" if m.reason else m.status
-        for m in run.measurements
-        if (m.row, m.variant) == (row, variant) and m.status != "measured"
+        for m in run.of(row, variant)
+        if m.status != "measured"
     ]
     return reasons[0] if reasons else "not reached"
 
