@@ -12,16 +12,20 @@ from lab.row import Skipped, WorkloadError
 from tests.kernel.scenarios._tap import Tap
 
 
-@contextlib.contextmanager
-def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
-    """Taps as ports of one bridge, each with fq_codel."""
-    taps: List[Tap] = []
+def add_bridge() -> None:
     try:
         run_tool(["ip", "link", "add", "bridge0", "type", "bridge"])
     except WorkloadError as error:
         if "Unknown device type" in str(error):
             raise Skipped("this kernel has no bridge") from None
         raise
+
+
+@contextlib.contextmanager
+def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
+    """Taps as ports of one bridge, each with fq_codel."""
+    taps: List[Tap] = []
+    add_bridge()
     try:
         for name in names:
             device = Tap(IFF_TAP, name)

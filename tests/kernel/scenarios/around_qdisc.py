@@ -23,6 +23,7 @@ from typing import Callable, List
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected, sent_back
+from tests.kernel.scenarios._bridge import add_bridge
 from tests.kernel.scenarios._frames import FRAME, is_frame
 from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
 from tests.kernel.scenarios._traffic import (
@@ -229,7 +230,7 @@ def netconsole_over_a_bridge(env: Env) -> str:
     """netpoll keeps what it cannot send to a stopped queue of the port, and tries again
     ten times a second: its messages are late instead of lost."""
     device = env.enter(tap(ring=500))
-    env.run("ip", "link", "add", "bridge0", "type", "bridge")
+    add_bridge()
     env.defer(env.run, "ip", "link", "del", "bridge0")
     env.run("ip", "link", "set", HERE.name, "master", "bridge0")
     env.run("ip", "address", "add", "10.93.0.1/24", "dev", "bridge0")

@@ -16,6 +16,7 @@ from lab.guest.devices import run_tool, silence_first_netns
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
+from tests.kernel.scenarios._bridge import add_bridge
 from tests.kernel.scenarios._frames import FRAME
 from tests.kernel.scenarios._memory import read_kb
 from tests.kernel.scenarios._tap import Tap
@@ -38,7 +39,7 @@ def _ports() -> Iterator[List[Tap]]:
     kind = DEFAULT_QDISC.read_text()
     DEFAULT_QDISC.write_text("fq_codel")
     ports = [Tap(IFF_TAP, f"port{number}") for number in range(PORTS)]
-    run_tool(["ip", "link", "add", "bridge0", "type", "bridge"])
+    add_bridge()
     try:
         for port in ports:
             port.open_queue()
