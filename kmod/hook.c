@@ -33,9 +33,25 @@ static struct ftrace_ops transmit_hook = {
 
 static unsigned long hooked;	/* the transmit function */
 
+/*
+ * Until aebfd12521d9 (5.18) ftrace takes no function's address but that of the
+ * instruction it patches: on arm64 the second one, or the third after BTI's.
+ */
+static int filter_transmit(unsigned long transmit)
+{
+	unsigned long ip = transmit;
+	int err;
+
+	do {
+		err = ftrace_set_filter_ip(&transmit_hook, ip, 0, 0);
+		ip += 4;
+	} while (err && ip <= transmit + 8);
+	return err;
+}
+
 static const char *place_callback(unsigned long transmit)
 {
-	int err = ftrace_set_filter_ip(&transmit_hook, transmit, 0, 0);
+	int err = filter_transmit(transmit);
 
 	if (err) {
 		pr_err("tun: %ps cannot be traced (%d)\n", (void *)transmit, err);

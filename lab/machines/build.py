@@ -92,7 +92,7 @@ def copy_source(source: Path, target: Path) -> None:
 
 
 def _make(root: Root, *arguments: str) -> str:
-    tree = f"/lib/modules/{root.release}/build"
+    tree = f"/usr/src/linux-headers-{root.release}"
     jobs = f"-j{os.cpu_count() or 1}"
     told = ["-C", tree, "M=/mnt", jobs, root.arch.make, root.make, *arguments, "modules"]
     return " ".join(["make", *filter(None, told)])

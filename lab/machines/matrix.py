@@ -74,6 +74,8 @@ KERNELS = (
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
     Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=_BUILTIN),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
+    Kernel("5.10-arm64", "bullseye", (), "arm64", often=False, arch=ARM64,
+           only=_BASIC),
     Kernel("6.12-armhf", "trixie", (), "armmp", often=False, arch=ARMHF,
            only=_BASIC),
     Kernel("6.12-clang", "trixie", _UPDATES, "6.12", often=False, configs=_CLANG_6_12,

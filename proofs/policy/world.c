@@ -238,6 +238,8 @@ int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip, int remove,
 {
 	if (remove || (ops->filter && !reset))
 		fail("ftrace: the hook is to trace more than one function");
+	if (ip > transmit_ip() && ip <= transmit_ip() + 8)
+		return -EINVAL;	/* it patches the first instruction */
 	if (plan.refuses && chance(2))
 		return -EINVAL;
 	store(ops->filter, ip);
