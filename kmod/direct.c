@@ -110,7 +110,7 @@ static bool entry_preserves(void)
 {
 	struct sluice_device *device;
 	struct trial *trial;
-	const char *changed = "no memory for a trial";
+	const char *changed = "registers (no memory to try it)";
 
 	trial = kzalloc(sizeof(*trial), GFP_KERNEL);
 	device = kzalloc(struct_size(device, queue, 1), GFP_KERNEL);
@@ -123,7 +123,7 @@ static bool entry_preserves(void)
 	kfree(device);
 	kfree(trial);
 	if (changed)
-		pr_notice("direct call: not used, as the entry does not preserve %s; ftrace calls back instead\n",
+		pr_notice("direct call: not used, as the entry is not known to preserve %s; ftrace calls back instead\n",
 			  changed);
 	return !changed;
 }
@@ -186,7 +186,7 @@ static void call_directly(struct work_struct *unused)
 static DECLARE_WORK(direct_call_work, call_directly);
 
 /**
- * sluice_direct_start() - let the transmit function call us, soon
+ * sluice_direct_start() - let the transmit function call us, from a work item
  * @callback: the ops that is called back until then, and if it cannot be
  * @transmit: the transmit function
  *
@@ -202,7 +202,7 @@ void sluice_direct_start(struct ftrace_ops *callback, unsigned long transmit)
 }
 
 /**
- * sluice_direct_stop() - the transmit function calls us no more
+ * sluice_direct_stop() - remove the direct call
  *
  * Context: process, module unload only, without RTNL.
  * Return: false if ftrace could not take the call out.
