@@ -34,8 +34,9 @@ static struct ftrace_ops transmit_hook = {
 static unsigned long hooked;	/* the transmit function */
 
 /*
- * Until aebfd12521d9 (5.18) ftrace takes no function's address but that of the
- * instruction it patches: on arm64 the second one, or the third after BTI's.
+ * Before aebfd12521d9 (5.18) ftrace accepts only the address of the instruction
+ * that it patches. On arm64 that is the function's second instruction, or its
+ * third if the first is BTI's.
  */
 static int filter_transmit(unsigned long transmit)
 {
@@ -45,7 +46,7 @@ static int filter_transmit(unsigned long transmit)
 	do {
 		err = ftrace_set_filter_ip(&transmit_hook, ip, 0, 0);
 		ip += 4;
-	} while (err && ip <= transmit + 8);
+	} while (err == -EINVAL && ip <= transmit + 8);
 	return err;
 }
 

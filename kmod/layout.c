@@ -96,8 +96,8 @@ void **sluice_layout_slot(const struct net_device *dev, unsigned int id)
  * @slot: from sluice_layout_slot()
  *
  * Context: any; RCU read side, or RTNL.
- * Return: NULL if it is, "" if it has no reader and cannot be told, else the
- *	   reason why it is not.
+ * Return: NULL if it is, "" if it has no reader and cannot be checked, else
+ *	   the reason why it is not.
  */
 const char *sluice_layout_check(void **slot)
 {

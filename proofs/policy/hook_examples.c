@@ -96,6 +96,10 @@ static void hooks(void)
 	filter_error = -22;
 	EXPECT(is_reason(sluice_hook_place(&dev)), true);
 	EXPECT_LOG(FILTERS "complain;");
+	filter_error = -12;
+	EXPECT(is_reason(sluice_hook_place(&dev)), true);
+	EXPECT_LOG("filter_ip 4711 0 0;complain;");
+	filter_error = -22;
 	/* arm64 before 5.18 with BTI */
 	patched_at = 4719;
 	register_error = -16;
