@@ -216,7 +216,8 @@ bool sluice_direct_stop(void)
 		return true;
 	err = sluice_direct_unregister(&direct_call, called_from,
 				       (unsigned long)sluice_entry);
-	ftrace_set_filter(&direct_call, NULL, 0, 1);
+	if (!err)	/* see remove_callback() */
+		ftrace_set_filter(&direct_call, NULL, 0, 1);
 	synchronize_rcu();	/* for senders that are in there, with BH off */
 	return !err;
 }

@@ -72,8 +72,11 @@ static bool remove_callback(void)
 {
 	int err = unregister_ftrace_function(&transmit_hook);
 
-	/* The filter keeps its memory until it is empty. */
-	ftrace_set_filter(&transmit_hook, NULL, 0, 1);
+	/* It keeps its memory until it is empty. In use it must not be: without
+	 * a filter every function is traced.
+	 */
+	if (!err)
+		ftrace_set_filter(&transmit_hook, NULL, 0, 1);
 	return !err;
 }
 
