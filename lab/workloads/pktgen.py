@@ -8,6 +8,7 @@ a stopped queue but spins on it. queue_xmit goes through the qdisc.
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import re
 import threading
@@ -135,17 +136,25 @@ def senders(
         write_control("pgctrl", "stop", "reset")
 
 
+def _read_status(names: Sequence[str]) -> List[str]:
+    """Of each sender "Starting" once it has begun, and its figures when it has ended."""
+    return [(PROC / name).read_text().rpartition("Result: ")[2] for name in names]
+
+
 def start(names: Sequence[str]) -> None:
-    """Starts all senders, and waits until they send.
+    """Starts all senders, and waits until each has begun: the first may have ended.
 
     The write of "start" blocks until they have ended: it has its own thread.
     """
+    before = _read_status(names)
     threading.Thread(
         target=write_control, args=("pgctrl", "start"), daemon=True
     ).start()
     # It takes more than 100 ms.
     what = f"pktgen: {', '.join(names)}: started (see dmesg)"
-    wait_until(lambda: set(names) <= set(read_running()), what, START_SECONDS)
+    wait_until(
+        lambda: all(map(operator.ne, before, _read_status(names))), what, START_SECONDS
+    )
 
 
 def read_sent_so_far(names: Sequence[str]) -> List[int]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 
@@ -136,6 +137,25 @@ def test_pktgen_that_takes_its_waits_off_twice_is_not_asked(release: str) -> Non
     with pytest.raises(Skipped, match="does not tell its busy time"):
         busy_time_told(release, 1)
     busy_time_told("7.3.4+deb13-amd64", 1)
+
+
+@pytest.mark.parametrize("begun", (True, False))
+def test_pktgen_that_has_ended_has_begun(monkeypatch, tmp_path, begun: bool) -> None:
+    """The first of two senders has ended before the second begins, or does not."""
+    first, second = tmp_path / "here0@0", tmp_path / "here0@1"
+    for path in (first, second):
+        path.write_text("Result: OK: udp_src_max=9\n")
+
+    def write(_name: str, _line: str) -> None:
+        first.write_text(PKTGEN)
+        if begun:
+            second.write_text("Result: Starting\n")
+
+    monkeypatch.setattr(pktgen, "PROC", tmp_path)
+    monkeypatch.setattr(pktgen, "write_control", write)
+    monkeypatch.setattr(pktgen, "START_SECONDS", 0.2)
+    with contextlib.nullcontext() if begun else pytest.raises(WorkloadError):
+        pktgen.start([first.name, second.name])
 
 
 def test_pktgen_running_devices() -> None:
