@@ -82,7 +82,7 @@ def format_outcome(message: str, played: dict) -> str:
     said = f"abuse: {played.get('sequences', 0)} sequences: {counts}\n"
     said += format_seconds(played.get("seconds", {}))
     for name in played.get("lacks", ()):
-        said += f"abuse: {name}: not offered by this kernel; a debug kernel does\n"
+        said += f"abuse: {name}: not offered by this kernel\n"
     if message:
         return said + f"abuse: seed {played.get('seed')}: {message}"
     return said + f"abuse: none failed; memory taken grew by {played.get('grown_kb')} kB"

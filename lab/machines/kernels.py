@@ -47,7 +47,7 @@ def configs_key(kernel: Kernel) -> str:
     """Changes when the kernel would be built another way."""
     parts = [digest_files([path]) for path in config_files(kernel)]
     if kernel.native:
-        return digest(*parts, native.key())
+        return digest(*parts, native.key(kernel.debug))
     return digest(*parts, _CONFIGURE, _BUILD)
 
 
@@ -96,14 +96,14 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     config = format_config(kernel)
     (work / "wanted.config").write_text(config)
     if kernel.native:
-        native.add(work)
+        native.add(work, kernel.debug)
     configure, build = (
         (native.CONFIGURE, native.BUILD) if kernel.native else (_CONFIGURE, _BUILD)
     )
     script = configure.format(release=kernel.release)
     fill_once(work / "linux", lambda: _run(kernel, builder, work, script))
     if kernel.native:
-        native.require_patched(work / "linux")
+        native.require_patched(work / "linux", work / "native")
     given = parse_options((work / "given.config").read_text())
     refused = refused_options(parse_options(config), given)
     if refused:

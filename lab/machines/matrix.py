@@ -60,6 +60,7 @@ _BUILTIN = ("builtin",)
 _DEBUG = ("builtin", "debug")
 _RACES = ("builtin", "kcsan")
 _NATIVE = ("native",)
+_NATIVE_DEBUG = ("native", "debug", "native_debug")
 _BASIC = ("dead_reader", "full_ring", "loading", "vhost")
 _CLANG_6_12 = ("builtin", "cfi_clang", "clang")
 _CLANG_NEWEST = ("builtin", "cfi", "clang")
@@ -82,10 +83,12 @@ KERNELS = (
            clang=True),
     Kernel(f"{NEWEST}-clang", "trixie", _BACKPORTS, NEWEST, often=False,
            configs=_CLANG_NEWEST, clang=True),
-    Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
-    Kernel("6.12-kcsan", "trixie", _UPDATES, "6.12", configs=_RACES, debug=True),
     Kernel(f"{NEWEST}-native", "trixie", _BACKPORTS, NEWEST, often=False,
            configs=_NATIVE, native=True),
+    Kernel(f"{NEWEST}-native-debug", "trixie", _BACKPORTS, NEWEST,
+           configs=_NATIVE_DEBUG, native=True, debug=True),
+    Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
+    Kernel("6.12-kcsan", "trixie", _UPDATES, "6.12", configs=_RACES, debug=True),
     Kernel(f"{NEWEST}-debug", "trixie", _BACKPORTS, NEWEST, configs=_DEBUG, debug=True),
     Kernel(f"{NEWEST}-kcsan", "trixie", _BACKPORTS, NEWEST, configs=_RACES, debug=True),
     Kernel(NEWEST, "trixie", _BACKPORTS, NEWEST, _BASE, applications=True),

@@ -76,22 +76,31 @@ def test_every_demand_for_ftrace_knows_of_another_hook() -> None:
     assert all(f"defined({told})" in demand for demand in ftrace), ftrace
 
 
-PATCHES = sorted(source.PATCHES.glob("*.cocci"))
+def test_debug_kernel_has_all_that_the_other_has_and_more(tmp_path) -> None:
+    source.add(tmp_path, debug=False)
+    less = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
+    source.add(tmp_path, debug=True)
+    assert less < {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
+    assert source.key(debug=False) != source.key(debug=True)
+
+
+PATCHES = [
+    path for folder in source.folders(debug=True) for path in source.patches(folder)
+]
 
 
 @pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)
-def test_patch_that_does_not_match_is_no_kernel(path, tmp_path, monkeypatch) -> None:
+def test_patch_that_does_not_match_is_no_kernel(path, tmp_path) -> None:
     folder = tmp_path / "patches"
     folder.mkdir()
     (folder / path.name).write_text(path.read_text())
-    monkeypatch.setattr(source, "PATCHES", folder)
     patched = tmp_path / source.patched_file(path.read_text())
     patched.parent.mkdir(parents=True)
     patched.write_text("int nothing;\n")
     with pytest.raises(LabError, match=path.name):
-        source.require_patched(tmp_path)
+        source.require_patched(tmp_path, tmp_path)
     patched.write_text(source.last_added(path.read_text()))
-    source.require_patched(tmp_path)
+    source.require_patched(tmp_path, tmp_path)
 
 
 def test_refusal_of_the_host_is_no_defect() -> None:

@@ -61,6 +61,7 @@ def command(machine: Machine, initramfs: Path, repository: Path, words: str) -> 
         *("con=null", "con0=null,fd:2", "con1=fd:0,fd:1", "ssl=null"),
         *("console=tty0", "quiet", "loglevel=5", "panic=-1", "noreboot"),
         "random.trust_cpu=on",
+        "kasan_multi_shot",  # each report of a debug kernel; without, the first alone
         f"lab.root={machine.root.path}",
         f"lab.sluice={repository}",
         f"lab.out={machine.output}",

@@ -15,7 +15,7 @@ from lab.failure import LabError
 
 NATIVE = Path(__file__).parent
 KERNEL = NATIVE / "kernel"
-PATCHES = KERNEL / "patches"
+DEBUG = NATIVE / "debug"  # what a kernel that watches itself needs besides
 # Arguments of make for modules: without them kmod/features.sh asks for ftrace.
 MODULE_MAKE = "ARCH=um KCFLAGS=-DSLUICE_OTHER_HOOK"
 PACKAGES = ("coccinelle",)  # what applies the patches
@@ -57,15 +57,21 @@ ln -sfn $headers /mnt/files/usr/lib/modules/$release/build
 """
 
 
-def key() -> str:
+def folders(debug: bool) -> tuple[Path, ...]:
+    return (KERNEL, DEBUG) if debug else (KERNEL,)
+
+
+def key(debug: bool) -> str:
     """Changes when the kernel would be built another way."""
-    files = [path for path in KERNEL.rglob("*") if path.is_file()]
+    found = [path for folder in folders(debug) for path in folder.rglob("*")]
+    files = [path for path in found if path.is_file()]
     return digest(digest_files(files), CONFIGURE, BUILD)
 
 
-def add(work: Path) -> None:
+def add(work: Path, debug: bool) -> None:
     """What CONFIGURE expects beside the kernel's source."""
-    shutil.copytree(KERNEL, work / "native", dirs_exist_ok=True)
+    for folder in folders(debug):
+        shutil.copytree(folder, work / "native", dirs_exist_ok=True)
 
 
 def patched_file(patch: str) -> str:
@@ -79,9 +85,16 @@ def last_added(patch: str) -> str:
     return added[-1].removeprefix("+").strip()
 
 
-def require_patched(linux: Path) -> None:
-    """LabError if a patch did not apply; spatch does not report that."""
-    for path in sorted(PATCHES.glob("*.cocci")):
+def patches(folder: Path) -> list[Path]:
+    return sorted((folder / "patches").glob("*.cocci"))
+
+
+def require_patched(linux: Path, native: Path) -> None:
+    """LabError if a patch did not apply; spatch does not report that.
+
+    native: what add() made.
+    """
+    for path in patches(native):
         patch = path.read_text()
         file = patched_file(patch)
         if last_added(patch) not in (linux / file).read_text():

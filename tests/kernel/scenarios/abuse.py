@@ -451,11 +451,12 @@ class Abuser:
     @staticmethod
     def lacks() -> List[str]:
         """Operations that this kernel does not offer."""
-        return [] if _faults.is_offered() else ["starve"]
+        lacking = [] if _faults.is_offered() else ["starve"]
+        return lacking if TRACING.is_dir() else [*lacking, *Abuser.RARE]
 
     # One sequence.
 
-    RARE = ("patch", "trace", "probe")  # they take seconds each
+    RARE = ("patch", "trace", "probe")  # they need ftrace, and take seconds each
     SELDOM = ("recreate", "move", "reload", "unplug_cpu")
     SELDOM += ("add_reader", "end_helper", "set_small", "set_flags_again")
     OFTEN = ("read_some", "pause")
@@ -579,7 +580,8 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     seed = int(os.environ.get("SLUICE_ABUSE_SEED", "1"))
     usual = SEQUENCES // env.patience
     sequences = int(os.environ.get("SLUICE_ABUSE_SEQUENCES", usual))
-    mount_tracefs()
+    if TRACING.is_dir():
+        mount_tracefs()
     silence_first_netns()
     env.run("modprobe", "vhost_net")
     _use_static_tools()
