@@ -17,6 +17,7 @@
 #include <linux/timer.h>
 
 #define BYTES 128
+#define LEAKS 256
 #define RACE_SECONDS 10
 
 static char *does = "";
@@ -77,8 +78,11 @@ static int forget_memory(void)
 {
 	int i;
 
-	/* Stale pointers on a stack may hide one or two of these leaks. */
-	for (i = 0; i < 8; i++)
+	/*
+	 * Stale pointers hide some of these leaks: on a stack, and since 6.18
+	 * in each CPU's array of free objects.
+	 */
+	for (i = 0; i < LEAKS; i++)
 		if (!kmalloc(BYTES, GFP_KERNEL))
 			return -ENOMEM;
 	return 0;
