@@ -27,7 +27,7 @@ def follow() -> None:
     "--follow",
     "following",
     is_flag=True,
-    help="Stay, and attach a rule's qdisc whenever a device has noqueue.",
+    help="Keep running; attach a rule's qdisc when a device has noqueue.",
 )
 @options.dry_run_option
 @options.json_option

@@ -86,7 +86,7 @@ class Sluice(click.Group):
             known = [*MODULES, *(view.name for view in _read_views())]
             guess = devices.suggestion(args[0], known)
             reason = f"{args[0]!r} is not a subcommand or a device"
-            ctx.fail(f"{reason}; {guess}" if guess else reason)
+            ctx.fail(f"{reason} ({guess})" if guess else reason)
         return super().resolve_command(ctx, args)
 
     def shell_complete(

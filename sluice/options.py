@@ -39,6 +39,10 @@ def _check_netns(
     return name
 
 
+class WholeNumber(click.IntRange):
+    name = "whole number"  # in click's error messages
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 
 netns_option = click.option(
@@ -58,7 +62,7 @@ def count_option(what: str) -> Callable[[Command], Command]:
     """--count, for a subcommand that runs until it is interrupted."""
     return click.option(
         "--count",
-        type=click.IntRange(min=0),
+        type=WholeNumber(min=0),
         default=0,
         metavar="N",
         help=f"End after N {what}; 0: never.",

@@ -14,6 +14,7 @@ from sluice.devices import NOQUEUE, STOCK, UNITS, Seen, View
 from sluice.errors import FINE, NO
 from sluice.output import Column, short
 
+ZEROES = {"limit": ", as much as is safe", "target-us": ", the whole ring"}
 LOOK_SECONDS = 0.5  # between the two looks at a named device, for its rates
 
 
@@ -198,7 +199,8 @@ def format_settings(view: View) -> list[str]:
         if one.name == "on":
             value = "on" if one.value else "off"
         else:
-            value = f"{one.name} {one.value} {UNITS[one.name]}"
+            zero = ZEROES.get(one.name) if one.value == 0 else None
+            value = f"{one.name} {one.value}{zero or ' ' + UNITS[one.name]}"
         lines.append(f"{value} ({one.source})")
     if view.rule:
         more = f", qdisc {view.rule_qdisc} in place of noqueue"

@@ -249,7 +249,7 @@ def _say(outcomes: list[Outcome], given: list[Rule], how: How) -> None:
         output.say(output.wrap(text, f"{rule.pattern}: ", "  "))
 
 
-NOW = click.option("--now", is_flag=True, help="By hand: do not remember it.")
+NOW = click.option("--now", is_flag=True, help="Only now; write no rule.")
 HOST = click.option(
     "--host", is_flag=True, help="Only in the host's network namespace."
 )
@@ -259,7 +259,7 @@ def _ranged(
     name: str, unit: str, text: str
 ) -> Callable[[options.Command], options.Command]:
     least, most = config.RANGES[name]
-    kind = click.IntRange(least, most)
+    kind = options.WholeNumber(least, most)
     return click.option(f"--{name}", type=kind, metavar=unit, help=text)
 
 
@@ -268,7 +268,7 @@ def _ranged(
 @NOW
 @HOST
 @_ranged("stall-ms", "MS", "Longest time a queue stays stopped (milliseconds).")
-@_ranged("low-percent", "PERCENT", "Wake at this part of the limit.")
+@_ranged("low-percent", "PERCENT", "Wake at this fill (per cent of the limit).")
 @_ranged("limit", "PACKETS", "Stop at this fill; 0: as late as is safe.")
 @_ranged(
     "target-us",

@@ -345,9 +345,9 @@ def _watch_screen(
     default=0.5,
     show_default=True,
     metavar="SECONDS",
-    help="Time from look to look.",
+    help="Time between two updates.",
 )
-@options.count_option("looks")
+@options.count_option("updates")
 @options.netns_option
 @options.json_option
 def watch(

@@ -215,19 +215,19 @@ def _check_picture(path: str) -> None:
 
 @click.command()
 @click.option(
-    "--rounds", type=click.IntRange(1, 99), default=3, show_default=True, metavar="N",
-    help="Stock and sluice in turn, so often.",
+    "--rounds", type=options.WholeNumber(1, 99), default=3, show_default=True,
+    metavar="N", help="How often each of stock and sluice is measured.",
 )
 @click.option(
     "--seconds", type=click.FloatRange(0.2, 60), default=2, show_default=True,
     metavar="SECONDS", help="How long each load lasts.",
 )
 @click.option(
-    "--work-us", type=click.IntRange(0, 10_000), default=50, show_default=True,
+    "--work-us", type=options.WholeNumber(0, 10_000), default=50, show_default=True,
     metavar="US", help="The reader's work for each packet (microseconds).",
 )
 @click.option(
-    "--svg", default="", metavar="FILE", help="Draw the result there.",
+    "--svg", default="", metavar="FILE", help="Write the result to it as a picture, too.",
     type=click.Path(dir_okay=False),
 )
 @options.json_option

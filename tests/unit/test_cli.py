@@ -146,6 +146,12 @@ def test_slips_are_answered_with_a_guess(machine, capsys, words, guess) -> None:
     assert not machine.set_calls
 
 
+def test_a_word_is_not_a_number(machine: Machine, capsys) -> None:
+    assert main(["on", "--limit", "x", "tap0"]) == 2
+    reason = "on: Invalid value for '--limit': 'x' is not a valid whole number"
+    assert capsys.readouterr().err == f"sluice: {reason}; see: sluice on --help\n"
+
+
 def test_name_of_a_device_is_its_details(machine: Machine, capsys) -> None:
     assert main(["tap0"]) == 0
     assert capsys.readouterr().out.startswith("tap0 (tap): on, served\n")

@@ -168,7 +168,7 @@ tun0 (tun): on, noqueue: nothing to stop
   settings on (default)
            stall-ms 250 ms (default)
            low-percent 50 % (default)
-           limit 0 packets (default)
+           limit 0, as much as is safe (default)
            target-us {TARGET_US} us (default)
 """
 
