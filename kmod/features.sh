@@ -209,4 +209,4 @@ done
 	done
 	echo "#define SLUICE_FEATURES \"${found# }\""
 } >"$output"
-echo "sluice: this kernel has$found; it has not$missing" >&2
+echo "sluice: this kernel has$found; it lacks$missing" >&2
