@@ -15,11 +15,16 @@ TRANSMIT = "tun_net_xmit"
 DIRECT = "direct-->sluice_entry"  # of that function
 
 
-def mount_tracefs() -> None:
-    if not TRACING.is_dir():
-        raise Skipped("this kernel has no ftrace")
-    if not TRACING.joinpath("events").exists():
+def has_ftrace() -> bool:
+    """Whether it traces functions, not only events; mounts tracefs."""
+    if TRACING.is_dir() and not TRACING.joinpath("events").exists():
         run_tool(["mount", "-t", "tracefs", "tracefs", str(TRACING)])
+    return TRACING.joinpath("set_ftrace_filter").exists()
+
+
+def mount_tracefs() -> None:
+    if not has_ftrace():
+        raise Skipped("this kernel has no ftrace")
 
 
 def read_hook() -> str:

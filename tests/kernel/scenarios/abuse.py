@@ -42,7 +42,7 @@ from lab.guest.tun import (
     request,
 )
 from lab.row import WorkloadError
-from tests.kernel.scenarios._ftrace import TRACING, mount_tracefs
+from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
 from sluice import system
 from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _ftrace, _patch
@@ -452,7 +452,7 @@ class Abuser:
     def lacks() -> List[str]:
         """Operations that this kernel does not offer."""
         lacking = [] if _faults.is_offered() else ["starve"]
-        return lacking if TRACING.is_dir() else [*lacking, *Abuser.RARE]
+        return lacking if has_ftrace() else [*lacking, *Abuser.RARE]
 
     # One sequence.
 
@@ -580,8 +580,6 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     seed = int(os.environ.get("SLUICE_ABUSE_SEED", "1"))
     usual = SEQUENCES // env.patience
     sequences = int(os.environ.get("SLUICE_ABUSE_SEQUENCES", usual))
-    if TRACING.is_dir():
-        mount_tracefs()
     silence_first_netns()
     env.run("modprobe", "vhost_net")
     _use_static_tools()
