@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,43 @@ def test_python_package_has_what_the_command_imports() -> None:
     assert names == {"click", "prometheus-client", "pyroute2", "rich"}
     control = (TREE / "debian/control").read_text()
     assert all(f"python3-{name}" in control for name in names)
+
+
+def documented_hook() -> str:
+    """The script of docs/install.md: its only one."""
+    page = (TREE / "docs/install.md").read_text()
+    block = page.partition("    #!/bin/sh\n")[2].partition("\n\n")[0]
+    return "#!/bin/sh\n" + textwrap.dedent(block) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("operation", "status", "calls"),
+    [
+        ("prepare", 0, ""),
+        ("started", 0, "apply vnet*\n"),
+        ("started", 1, "apply vnet*\n"),
+    ],
+)
+def test_hook_of_libvirt(tmp_path: Path, operation, status, calls) -> None:
+    """As libvirt calls it: guest, operation, "begin", "-", and XML on stdin."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    called = tmp_path / "called"
+    called.touch()
+    for name, text in {
+        "qemu": documented_hook(),
+        "sluice": f'#!/bin/sh\necho "$*" >>{called}\nexit {status}\n',
+    }.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    done = subprocess.run(
+        [tools / "qemu", "guest", operation, "begin", "-"],
+        cwd=tmp_path,
+        env={"PATH": f"{tools}:/usr/bin:/bin"},
+        input="<domain type='kvm'><name>guest</name></domain>",
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert called.read_text() == calls
+    assert documented_hook() in (TREE / "man/sluice.8").read_text()
