@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A tap as a port of Open vSwitch, which takes the qdiscs of its ports for its own.
+
+Only roots with the package have it: see tests/kernel/test_openvswitch.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+
+from lab.guest.devices import Device
+from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import IFF_TAP
+from tests.kernel.scenarios._command import CONFIG, SECONDS, needs_click, sluice
+from tests.kernel.scenarios._tap import Tap
+
+CONTROL = "/usr/share/openvswitch/scripts/ovs-ctl"
+PORT = Device("port0", "10.93.0.2", "02:00:00:00:93:02")
+NOOP = ("--", "set", "port", PORT.name, "qos=@q")
+NOOP += ("--", "--id=@q", "create", "qos", "type=linux-noop")
+
+
+def _start(env: Env) -> None:
+    """Open vSwitch with a bridge, and the module."""
+    if not shutil.which("ovs-vsctl"):
+        env.skip("no Open vSwitch: tests/kernel/test_openvswitch.py plays this")
+    env.run("modprobe", "openvswitch")
+    env.run(CONTROL, "start", "--system-id=random")
+    env.defer(env.run, CONTROL, "stop")
+    env.run("ovs-vsctl", "add-br", "br0")
+    env.defer(env.run, "ovs-vsctl", "del-br", "br0")
+    env.load()
+
+
+@contextlib.contextmanager
+def _tap(env: Env):
+    device = Tap(IFF_TAP, PORT.name)
+    device.open_queue()
+    env.run("ip", "link", "set", PORT.name, "up")
+    try:
+        yield device
+    finally:
+        device.close_queue(0)
+
+
+def _set_qdisc(env: Env, *qdisc: str) -> None:
+    env.run("tc", "qdisc", "replace", "dev", PORT.name, "root", *qdisc)
+
+
+def _qdisc(env: Env) -> str:
+    return env.run("tc", "qdisc", "show", "dev", PORT.name)
+
+
+def _add_port(env: Env, *more: str) -> None:
+    """ovs-vsctl returns once the switch has the port."""
+    env.run("ovs-vsctl", "add-port", "br0", PORT.name, *more)
+
+
+@scenario(deadline=SECONDS, often=False)
+def port_loses_its_qdisc_unless_its_qos_is_noop(env: Env) -> None:
+    _start(env)
+    env.enter(_tap(env))
+    _set_qdisc(env, "fq_codel", "limit", "33")
+    _add_port(env)
+    assert "limit 33p" not in _qdisc(env)
+    _set_qdisc(env, "fq_codel", "limit", "34")
+    env.run("ovs-vsctl", "set", "port", PORT.name, "other-config:x=1")
+    assert "limit 34p" in _qdisc(env), "a change of the port replaces it"
+    env.run(CONTROL, "restart")
+    assert "limit 34p" not in _qdisc(env), "a restart of the switch leaves it"
+    env.run("ovs-vsctl", "del-port", PORT.name)
+    _set_qdisc(env, "fq_codel", "limit", "35")
+    _add_port(env, *NOOP)
+    env.run(CONTROL, "restart")
+    assert "limit 35p" in _qdisc(env)
+
+
+@scenario(deadline=SECONDS, often=False)
+def apply_attaches_a_ports_qdisc_with_noop(env: Env) -> None:
+    needs_click(env)
+    _start(env)
+    env.enter(_tap(env))
+    CONFIG.write_text(f"{PORT.name} on qdisc=cake\n")
+    _set_qdisc(env, "noqueue")
+    _add_port(env, *NOOP)
+    assert "noqueue" in _qdisc(env)
+    sluice("apply", PORT.name)
+    assert "cake" in _qdisc(env)
