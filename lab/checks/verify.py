@@ -112,6 +112,8 @@ THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 6, 48
 ADDRESS_SECONDS_SHORT = 5  # a seed takes some
 # A guard that is taken out is found within so many seeds of steps or of threads.
 SEEDS_MOST, THREAD_SEEDS_MOST = 40000, 60
+
+
 def parse_expected(litmus: str) -> str:
     """The result that a litmus test states in its head."""
     found = re.search(r"^ \* Result: (\w+)$", litmus, re.MULTILINE)
