@@ -24,6 +24,7 @@ from lab.setup import ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
 GOOD = ("passed", "skipped")
+RACED = "lost by the emulator"  # see vm.EmulatorRace
 # For a boot, besides the mean time of its scenarios; the longest takes 15 minutes.
 BOOT_SECONDS = 900.0
 BOOTS = 4  # at most: each scenario that loses the VM needs another
@@ -85,7 +86,7 @@ SYSTEMD = replace(
 @dataclass(frozen=True)
 class Outcome:
     name: str
-    outcome: str  # passed, failed, skipped, lost
+    outcome: str  # passed, failed, skipped, lost, or RACED
     message: str
     seconds: float = 0.0
 
@@ -102,6 +103,10 @@ class Played:
         self.outcomes |= {one.name: one for one in settled}
         self.trouble += trouble
 
+    def lacks(self, name: str) -> bool:
+        """Whether the scenario is still to be played."""
+        return name not in self.outcomes or self.outcomes[name].outcome == RACED
+
 
 def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
     """The names of what is played on this kernel; every: by make test-all."""
@@ -113,12 +118,14 @@ def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
     ]
 
 
-def parse_outcomes(result: dict, lost_because: str | None) -> list[Outcome]:
-    """The outcomes of one boot; the scenario that ran when the VM was lost is lost."""
+def parse_outcomes(
+    result: dict, lost_because: str | None, lost: str = "lost"
+) -> list[Outcome]:
+    """The outcomes of one boot; lost: of the scenario that ran when the VM was lost."""
     settled = [Outcome(**one) for one in result.get("results", [])]
     running = result.get("running")
     if running and lost_because is not None:
-        settled.append(Outcome(running, "lost", lost_because))
+        settled.append(Outcome(running, lost, lost_because))
     return settled
 
 
@@ -129,7 +136,7 @@ def boot(
     progress: Callable[[str], None],
 ) -> tuple[list[Outcome], list[str]]:
     """One boot: the outcomes, and the kernel's trouble."""
-    lost_because, trouble = None, []
+    lost_because, lost, trouble = None, "lost", []
     try:
         result = vm.run_job(machine, job, deadline, progress)
         trouble = result.trouble
@@ -137,10 +144,11 @@ def boot(
             lost_because = result.reason
     except vm.VmLost as error:
         lost_because = str(error)
+        lost = RACED if isinstance(error, vm.EmulatorRace) else lost
         progress(f"lab: {error}")
     path = machine.output / "result.json"
     written = json.loads(path.read_text()) if path.exists() else {}
-    settled = parse_outcomes(written, lost_because)
+    settled = parse_outcomes(written, lost_because, lost)
     if not settled:
         raise LabError(
             f"kernel {machine.root.kernel}: no scenario ran: "
@@ -202,10 +210,13 @@ def play(
     progress: Callable[[str], None],
     suite: Suite = KERNEL,
 ) -> Played:
-    """Run the scenarios on one kernel, booting again after a lost VM."""
+    """Run the scenarios on one kernel, booting again after a lost VM.
+
+    A scenario during which the emulator lost the VM is played again.
+    """
     played = Played()
     for _ in range(BOOTS):
-        left = [name for name in names if name not in played.outcomes]
+        left = [name for name in names if played.lacks(name)]
         if left:
             with machine_for(kernel, suite) as machine:
                 played.add(*play_on(machine, kernel, left, progress, suite))

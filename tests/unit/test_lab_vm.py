@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from lab.machines import vm
 from lab.machines.arch import ARM64, HOST
 from lab.machines.emulator import format_starter
 from lab.machines.roots import Root
-from lab.machines.vm import Machine, VmLost, VmNotBooted, VmResult, _result, qemu_command
+from lab.machines.matrix import kernel_named
+from lab.machines.vm import EmulatorRace, Machine, VmLost, VmNotBooted, VmResult, _result
+from lab.machines.vm import qemu_command
 
 
 @pytest.fixture
@@ -35,6 +38,70 @@ def test_no_verdict_is_lost_and_quotes_the_console(machine) -> None:
     (machine.output / "console.log").write_text("x\nKernel panic - not syncing\n")
     with pytest.raises(VmLost, match="VM lost, it ended.*Kernel panic"):
         _result(machine, "it ended", 1.0)
+
+
+OOPS = """[  455.8] Oops: int3: 0000 [#1] SMP NOPTI
+[  455.8] RIP: 0010:tun_net_xmit+0x5/0x630 [tun]
+[  455.8] Code: 90 90 f3 0f 1e fa %s <77> 56 03 00 41 57
+[  455.8] Kernel panic - not syncing: Fatal exception in interrupt
+"""
+NOT_RACES = {
+    "the breakpoint is in memory": OOPS % "cc",
+    "no breakpoint": OOPS.replace("int3: ", "") % "e8",
+    "a breakpoint after another fault": "Oops: 0000\nCode: e8 <77>\n" + OOPS % "e8",
+    "memory unknown": "Oops: int3: 0000 [#1]\nCode: Unable to access opcode bytes\n",
+}
+
+
+def test_breakpoint_that_memory_lacks_is_a_race_of_the_emulator(
+    machine, monkeypatch
+) -> None:
+    (machine.output / "console.log").write_text(OOPS % "e8")
+    with pytest.raises(EmulatorRace, match=r"int3.*RIP: 0010:tun_net_xmit\+0x5"):
+        _result(machine, "it ended", 1.0)
+    monkeypatch.setattr(vm, "read_kvm", lambda: True)
+    with pytest.raises(VmLost) as caught:
+        _result(machine, "it ended", 1.0)
+    assert not isinstance(caught.value, EmulatorRace)
+
+
+@pytest.mark.parametrize("console", NOT_RACES.values(), ids=list(NOT_RACES))
+def test_every_other_fault_is_no_race_of_the_emulator(machine, console) -> None:
+    (machine.output / "console.log").write_text(console)
+    with pytest.raises(VmLost) as caught:
+        _result(machine, "it ended", 1.0)
+    assert not isinstance(caught.value, EmulatorRace)
+
+
+@pytest.mark.parametrize(
+    "faults, outcome, boots",
+    [
+        ([EmulatorRace("int3"), None], "passed", 2),
+        ([EmulatorRace("int3")] * testing.BOOTS, testing.RACED, testing.BOOTS),
+        ([VmLost("panic")], "lost", 1),
+    ],
+)
+def test_only_what_the_emulator_lost_is_played_again(
+    machine, monkeypatch, faults, outcome, boots
+) -> None:
+    played: list[list[str]] = []
+
+    def run_job(_machine, job, *_):
+        played.append(job["names"])
+        fault = faults[len(played) - 1]
+        one = {"name": "a.b", "outcome": "passed", "message": "", "seconds": 1.0}
+        written = {"results": [], "running": "a.b"} if fault else {"results": [one]}
+        (machine.output / "result.json").write_text(json.dumps(written))
+        if fault:
+            raise fault
+        return VmResult(0, "")
+
+    stage = replace(testing.KERNEL, stage=lambda *_: {})
+    monkeypatch.setattr(testing, "machine_for", lambda *_: nullcontext(machine))
+    monkeypatch.setattr(testing.vm, "run_job", run_job)
+    ended = testing.play(kernel_named("newest"), ["a.b"], lambda _: None, stage)
+    assert ended.outcomes["a.b"].outcome == outcome
+    assert played == [["a.b"]] * boots
 
 
 def emulate(machine: Machine, monkeypatch, *scripts: str) -> None:
