@@ -87,17 +87,17 @@ def counters() -> Counters:
     return read_counters(HERE)
 
 
-def send(packets: int) -> int:
+def send(packets: int, to: Link = THERE) -> int:
     """Sends exactly so many packets to the peer; never waits for socket memory."""
-    return send_over_flows(packets, flows=1)
+    return send_over_flows(packets, flows=1, to=to)
 
 
-def send_over_flows(packets: int, flows: int = 64) -> int:
+def send_over_flows(packets: int, flows: int = 64, to: Link = THERE) -> int:
     """The same number over each of many flows, so that every queue gets some."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
         for number in range(packets):
-            out.sendto(b"x" * 60, (THERE.address, DISCARD_PORT + number % flows))
+            out.sendto(b"x" * 60, (to.address, DISCARD_PORT + number % flows))
     return packets
 
 
