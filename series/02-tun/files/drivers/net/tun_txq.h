@@ -23,7 +23,7 @@
  * Stop. A sender reserves a slot of the ring before it changes the skb. If no
  * slot is left it stops the queue and returns NETDEV_TX_BUSY, so no packet is
  * lost however many CPUs are in the driver at once (the driver is lockless).
- * A sender also stops the queue behind a packet that makes the ring as long as
+ * A sender also stops the queue behind a packet that makes the ring longer than
  * &tun_txq.depth: as many packets as the reader reads in &tun_txq.depth_ns.
  * That is TUN_TXQ_TARGET_NS, or a quarter of it while senders refill the ring
  * at least four times as fast as it is read.
@@ -78,7 +78,7 @@ struct tun_txq_stats {
  * struct tun_txq - transmit queue of a TUN/TAP file
  * @reserved:		slots promised to senders that are in the driver
  * @room:		packets that may follow before the length is tested
- * @depth:		length at which the queue stops
+ * @depth:		length above which the queue stops
  * @stalled:		the reader is too slow to wait for it
  * @stopped:		the queue that is stopped, or NULL
  * @stalled_until:	jiffies
@@ -88,8 +88,7 @@ struct tun_txq_stats {
  * @stopped_at:		time of the last stop
  * @open_ns:		time from the review before it to the last stop
  * @reviewed_at:	time of the last review or stop
- * @read_at:		time at which packets were last seen to be read
- * @idle_reviews:	reviews since @read_at
+ * @idle_reviews:	reviews since packets were seen to be read
  * @late_ns:		average lateness of the timer
  * @packet_ns:		time the reader needs for a packet
  * @sum_ns:		fading sum of the time it worked
@@ -113,7 +112,6 @@ struct tun_txq {
 	u64 stopped_at;
 	u64 open_ns;
 	u64 reviewed_at;
-	u64 read_at;
 	int idle_reviews;
 	s32 late_ns;
 	u32 packet_ns;
@@ -126,7 +124,7 @@ struct tun_txq {
 	struct ptr_ring *ring;
 };
 
-/* Length at which the queue stops. A batch of read slots may not be free yet. */
+/* Length above which the queue stops. A batch of read slots may not be free yet. */
 static inline int tun_txq_limit(const struct tun_txq *txq)
 {
 	return clamp(txq->ring->size - txq->ring->batch, 1, txq->depth);
@@ -185,23 +183,22 @@ static inline void __tun_txq_stop(struct tun_txq *txq,
 	txq->stopped_at = ktime_get_ns();
 	txq->open_ns = txq->stopped_at - txq->reviewed_at;
 	txq->reviewed_at = txq->stopped_at;
-	txq->read_at = txq->stopped_at;
 	txq->idle_reviews = 0;
 	__tun_txq_arm(txq, tun_txq_excess(txq, len));
 }
 
 /*
- * The reader read @read packets since @read_at. If the ring ran dry it waited
- * for a part of that time: then only a higher pace is news. Returns how long
- * it waited, in nanoseconds.
+ * The reader read @read packets in the @ns since the last review or stop. Time
+ * in which it read nothing does not count. If the ring ran dry it waited for a
+ * part of that time: then only a higher pace is news. Returns how long it
+ * waited, in nanoseconds.
  */
-static inline u64 __tun_txq_learn(struct tun_txq *txq, int read, u64 now,
+static inline u64 __tun_txq_learn(struct tun_txq *txq, int read, u64 ns,
 				  bool dry)
 {
-	u64 ns = min_t(u64, now - txq->read_at, NSEC_PER_SEC);
 	u64 busy = (u64)txq->packet_ns * read;
 
-	txq->read_at = now;
+	ns = min_t(u64, ns, NSEC_PER_SEC);
 	if (dry && ns >= busy)
 		return ns - busy;
 	if (dry) {
@@ -268,6 +265,7 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 	int len = __ptr_ring_len(ring);
 	int read = head - txq->head;
 	u64 now = ktime_get_ns();
+	u64 ns = now - txq->reviewed_at;
 	bool ends;
 	u64 idle = 0;
 
@@ -275,13 +273,13 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 		read += ring->size;
 	if (read < 0 || read >= ring->size)	/* it was resized */
 		read = 0;
-	ends = __tun_txq_window_ends(txq, read, now - txq->reviewed_at);
+	ends = __tun_txq_window_ends(txq, read, ns);
 	txq->head = head;
 	txq->reviewed_at = now;
 	txq->idle_reviews++;
 	if (read) {
 		txq->idle_reviews = 0;
-		idle = __tun_txq_learn(txq, read, now, !len);
+		idle = __tun_txq_learn(txq, read, ns, !len);
 		__tun_txq_set_depth(txq);
 	}
 
@@ -392,10 +390,10 @@ static inline int tun_txq_produce(struct tun_txq *txq,
 	ret = __ptr_ring_produce(ring, skb);
 	if (!ret && reserved) {
 		txq->reserved--;
-		if (--txq->room <= 0) {
+		if (--txq->room < 0) {
 			len = __ptr_ring_len(ring);
 			txq->room = tun_txq_limit(txq) - len;
-			if (!__tun_txq_stalled(txq, len - 1) && txq->room <= 0)
+			if (!__tun_txq_stalled(txq, len - 1) && txq->room < 0)
 				__tun_txq_stop(txq, queue, len);
 		}
 	}
