@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import yaml
 
 from lab.machines.build import KMOD, source_files
 from sluice import VERSION, config, metrics
+from tests.kernel.scenarios.libvirt import documented_hook
 
 TREE = Path(__file__).resolve().parents[2]
 INSTALL = TREE / "packaging/install"
@@ -147,13 +147,6 @@ def test_python_package_has_what_the_command_imports() -> None:
     assert names == {"click", "prometheus-client", "pyroute2", "rich"}
     control = (TREE / "debian/control").read_text()
     assert all(f"python3-{name}" in control for name in names)
-
-
-def documented_hook() -> str:
-    """The script of docs/install.md: its only one."""
-    page = (TREE / "docs/install.md").read_text()
-    block = page.partition("    #!/bin/sh\n")[2].partition("\n\n")[0]
-    return "#!/bin/sh\n" + textwrap.dedent(block) + "\n"
 
 
 @pytest.mark.parametrize(
