@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from sluice import distributions
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "packaging/ansible/sluice.yml"
 
@@ -36,3 +39,36 @@ def test_lint_notices_a_command_that_is_not_a_change(tmp_path: Path) -> None:
     tasks.write_text(tasks.read_text().replace("  changed_when: false\n", ""))
     done = lint(tmp_path / "sluice.yml")
     assert done.returncode != 0 and "no-changed-when" in done.stdout, done.stdout
+
+
+KERNELS = ("6.12.48+deb13-amd64", "6.2.16-20-pve", "6.5.13-1-pve", "6.8.12-4-pve")
+
+
+def test_headers_are_those_that_the_command_names(tmp_path: Path) -> None:
+    debian = distributions.find(("debian",))
+    assert debian is not None
+    tasks = []
+    for kernel in KERNELS:
+        wanted = distributions.headers_package(debian, kernel)
+        tasks += [
+            {"ansible.builtin.set_fact": {"kernel": kernel, "cacheable": True}},
+            {"ansible.builtin.assert": {"that": [f"sluice_headers == '{wanted}'"]}},
+        ]
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [str(EXAMPLE.parent / "roles/sluice/defaults/main.yml")],
+        "tasks": tasks,
+    }
+    path = tmp_path / "headers.yml"
+    path.write_text(json.dumps([play]))
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "ansible", "playbook", str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "ANSIBLE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ok={2 * len(KERNELS)} " in done.stdout, done.stdout
