@@ -62,7 +62,13 @@ ADDRESSES = Variant(
     "-fsanitize=address",
 )
 PACE = Variant("pace", ("pace.c",), ("queue.c",))
-EXAMPLES = Variant("examples", watching=("examples.c",), plain=(), includes=True)
+EXAMPLES = Variant(
+    "examples",
+    (),
+    watching=("examples.c",),
+    watched="-fsanitize=bounds -fsanitize-undefined-trap-on-error",
+    includes=True,
+)
 
 
 @dataclass(frozen=True)

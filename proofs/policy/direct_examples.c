@@ -25,6 +25,7 @@ static void visit_device(const struct net_device *of)
 
 	if (!known || of == &dev)
 		return;
+	EXPECT(known->queues, 1);
 	sluice_queue_rescue(&known->queue[0], &stopped);
 	EXPECT(stopped, false);
 	EXPECT(known->queue[0].txq->qdisc == &noop_qdisc, true);
@@ -52,6 +53,8 @@ void sluice_entry(void) { }
 bool start_work(struct work_struct *work, u64 after_ns)
 {
 	note("work %lu;", after_ns);
+	if (work == &direct_call_work)	/* it may run from here on */
+		EXPECT(wanted_from, 4711);
 	started = work;
 	return true;
 }
