@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from sluice.cli import main
 from sluice.netlink import DEVICE_STATES
-from tests.unit._machine import QUEUE0, QUEUE1, Machine
+from tests.unit._machine import DEVICE0, QDISC0, QUEUE0, QUEUE1, Machine
 
 SAMPLE = re.compile(r'([a-z_]+)(?:{((?:[a-z_]+="[^"\n]*",?)*)})? (-?[0-9.e+-]+)')
 
@@ -42,30 +42,60 @@ def check_rules(text: str) -> dict[str, str]:
 
 
 def test_samples(machine: Machine, capsys) -> None:
-    machine.queues[0] = replace(QUEUE0, stalls=2, drops=3)
+    """All of a device: each value is another, so none is taken for the next."""
+    machine.queues[0] = replace(QUEUE0, stalls=2, drops=3, rescued=4, wakes_other=6)
+    machine.qdiscs[2] = replace(QDISC0, overlimits=7)
     assert main(["metrics"]) == 0
     samples = check_rules(capsys.readouterr().out)
     device = 'device="tap0",netns=""'
     queue = f'{device},queue="0"'
-    expected = {
-        "sluice_module_loaded": "1",
+    states = {
+        f'sluice_device_state{{{device},state="{state}"}}': str(int(state == "served"))
+        for state in DEVICE_STATES
+    }
+    assert {name: value for name, value in samples.items() if device in name} == {
+        **states,
         f"sluice_device_drops_total{{{device}}}": "17",
         f"sluice_device_packets_total{{{device}}}": "5000",
         f"sluice_device_qdisc_drops_total{{{device}}}": "34",
         f"sluice_device_qdisc_marks_total{{{device}}}": "5",
+        f"sluice_device_qdisc_overlimits_total{{{device}}}": "7",
         f"sluice_device_qdisc_backlog_packets{{{device}}}": "12",
+        f"sluice_device_qdisc_backlog_bytes{{{device}}}": "18000",
         f"sluice_device_on{{{device}}}": "1",
+        f"sluice_queue_ring_packets{{{queue}}}": "1000",
         f"sluice_queue_fill_packets{{{queue}}}": "312",
         f"sluice_queue_limit_packets{{{queue}}}": "976",
+        f"sluice_queue_low_packets{{{queue}}}": "488",
         f"sluice_queue_stops_total{{{queue}}}": "1204",
         f'sluice_queue_wakes_total{{by="timer",{queue}}}': "1203",
-        f'sluice_queue_wakes_total{{by="other",{queue}}}': "1",
+        f'sluice_queue_wakes_total{{by="other",{queue}}}': "6",
         f"sluice_queue_stalls_total{{{queue}}}": "2",
         f"sluice_queue_drops_total{{{queue}}}": "3",
-        f"sluice_queue_rescues_total{{{queue}}}": "0",
+        f"sluice_queue_rescues_total{{{queue}}}": "4",
+        f"sluice_queue_reader_seconds{{{queue}}}": "5e-06",
         f"sluice_queue_longest_stop_seconds{{{queue}}}": "0.0123",
     }
-    assert expected.items() <= samples.items()
+    assert samples["sluice_module_loaded"] == "1"
+
+
+def test_device_that_is_off_and_a_qdisc_without_marks(machine, capsys) -> None:
+    machine.devices[0] = replace(DEVICE0, on=False, state="off")
+    machine.qdiscs[2] = replace(QDISC0, marks=None)
+    assert main(["metrics"]) == 0
+    samples = check_rules(capsys.readouterr().out)
+    assert samples['sluice_device_on{device="tap0",netns=""}'] == "0"
+    assert samples['sluice_device_state{device="tap0",netns="",state="off"}'] == "1"
+    assert samples['sluice_device_qdisc_marks_total{device="tap0",netns=""}'] == "0"
+
+
+def test_namespace_that_cannot_be_entered_is_an_error(machine, capsys) -> None:
+    machine.namespaces = {"": 1, "odd": 2}
+    machine.stale = {"odd"}
+    assert main(["metrics"]) == 1
+    said = capsys.readouterr()
+    assert said.out.endswith("# EOF\n") and 'device="tap0"' in said.out
+    assert said.err.startswith("sluice: netns odd: cannot be entered")
 
 
 @pytest.mark.parametrize("loaded", [True, False])
@@ -114,7 +144,10 @@ def test_without_the_module_drops_remain(machine: Machine, capsys) -> None:
     samples = check_rules(capsys.readouterr().out)
     assert samples["sluice_module_loaded"] == "0"
     assert samples['sluice_device_drops_total{device="tap0",netns=""}'] == "17"
-    assert not any(name.startswith("sluice_queue") for name in samples)
+    assert not any(
+        name.startswith(("sluice_queue", "sluice_device_on", "sluice_device_state"))
+        for name in samples
+    )
 
 
 def test_namespaces_are_labels(machine: Machine, capsys) -> None:
@@ -135,7 +168,18 @@ def test_pace_that_was_not_measured_has_no_sample(machine: Machine, capsys) -> N
 def test_json(machine: Machine, capsys) -> None:
     assert main(["metrics", "--json"]) == 0
     families = json.loads(capsys.readouterr().out)["metrics"]
-    assert families[0]["name"] == "sluice_module_loaded"
+    assert families[0] == {
+        "name": "sluice_module_loaded",
+        "type": "gauge",
+        "help": "Whether the module is loaded.",
+        "samples": [{"name": "sluice_module_loaded", "labels": {}, "value": 1.0}],
+    }
+    stops = next(one for one in families if one["name"] == "sluice_queue_stops")
+    assert stops["samples"][0] == {
+        "name": "sluice_queue_stops_total",
+        "labels": {"device": "tap0", "netns": "", "queue": "0"},
+        "value": 1204,
+    }
 
 
 def test_families_have_a_unit_and_a_sentence(machine: Machine, capsys) -> None:

@@ -220,6 +220,50 @@ def test_rates_of_a_named_device(machine: Machine, capsys, monkeypatch) -> None:
     assert set(tun0["per_second"].values()) == {0}
 
 
+def test_each_rate_is_that_of_its_own_count(machine, capsys, monkeypatch) -> None:
+    start = time.monotonic()
+
+    def sleep(_: float) -> None:
+        monkeypatch.setattr(time, "monotonic", lambda: start + 1)
+        more = {"tx_packets": TAP0.tx_packets + 10}
+        machine.links[0] = replace(TAP0, **more)
+        machine.devices[0] = replace(DEVICE0, tx_dropped=DEVICE0.tx_dropped + 40)
+        machine.queues[0] = replace(QUEUE0, stops=QUEUE0.stops + 20, stalls=30)
+        machine.qdiscs[2] = replace(
+            QDISC0, drops=QDISC0.drops + 50, marks=5 + 60, overlimits=70
+        )
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: start)
+    assert main(["status", "tap0"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "rates 10 packets/s, 20 stops/s, 30 stalls/s, 40 drops/s at the ring; in the "
+        "qdisc 50 drops/s, 60 ECN marks/s, 70 overlimits/s "
+    ) in said
+
+
+@pytest.mark.parametrize(
+    ("states", "word", "why"),
+    [
+        (("open", "open"), "on", "served"),
+        (("open", "stopped"), "stopped", "served"),
+        (("stopped", "stalled"), "stalled", "stalled: the reader makes no room"),
+        (("open", "lockless"), "lockless", "lockless qdisc: not stopped"),
+        (("open", "unread"), "on", "served"),
+        (("unread", "unread"), "unread", "no reader now"),
+    ],
+)
+def test_state_of_a_device_follows_from_those_of_its_queues(
+    machine: Machine, capsys, states: tuple[str, str], word: str, why: str
+) -> None:
+    machine.queues = [replace(QUEUE0, id=n, state=one) for n, one in enumerate(states)]
+    assert main([]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["tap0", word]
+    assert main(["status", "tap0"]) == 0
+    assert capsys.readouterr().out.startswith(f"tap0 (tap): on, {why}")
+
+
 def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> None:
     for state in ("open", "stalled"):
         machine.queues[0] = replace(QUEUE0, state=state, reader_ns=1_000_000)
