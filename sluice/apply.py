@@ -7,7 +7,7 @@ import glob
 
 import click
 
-from sluice import config, monitor, options, output, rules, switch
+from sluice import config, devices, monitor, options, output, rules, switch
 from sluice.errors import FINE, NO, SluiceError
 
 
@@ -35,10 +35,14 @@ def apply(name: str | None, following: bool, dry_run: bool, as_json: bool) -> in
     """Load the files of the rules into the module.
 
     They are /etc/sluice.conf.d/*.conf and /etc/sluice.conf: all files or, if a
-    line is wrong, none. The devices there are follow the
-    rules again, also those that were set by hand; with NAME only that device.
+    line is wrong, none. Existing devices follow the rules again, also those
+    that were set by hand; with NAME only those that match.
     """
-    reset = [name] if name else ["*"]
+    reset = ["*"] if name is None else [name]
+    switch.check_patterns(reset)
+    if name is not None and not following:
+        views = devices.read_machine(with_owners=False).views
+        devices.check_found(views, reset)
     if dry_run:
         whole = config.read_all()
         rules.check(whole)

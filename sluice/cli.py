@@ -56,6 +56,10 @@ def _read_views() -> list[devices.View]:
     return []
 
 
+def _with_guess(reason: str, guess: str) -> str:
+    return f"{reason} ({guess})" if guess else reason
+
+
 class Sluice(click.Group):
     """No subcommand means status; common options may stand before it."""
 
@@ -86,7 +90,9 @@ class Sluice(click.Group):
             known = [*MODULES, *(view.name for view in _read_views())]
             guess = devices.suggestion(args[0], known)
             reason = f"{args[0]!r} is not a subcommand or a device"
-            ctx.fail(f"{reason} ({guess})" if guess else reason)
+            if not args[0]:
+                reason = "a name is empty"
+            ctx.fail(_with_guess(reason, guess))
         return super().resolve_command(ctx, args)
 
     def shell_complete(
@@ -119,7 +125,7 @@ class Sluice(click.Group):
 
 
 def _exit_status() -> str:
-    codes = [f"{code} {text}" for code, text in EXIT_CODES.items() if code < 100]
+    codes = [f"{code} {text}" for code, text in EXIT_CODES.items()]
     return "Exit status: " + ", ".join(codes) + "."
 
 
@@ -138,9 +144,18 @@ def sluice() -> None:
     """
 
 
+def _usage_reason(error: click.UsageError) -> str:
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error.format_message().rstrip(".")
+    parameters = error.ctx.command.get_params(error.ctx)
+    known = [o for one in parameters for o in one.opts if o.startswith("--")]
+    guess = devices.suggestion(error.option_name, known, "--")
+    return _with_guess(f"no such option: {error.option_name}", guess)
+
+
 def _usage_text(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx else "sluice"
-    reason = error.format_message().rstrip(".")
+    reason = _usage_reason(error)
     return f"{path.partition(' ')[2] or 'command line'}: {reason}; see: {path} --help"
 
 

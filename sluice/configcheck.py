@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from sluice import config as files
 from sluice import options, output, rules, system
-from sluice.errors import FINE, NO
+from sluice.errors import FINE, NO, SluiceError
 from sluice.netlink import Rule
 from sluice.output import Column
 
@@ -20,16 +22,30 @@ def _state(entry: files.Entry, loaded: list[Rule] | None) -> str:
     return "loaded" if rules.to_module(entry) in loaded else "differs"
 
 
+def _read(paths: tuple[Path, ...]) -> files.Rules:
+    """The rules of these files; without one, those of the machine."""
+    if not paths:
+        return files.read_all()
+    for path in paths:
+        if not path.exists():
+            raise SluiceError(f"{path}: no such file; see: sluice config --help")
+    return files.collect({path: files.read(path) for path in paths})
+
+
 @click.command()
 @click.argument("action", type=click.Choice(["check", "show"]))
+@click.argument("paths", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 @options.json_option
-def config(action: str, as_json: bool) -> int:
+def config(action: str, paths: tuple[Path, ...], as_json: bool) -> int:
     """Check the files of the rules, or show the rules in order.
 
-    The files are /etc/sluice.conf.d/*.conf and then /etc/sluice.conf.
+    The files are /etc/sluice.conf.d/*.conf and then /etc/sluice.conf; check
+    takes others as well, for example before they are copied there.
     """
-    found = files.read_all()
-    loaded = system.read_rules() if action == "show" else None
+    if paths and action == "show":
+        raise click.UsageError(f"show takes no file, as {str(paths[0])!r}")
+    found = _read(paths)
+    loaded = None if paths else system.read_rules()
     if as_json:
         entries = [
             {"rule": one.rule, "origin": one.origin, "module": _state(one, loaded)}

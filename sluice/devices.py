@@ -294,10 +294,14 @@ def matching(views: list[View], patterns: Sequence[str]) -> list[View]:
     ]
 
 
-def suggestion(word: str, known: Sequence[str]) -> str:
-    """A question that names similar words; empty if there are none."""
-    found = difflib.get_close_matches(word, sorted(set(known)), n=2, cutoff=0.6)
-    return f"did you mean {' or '.join(found)}?" if found else ""
+def suggestion(word: str, known: Sequence[str], prefix: str = "") -> str:
+    """A question that names similar words; empty if there are none.
+
+    prefix: what all of them begin with, which makes none of them similar.
+    """
+    rests = sorted({one.removeprefix(prefix) for one in known})
+    found = difflib.get_close_matches(word.removeprefix(prefix), rests, n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(prefix + one for one in found)}?" if found else ""
 
 
 def check_found(views: list[View], patterns: Sequence[str]) -> None:

@@ -30,11 +30,17 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float | None]], ...]
     ("limit_packets", "gauge", "Fill at which the queue stops.", lambda q: q.limit),
     ("low_packets", "gauge", "Fill at which the queue wakes.", lambda q: q.low),
     ("stops", "counter", "Times the queue was stopped.", lambda q: q.stops),
-    ("stalls", "counter", "Stops whose reader made no room.", lambda q: q.stalls),
+    (
+        "stalls",
+        "counter",
+        "Stops that ended because the reader was too slow.",
+        lambda q: q.stalls,
+    ),
     (
         "drops",
         "counter",
-        "Packets that met a full ring while the device was on.",
+        "Packets that met a full ring while the device was on; see "
+        "sluice_device_drops for all.",
         lambda q: q.drops,
     ),
     (
@@ -63,7 +69,8 @@ DEVICE_METRICS: tuple[tuple[str, str, str, Callable[[View], float]], ...] = (
     (
         "drops",
         "counter",
-        "Packets the driver dropped, those without sluice included.",
+        "Packets the driver dropped since the device was made, also while it was "
+        "off or the module was not loaded (tx_dropped).",
         lambda view: view.tx_dropped,
     ),
     ("packets", "counter", "Packets the reader took.", lambda view: view.tx_packets),

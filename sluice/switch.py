@@ -117,7 +117,9 @@ def complain(outcomes: list[Outcome]) -> bool:
 
 def check_patterns(names: Sequence[str]) -> None:
     for name in names:
-        if not name or re.search(r"[\s/#]", name):
+        if not name:
+            raise click.UsageError("a name is empty")
+        if re.search(r"[\s/#]", name):
             raise click.UsageError(f"{name!r} is not a device name or pattern")
         if not config.is_pattern(name) and len(name) > 15:
             raise click.UsageError(f"{name!r} is longer than a device name (15)")
@@ -235,7 +237,7 @@ def run(names: tuple[str, ...], given: list[Rule], how: How) -> int:
 
 
 def _say(outcomes: list[Outcome], given: list[Rule], how: How) -> None:
-    remembered = [] if how.now or how.dry_run else [rule.pattern for rule in given]
+    remembered = [] if how.now else [rule.pattern for rule in given]
     if how.as_json:
         answer = {"devices": outcomes, "remembered": remembered}
         output.say_json({**answer, "dry_run": how.dry_run})
@@ -249,7 +251,9 @@ def _say(outcomes: list[Outcome], given: list[Rule], how: How) -> None:
         output.say(output.wrap(text, f"{rule.pattern}: ", "  "))
 
 
-NOW = click.option("--now", is_flag=True, help="Only now; write no rule.")
+NOW = click.option(
+    "--now", is_flag=True, help="Only the devices that exist now; write no rule."
+)
 HOST = click.option(
     "--host", is_flag=True, help="Only in the host's network namespace."
 )
@@ -260,6 +264,7 @@ def _ranged(
 ) -> Callable[[options.Command], options.Command]:
     least, most = config.RANGES[name]
     kind = options.WholeNumber(least, most)
+    text = f"{text}  [default: {devices.DEFAULTS[name]}]"
     return click.option(f"--{name}", type=kind, metavar=unit, help=text)
 
 
@@ -296,7 +301,12 @@ def on(
     netns: str | None,
     as_json: bool,
 ) -> int:
-    """Switch devices on, now and when they appear again."""
+    """Switch devices on, now and when they appear again.
+
+    --netns needs --now, as rules hold in every network namespace; --host and
+    --dry-run are for rules only. An option that is not given stays as the rule
+    has it; without a rule the module's parameter applies.
+    """
     given = {
         "stall-ms": stall_ms,
         "low-percent": low_percent,
@@ -326,7 +336,8 @@ def off(
 ) -> int:
     """Switch devices off, now and when they appear again.
 
-    An off device behaves as without sluice.
+    An off device behaves as without sluice. --netns needs --now, as rules hold
+    in every network namespace; --host and --dry-run are for rules only.
     """
     added = [Rule(name, False, netns="host" if host else "all") for name in names]
     return run(names, added, How(now, host, dry_run, netns, as_json))

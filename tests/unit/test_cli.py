@@ -138,6 +138,8 @@ def test_help_is_a_word_too(capsys) -> None:
         ("status tap1", "did you mean tap0?"),
         ("tap1", "did you mean tap0?"),
         ("on --now tpa0", "did you mean tap0?"),
+        ("on --stal 1 tap0", "no such option: --stal (did you mean --stall-ms?); see: "),
+        ("status --nope", "no such option: --nope; see: sluice status --help"),
     ],
 )
 def test_slips_are_answered_with_a_guess(machine, capsys, words, guess) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import multiprocessing
 import os
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sluice import config
+from sluice.cli import main
 from sluice.config import Rule, format_rule, parse, parse_line, remembered, rule_for
 from sluice.errors import SluiceError
 
@@ -270,3 +272,34 @@ def test_there_is_a_bound_of_rules(machine) -> None:
     config.PATH.write_text("a* on\n" * 257)
     (wrong,) = config.read_all().wrongs
     assert wrong.startswith(f"{config.PATH}:257: more than 256 rules")
+
+
+def states(capsys, *words: str) -> list[str]:
+    assert main(["config", *words, "--json"]) == 0
+    return [one["module"] for one in json.loads(capsys.readouterr().out)["rules"]]
+
+
+def test_check_and_show_tell_what_the_module_has(machine, capsys) -> None:
+    config.PATH.write_text("tap0 off\n")
+    assert states(capsys, "check") == states(capsys, "show") == ["differs"]
+    assert main(["apply"]) == 0
+    capsys.readouterr()
+    assert states(capsys, "check") == states(capsys, "show") == ["loaded"]
+    machine.loaded = False
+    assert states(capsys, "check") == states(capsys, "show") == ["not loaded"]
+
+
+def test_a_file_is_checked_before_it_is_copied(machine, capsys, tmp_path: Path) -> None:
+    config.PATH.write_text("nonsense\n")
+    path = tmp_path / "new.conf"
+    path.write_text("t* on\n")
+    assert main(["config", "check", str(path)]) == 0
+    assert capsys.readouterr().out == "1 rule, no error\n"
+    path.write_text("t* on\ntap0 maybe\n")
+    assert main(["config", "check", str(path)]) == 1
+    reason = "on or off is missing after the pattern"
+    assert capsys.readouterr().err == f"sluice: {path}:2: {reason}\n"
+    assert main(["config", "check", str(tmp_path / "none")]) == 1
+    assert "no such file" in capsys.readouterr().err
+    assert main(["config", "show", str(path)]) == 2
+    assert "show takes no file" in capsys.readouterr().err

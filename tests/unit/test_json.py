@@ -14,9 +14,11 @@ import pytest
 
 from sluice import cli, config, monitor, output
 from sluice.cli import main
-from sluice.devices import View
-from sluice.netlink import Event
+from sluice.devices import Setting, View
 from sluice.namespaces import Namespace
+from sluice.netlink import Event, Queue
+from sluice.switch import Outcome
+from sluice.system import Owner, QdiscStats
 from tests.unit._machine import Machine
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -50,6 +52,7 @@ def check(text: str) -> str:
         ("forget x", "error"),
         ("apply", "applied"),
         ("config check", "config"),
+        ("config check /dev/null", "config"),
         ("config show", "config"),
         ("watch --count 1", "watch"),
         ("metrics", "metrics"),
@@ -79,6 +82,17 @@ def test_events(machine: Machine, capsys, monkeypatch) -> None:
         r"time, 3 times; fill 100 of 1000\n",
         said,
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("queue", Queue), ("setting", Setting), ("owner", Owner), ("outcome", Outcome),
+     ("qdisc_stats", QdiscStats)],
+)
+def test_schema_has_every_member(name: str, kind: type) -> None:
+    part = SCHEMA["definitions"][name]
+    members = {field.name for field in dataclasses.fields(kind)}
+    assert set(part["properties"]) == set(part["required"]) == members
 
 
 def test_page_has_every_subcommand_and_member() -> None:

@@ -10,7 +10,7 @@ import json
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import config, rules
+from sluice import config, devices, rules
 from sluice.cli import main
 from sluice.config import HEADER
 from tests.unit._machine import Machine
@@ -246,7 +246,7 @@ def test_dry_run_shows_and_changes_nothing(machine: Machine, capsys) -> None:
     assert said.count("would be off") == 1 and "tap0: would be remembered in " in said
     assert main(["off", "tap0", "--dry-run", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["dry_run"] and answer["remembered"] == []
+    assert answer["dry_run"] and answer["remembered"] == ["tap0"]
     assert [one["name"] for one in answer["devices"]] == ["tap0"]
     config.PATH.write_text("tap0 on\n")
     assert main(["forget", "tap0", "--dry-run"]) == 0
@@ -257,6 +257,31 @@ def test_dry_run_shows_and_changes_nothing(machine: Machine, capsys) -> None:
     assert capsys.readouterr().out.endswith("1 rule would be loaded\n")
     assert main(["forget", "t*", "--dry-run"]) == 0
     assert not machine.reset_calls and config.PATH.read_text() == "t* on\n"
+
+
+def test_apply_to_a_name_that_matches_nothing_changes_nothing(
+    machine: Machine, capsys
+) -> None:
+    config.PATH.write_text("t* on\n")
+    for words in (["zz*"], ["zz*", "--dry-run"]):
+        assert main(["apply", *words]) == 1
+        said = capsys.readouterr()
+        assert not said.out
+        assert said.err == "sluice: zz*: nothing matches; see: sluice status\n"
+    assert main(["apply", ""]) == 2
+    assert "a name is empty" in capsys.readouterr().err
+    assert not machine.reset_calls
+    assert main(["apply", "tap*"]) == 0
+    assert machine.reset_calls == [("tap*",)]
+
+
+def test_help_has_the_defaults(capsys) -> None:
+    assert main(["on", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for name in config.RANGES:
+        _, _, after = said.partition(f"--{name} ")
+        text, _, _ = after.partition("<=x<=")
+        assert f"[default: {devices.DEFAULTS[name]}]" in text
 
 
 def test_forget_removes_the_rule(machine: Machine, capsys) -> None:
