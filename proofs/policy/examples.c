@@ -669,7 +669,10 @@ static void depths(void)
 	q->depth_ns = 2 * MS;
 	LOCKED(__queue_set_depth_ns(q, 0));
 	EXPECT(q->depth_ns, 2 * MS);
-	q->open_ns--;
+	q->open_ns++;
+	LOCKED(__queue_set_depth_ns(q, 0));
+	EXPECT(q->depth_ns, 2 * MS);
+	q->open_ns -= 2;
 	LOCKED(__queue_set_depth_ns(q, 0));
 	EXPECT(q->depth_ns, 2 * MS - 1500 * US / 64);
 	q->depth_ns = 500 * US;
