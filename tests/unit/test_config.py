@@ -15,7 +15,7 @@ import pytest
 from sluice import config
 from sluice.cli import main
 from sluice.config import Rule, format_rule, parse, parse_line, remembered, rule_for
-from sluice.errors import SluiceError
+from sluice.errors import Denied, SluiceError
 
 
 def texts(lines: list[config.Line]) -> list[str]:
@@ -64,6 +64,23 @@ def test_wrong_lines_are_named_and_have_no_rule(text: str) -> None:
     (wrong,) = config.wrongs(parse(f"# x\n{text}\n"), Path("/c"))
     assert wrong.startswith("/c:2: ")
     assert rule_for("tap0", parse(text)) is None
+    assert config.wrongs(parse(text))[0].startswith(f"{config.PATH}:1: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("tap0 maybe", "on or off is missing after the pattern"),
+        ("tap0 on colour=red", "option 'colour=red' is unknown"),
+        ("tap0 on limit", "option 'limit' is unknown"),
+        ("tap0 on limit=x", "limit 'x' is not between 0 and 4294967295"),
+        ("tap0 on netns=red", "netns 'red' is neither host nor all"),
+        ("tap0 on qdisc=x", "qdisc 'x' is not one of fq_codel, fq, cake, pfifo"),
+        (f"{'x' * 64} on", "the pattern is longer than 63 bytes"),
+    ],
+)
+def test_reason_is_said_of_a_wrong_line(text: str, wrong: str) -> None:
+    assert parse_line(text).wrong == wrong
 
 
 @pytest.mark.parametrize(
@@ -116,6 +133,8 @@ def test_what_is_not_said_stays_as_it_was() -> None:
     lines = parse("tap0 on stall-ms=100 limit=7 qdisc=cake")
     lines = remembered(lines, Rule("tap0", True, {"limit": 9}))
     assert texts(lines) == ["tap0 on stall-ms=100 limit=9 qdisc=cake"]
+    lines = remembered(lines, Rule("tap0", True, qdisc="fq"))
+    assert texts(lines) == ["tap0 on stall-ms=100 limit=9 qdisc=fq"]
 
 
 def test_a_name_keeps_what_its_pattern_says() -> None:
@@ -173,6 +192,28 @@ def test_failed_write_leaves_the_file_whole(tmp_path: Path, monkeypatch) -> None
         config.remember([Rule("tap1", True)], path)
     assert path.read_text() == "tap0 on\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["conf"]
+
+
+def test_whole_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch) -> None:
+    path, synced = tmp_path / "conf", []
+
+    def fsync(fd: int) -> None:
+        assert not path.exists()
+        synced.append(os.fstat(fd).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    config.remember([Rule("tap0", True)], path)
+    assert synced == [path.stat().st_size]
+
+
+def test_whoever_may_not_write_is_told_to_be_root(tmp_path, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(Denied, match="lock: permission denied; run it as root$"):
+        with config.locked(tmp_path / "lock"):
+            pass
 
 
 def _remember_many(folder: Path, number: int) -> None:
@@ -240,6 +281,14 @@ def test_files_of_the_folder_come_first(machine) -> None:
     ]
     assert rules.entry_for("tap0").rule.on and not rules.entry_for("tap1").rule.on
     assert rules.entry_for("vnet1") and not rules.entry_for("vnet1", host=False)
+
+
+def test_files_of_the_folder_are_read_in_the_order_of_their_names(machine) -> None:
+    config.FOLDER.mkdir()
+    names = [f"{number}.conf" for number in range(10, 99)]
+    for name in reversed(names):
+        (config.FOLDER / name).write_text("tap* off\n")
+    assert [path.name for path in config.files()] == [*names, config.PATH.name]
 
 
 def test_what_is_wrong_in_any_file_has_its_line(machine) -> None:

@@ -361,3 +361,96 @@ def test_on_after_off_keeps_the_settings(machine: Machine) -> None:
     main(["off", "tap0"])
     main(["on", "tap0"])
     assert (machine.devices[0].on, machine.devices[0].stall_ms) == (True, 100)
+
+
+def test_module_that_is_unloaded_meanwhile(machine, capsys, monkeypatch) -> None:
+    def set_device(*_: object) -> None:
+        raise LookupError
+
+    monkeypatch.setattr("sluice.system.set_device", set_device)
+    assert main(["off", "--now", "tap0"]) == 1
+    assert capsys.readouterr().err == f"sluice: {rules.NOT_LOADED}\n"
+
+
+def test_missing_qdisc_is_blamed_only_for_a_qdisc(machine: Machine, capsys) -> None:
+    machine.refuses = {3: errno.ENOENT}
+    assert main(["on", "--now", "tun0", "--qdisc", "cake"]) == 1
+    said = capsys.readouterr().err
+    assert said == "sluice: tun0: No such file or directory; see: sluice doctor\n"
+    assert not machine.qdisc_calls, "attached to a device that could not be set"
+
+
+def test_off_attaches_no_qdisc_and_on_only_where_none_is(machine: Machine) -> None:
+    assert main(["off", "--now", "t*"]) == 0
+    assert main(["on", "--now", "t*", "--qdisc", "fq"]) == 0
+    assert machine.qdisc_calls == [(3, 1, "fq")]
+
+
+def test_dry_run_without_the_module(machine: Machine, capsys) -> None:
+    machine.loaded = False
+    assert main(["off", "tap0", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("tap0: would be off, is stock; by ")
+    assert not config.PATH.exists()
+
+
+def test_rule_of_a_device_that_vanishes_is_no_error(machine, capsys, monkeypatch) -> None:
+    def attach_wanted(_: object) -> dict[object, str]:
+        machine.remove(2)
+        return {}
+
+    monkeypatch.setattr("sluice.switch.attach_wanted", attach_wanted)
+    assert main(["off", "tap0"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("tap0: vanished meanwhile\n") and not said.err
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "a#b", "\t"])
+@pytest.mark.parametrize("command", ["on", "off", "forget"])
+def test_what_is_no_name_is_refused(machine, capsys, command: str, name: str) -> None:
+    assert main([command, name]) == 2
+    assert "is not a device name or pattern" in " ".join(capsys.readouterr().err.split())
+    assert not machine.reset_calls and not config.PATH.exists()
+
+
+def test_on_in_the_host_alone(machine: Machine) -> None:
+    assert main(["on", "vnet*", "--host"]) == 0
+    assert (machine.rules[0].netns, machine.rules[0].on) == ("host", True)
+    assert main(["on", "vnet*"]) == 0
+    assert machine.rules[0].netns == "all"
+
+
+def test_outcome_names_the_namespace(machine: Machine, capsys) -> None:
+    machine.namespaces = {"": 1, "red": 2}
+    assert main(["off", "--now", "tap0"]) == 0
+    assert capsys.readouterr().out == "tap0: off\ntap0 (netns red): off\n"
+
+
+def test_forget_as_json(machine: Machine, capsys) -> None:
+    config.PATH.write_text("tap0 off\nvnet* off\n")
+    for dry_run in (True, False):
+        more = ["--dry-run"] if dry_run else []
+        assert main(["forget", "tap0", "vnet*", "--json", *more]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["forgotten"] == ["tap0", "vnet*"]
+        assert answer["dry_run"] is dry_run
+        assert [one["name"] for one in answer["devices"]] == ["tap0"]
+    assert not machine.rules and config.PATH.read_text() == ""
+
+
+def test_forget_says_so_and_suggests_similar_names(machine: Machine, capsys) -> None:
+    config.PATH.write_text("vnet0 off\n")
+    assert main(["forget", "vnet1"]) == 1
+    assert capsys.readouterr().err.endswith("; did you mean vnet0?\n")
+    assert main(["forget", "x"]) == 1
+    assert capsys.readouterr().err.endswith("; see: sluice config show\n")
+    assert main(["forget", "vnet0", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "vnet0: would be forgotten\n"
+    assert main(["forget", "vnet0"]) == 0
+    assert capsys.readouterr().out == "vnet0: forgotten\n"
+
+
+def test_apply_attaches_no_qdisc_to_a_device_that_is_off(machine: Machine) -> None:
+    config.PATH.write_text("tun0 off qdisc=cake\n")
+    assert main(["apply"]) == 0
+    assert not machine.qdisc_calls and not machine.devices[1].on
