@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -122,7 +123,8 @@ def total(rows: list[Row]) -> Row:
     sums: dict[str, Any] = {}
     for name in devices.COUNTS:
         sums[name] = sum(getattr(row, name) for row in rows)
-    fill = sum(row.fill or 0 for row in rows)
+    fills = [row.fill for row in rows if row.fill is not None]
+    fill = sum(fills) if fills else None
     backlog = sum(row.backlog for row in rows)
     limit = sum(row.limit for row in rows)
     key = ("", 0, 0, False)
@@ -157,7 +159,8 @@ class Column:
     cell: Callable[[Row], str]
 
 
-LABEL, STATE = 13, 8  # columns; words are aligned left, numbers right
+# Columns; words are aligned left, numbers right; the label is wider if there is room.
+LABEL, STATE, SPARKLINE = 13, 8, 10
 COLUMNS = (
     Column("FILL", 5, lambda row: "-" if row.fill is None else short(row.fill)),
     Column("LIMIT", 5, lambda row: short(row.limit)),
@@ -171,40 +174,69 @@ COLUMNS = (
     Column("OVER/S", 6, lambda row: short(row.qdisc_overlimits)),
 )
 # A narrow terminal leaves these out, in this order.
-SPARE = ("OVER/S", "MARK/S", "LIMIT", "STALL/S", "QLEN", "STOP/S", "FILL")
+SPARE = ("OVER/S", "MARK/S", "LIMIT", "STALL/S", "QLEN", "STOP/S", "FILL", "QDROP/S",
+         "DROP/S", "PKT/S")
 
 
-def choose(width: int) -> list[Column]:
-    """The columns that fit."""
-    chosen = list(COLUMNS)
+@dataclass(frozen=True)
+class Layout:
+    """What a line of this width has."""
+
+    width: int
+    columns: list[Column]
+    label: int = LABEL
+
+
+def _taken(columns: list[Column]) -> int:
+    return LABEL + 1 + STATE + sum(column.width + 1 for column in columns)
+
+
+def lay_out(width: int, rows: list[Row]) -> Layout:
+    """The columns that fit, and the labels whole if there is room for a sparkline."""
+    columns = list(COLUMNS)
     for heading in SPARE:
-        if LABEL + 1 + STATE + sum(column.width + 1 for column in chosen) <= width:
+        if _taken(columns) <= width:
             break
-        chosen = [column for column in chosen if column.heading != heading]
-    return chosen
+        columns = [column for column in columns if column.heading != heading]
+    longest = max((cell_len(output.printable(row.label)) for row in rows), default=0)
+    room = width - _taken(columns) - 1 - SPARKLINE
+    return Layout(width, columns, LABEL + max(0, min(longest - LABEL, room)))
 
 
-def _line(label: str, state: str, cells: list[tuple[str, int]]) -> Text:
-    numbers = "".join(f" {cell:>{width}}" for cell, width in cells)
-    return Text(f"{label:{LABEL}} {state:{STATE}}{numbers}", no_wrap=True)
+def fit_label(label: str, width: int) -> str:
+    """Cut in the middle: the end tells the queues of a device apart."""
+    if cell_len(label) > width:
+        head, tail = set_cell_size(label, width // 2), label
+        while cell_len(f"{head}~{tail}") > width:
+            tail = tail[1:]
+        label = f"{head}~{tail}"
+    return set_cell_size(label, width)
 
 
-def format_heading(width: int) -> Text:
-    cells = [(column.heading, column.width) for column in choose(width)]
-    line = _line("QUEUE", "STATE", cells)
+def _line(
+    layout: Layout, label: str, state: str, cells: list[str], style: str = ""
+) -> Text:
+    line = Text(f"{fit_label(label, layout.label)} ", no_wrap=True)
+    line.append(f"{state:{STATE}}", style)
+    for cell, column in zip(cells, layout.columns):  # noqa: B905
+        line.append(f" {cell:>{column.width}}")
+    return line
+
+
+def format_heading(layout: Layout) -> Text:
+    headings = [column.heading for column in layout.columns]
+    line = _line(layout, "QUEUE", "STATE", headings)
     line.stylize("bold")
-    room = width - line.cell_len - 1
+    room = layout.width - line.cell_len - 1
     line.append((" " + "fill, newest right".rjust(room)) if room > 18 else "")
     return line
 
 
-def format_row(row: Row, fills: list[int], width: int, bars: str = BARS) -> Text:
-    label = output.printable(row.label)
-    label = label if len(label) <= LABEL else f"{label[:LABEL - 1]}~"
-    cells = [(column.cell(row), column.width) for column in choose(width)]
-    text = _line(label, row.state, cells)
-    text.stylize(STYLES.get(row.state, "dim"), LABEL + 1, LABEL + 1 + STATE)
-    room = width - text.cell_len - 1
+def format_row(row: Row, fills: list[int], layout: Layout, bars: str = BARS) -> Text:
+    cells = [column.cell(row) for column in layout.columns]
+    style = STYLES.get(row.state, "dim")
+    text = _line(layout, output.printable(row.label), row.state, cells, style)
+    room = layout.width - text.cell_len - 1
     if room > 0:
         text.append(" " + sparkline(fills, row.limit, room, bars))
     return text
@@ -243,16 +275,16 @@ class Screen:
 
 def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
     """The screen's text, cut to the size of the terminal."""
-    width = screen.width
+    layout = lay_out(screen.width, rows)
     place = max(1, screen.height - 3)
     screen.first = min(screen.first, max(0, len(rows) - place))
     shown = ordered(rows, screen.order)[screen.first : screen.first + place]
-    lines = [format_heading(width)]
+    lines = [format_heading(layout)]
     for row in shown:
         fills = list(watched.fills[row.key])
-        lines.append(format_row(row, fills, width, screen.bars))
+        lines.append(format_row(row, fills, layout, screen.bars))
     if rows:
-        sums = format_row(total(rows), [], width, screen.bars)
+        sums = format_row(total(rows), [], layout, screen.bars)
         sums.stylize("bold")
         lines.append(sums)
     else:
@@ -264,7 +296,7 @@ def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
     )
     lines = lines[: screen.height]
     for line in lines:
-        line.truncate(width)
+        line.truncate(screen.width)
     return Text("\n").join(lines)
 
 
@@ -316,6 +348,11 @@ def _watch_screen(
     names: tuple[str, ...], netns: str | None, interval: float, count: int
 ) -> None:
     console = Console(no_color=bool(os.environ.get("NO_COLOR")))
+    if console.is_dumb_terminal:
+        raise SluiceError(
+            f"watch: TERM={os.environ['TERM']} cannot move the cursor; "
+            "use: sluice watch --json"
+        )
     utf = console.encoding.lower().startswith("utf")
     where = namespaces.described(netns)
     screen = Screen(bars=BARS if utf else PLAIN_BARS, where=where)

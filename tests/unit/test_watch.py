@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from sluice import system
 from sluice.cli import main
@@ -32,6 +33,7 @@ from sluice.watch import (
     Watched,
     format_row,
     format_screen,
+    lay_out,
     observe,
     sparkline,
 )
@@ -163,9 +165,47 @@ def test_qdisc_and_packets_are_rates_of_the_device(machine: Machine) -> None:
     assert (first.backlog, second.backlog, second.packets) == (12, 0, 0.0)
 
 
-def test_long_names_are_cut(machine: Machine) -> None:
+def test_long_labels_are_cut_in_the_middle(machine: Machine) -> None:
     row = replace(look(machine, Watched(), 1.0)[0], label="abcdefghijklmno/12")
-    assert format_row(row, [], 80).plain.startswith("abcdefghijkl~ open")
+    assert format_row(row, [], lay_out(80, [row])).plain.startswith(
+        "abcdef~mno/12 open"
+    )
+
+
+def test_a_wide_terminal_shows_long_labels(machine: Machine) -> None:
+    row = replace(look(machine, Watched(), 1.0)[0], label="abcdefghijklmno/12@red")
+    line = format_row(row, [312], lay_out(140, [row])).plain
+    assert line.startswith("abcdefghijklmno/12@red open")
+    assert len(line) == 140
+
+
+def test_wide_characters_keep_the_columns(machine: Machine) -> None:
+    row = look(machine, Watched(), 1.0)[0]
+    for label in ("日本語", "日本語日本語日本語/3", "e\u0301tap"):
+        one = replace(row, label=label)
+        line = format_row(one, [], lay_out(80, [one]))
+        at = line.plain.index(" open")
+        assert cell_len(line.plain[:at]) == 13
+        styled = [line.plain[span.start : span.end] for span in line.spans]
+        assert styled == ["open    "]
+
+
+def test_a_number_is_shown_whole_or_not_at_all(machine: Machine) -> None:
+    watched = Watched()
+    rows = look(machine, watched, 1.0)
+    for width in range(22, 90):
+        lines = format_screen(rows, watched, Screen(width, 24)).plain.split("\n")
+        words = [len(line[22:].split()) for line in lines[:-1]]
+        columns = len(lay_out(width, rows).columns)
+        assert words[0] == columns and min(words) >= columns, (width, lines)
+
+
+def test_without_the_module_the_total_has_no_fill(machine: Machine) -> None:
+    machine.loaded = False
+    watched = Watched()
+    rows = look(machine, watched, 1.0)
+    lines = format_screen(rows, watched, Screen(80, 24)).plain.split("\n")
+    assert lines[-2].split()[:3] == ["2", "queues", "-"]
 
 
 def test_json_is_one_line_for_each_look(machine: Machine, capsys) -> None:
@@ -272,3 +312,12 @@ def test_it_follows_the_size_of_the_terminal(terminal) -> None:
         # The first screen or two may be of the size before.
         one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 4)
         assert max(one.widths()) == columns, one.widths()
+
+
+def test_a_terminal_that_cannot_show_it_is_refused(terminal) -> None:
+    one = terminal(TERM="dumb")
+    one.wait_for(lambda: one.process.poll() is not None and b"\n" in one.shown)
+    assert one.process.returncode == 1
+    assert one.shown.strip() == (
+        b"sluice: watch: TERM=dumb cannot move the cursor; use: sluice watch --json"
+    )
