@@ -350,6 +350,7 @@ static void limits(void)
 	cpus = 8;	/* no more than SENDERS_MIN: nothing is learned */
 	q->headroom = 1;
 	EXPECT(headroom_for(q, &ring, 100), 20);
+	EXPECT(headroom_for(q, &ring, 1000), 20);
 
 	fresh();
 	EXPECT(depth_for(q, 92), 92);
@@ -661,6 +662,7 @@ static void depths(void)
 	q->depth_ns = 99 * MS;
 	LOCKED(__queue_set_depth_ns(q, 5 * MS));
 	EXPECT(q->depth_ns, 100 * MS);
+	EXPECT(q->depth, 100000);
 
 	/* a refill in less than a quarter of the stop: a quarter of the target */
 	q->stopped_at = 7 * MS;

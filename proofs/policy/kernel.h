@@ -52,8 +52,10 @@ typedef unsigned int gfp_t;
 	({ __typeof__(a) __a = (a); __typeof__(b) __b = (b); __a > __b ? __a : __b; })
 #define min_t(type, a, b)	min((type)(a), (type)(b))
 #define max_t(type, a, b)	max((type)(a), (type)(b))
+/* As in newer kernels, which ask for @high first and not for the smaller of two. */
 #define clamp_t(type, v, low, high) \
-	min_t(type, max_t(type, v, low), high)
+	({ type __v = (v), __low = (low), __high = (high); \
+	   __v >= __high ? __high : __v <= __low ? __low : __v; })
 #define NSEC_PER_USEC		1000L
 #define NSEC_PER_MSEC		1000000L
 #define NSEC_PER_SEC		1000000000L
