@@ -3,7 +3,18 @@
 
 from __future__ import annotations
 
-from sluice import monitor
+import itertools
+import json
+import time
+from dataclasses import asdict, replace
+
+import pytest
+
+from sluice import monitor, rules
+from sluice.cli import main
+from sluice.errors import SluiceError
+from sluice.namespaces import Namespace
+from sluice.netlink import Event
 
 
 class Ear:
@@ -35,3 +46,60 @@ def test_a_module_that_is_loaded_again_is_heard_again(machine, monkeypatch) -> N
     del machine.namespaces["red"]
     ears.look_around()
     assert [ear.closed for ear in Ear.made] == [True, True, False]
+    machine.namespaces["blue"] = 3
+    ears.look_around()
+    del machine.namespaces["blue"]
+    ears.look_around()
+    assert [ear.closed for ear in Ear.made] == [True, True, False, True]
+
+
+def test_without_the_module_it_says_so(machine, monkeypatch) -> None:
+    monkeypatch.setattr(monitor, "read_family", lambda: 0)
+    with pytest.raises(SluiceError, match=f"^{rules.NOT_LOADED}$"):
+        monitor.Ears(None)
+
+
+def test_namespace_that_is_named_is_the_only_one(machine, monkeypatch) -> None:
+    monkeypatch.setattr(monitor, "Listener", Ear)
+    monkeypatch.setattr(monitor, "read_family", lambda: 27)
+    machine.namespaces = {"": 1, "red": 2, "odd": 3}
+    machine.stale = {"odd"}
+    Ear.made = []
+    monitor.Ears("red")
+    assert len(Ear.made) == 1
+    monitor.Ears(None)
+    assert len(Ear.made) == 3, "one cannot be entered"
+
+
+STALL = Event(2, "tap0", 1, "stall", 3, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("netns", "change", "text"),
+    [
+        ("", {}, "tap0 queue 1 stalled: its reader made no room in time, 3 times; "
+                 "fill 5 of 8"),
+        ("red", {"count": 1, "kind": "stop"},
+         "tap0 (netns red) queue 1 stopped for the first time; fill 5 of 8"),
+        ("", {"kind": "noqueue", "count": 1, "ring": 0},
+         "tap0 has noqueue, though its rule names a qdisc"),
+        ("", {"kind": "kind 9", "count": 2}, "tap0 queue 1 kind 9, 2 times; fill 5 of 8"),
+    ],
+)
+def test_event_in_words(netns: str, change: dict, text: str) -> None:
+    event = replace(STALL, **change)
+    at = time.mktime((2026, 1, 2, 3, 4, 5, 0, 0, -1))
+    assert monitor.format_event(Namespace(netns, 1), event, at) == f"03:04:05 {text}"
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_command_ends_after_so_many_events(monkeypatch, capsys, more: list[str]) -> None:
+    pair = (Namespace("red", 2), STALL)
+    monkeypatch.setattr(monitor, "events", lambda netns: itertools.repeat(pair))
+    assert main(["monitor", "--count", "2", *more]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    if more:
+        answer = json.loads(lines[0])
+        assert answer.pop("time") > 0 and answer.pop("schema")
+        assert answer == {"netns": "red", **asdict(STALL)}
