@@ -180,12 +180,12 @@ def read_module() -> ModuleAnswer | None:
     try:
         with Client() as client:
             return ModuleAnswer(tuple(client.devices()), tuple(client.queues()))
-    except LookupError:
-        return None
-    except IndexError as error:
+    except IndexError as error:  # an unknown state; a subclass of LookupError
         raise SluiceError(
             "module: newer than this command; update the package sluice"
         ) from error
+    except LookupError:
+        return None
 
 
 def set_device(ifindex: int, values: Mapping[str, int]) -> None:

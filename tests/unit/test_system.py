@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is read from files and programs, and what is asked of rtnetlink."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+from pathlib import Path
+
+import pytest
+from pyroute2.netlink.exceptions import NetlinkError
+
+from sluice import namespaces, system
+from sluice.errors import SluiceError
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The parent of a sys and a proc."""
+    for name in ("sys", "proc"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(system, name.upper(), tmp_path / name)
+    return tmp_path
+
+
+def write(path: Path, text: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+class Route:
+    """Keeps what is asked for."""
+
+    calls: list[tuple[object, ...]] = []
+
+    def __enter__(self) -> Route:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def tc(self, *how: object, parent: int) -> None:
+        Route.calls.append((*how, parent))
+
+
+def test_qdisc_of_each_queue_is_below_mq(monkeypatch) -> None:
+    monkeypatch.setattr(system, "IPRoute", Route)
+    Route.calls = []
+    root, handle = system.ROOT, system.QDISC_HANDLE
+    system.attach_qdisc(7, 1, "fq")
+    assert Route.calls == [("replace", "fq", 7, handle, root)]
+    Route.calls = []
+    system.attach_qdisc(7, 2, "fq")
+    assert Route.calls == [
+        ("replace", "mq", 7, handle, root),
+        ("replace", "fq", 7, 0, handle | 1),
+        ("replace", "fq", 7, 0, handle | 2),
+    ]
+
+
+class Module:
+    """In place of a client: raises an error, or is set."""
+
+    error: Exception | None = None
+    given: list[object] = []
+
+    def __enter__(self) -> Module:
+        if Module.error:
+            raise Module.error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def devices(self) -> list[str]:
+        return ["device"]
+
+    def queues(self) -> list[str]:
+        return ["queue"]
+
+    def rules(self) -> list[str]:
+        return ["rule"]
+
+    def set_rules(self, *what: object) -> None:
+        Module.given.append(what)
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> type[Module]:
+    Module.error, Module.given = None, []
+    monkeypatch.setattr(system, "Client", Module)
+    monkeypatch.setattr(namespaces, "is_host", lambda inode: True)
+    return Module
+
+
+def test_module_that_is_not_loaded_or_too_new(module: type[Module]) -> None:
+    assert system.read_module() == system.ModuleAnswer(("device",), ("queue",))
+    assert system.read_rules() == ["rule"]
+    module.error = LookupError()
+    assert system.read_module() is None and system.read_rules() is None
+    module.error = IndexError()  # a state that this command does not know
+    with pytest.raises(SluiceError, match="newer than this command"):
+        system.read_module()
+    module.error = NetlinkError(errno.EOPNOTSUPP)
+    assert system.read_rules() is None
+    module.error = NetlinkError(errno.EPERM)
+    with pytest.raises(NetlinkError):
+        system.read_rules()
+
+
+@pytest.mark.parametrize("at_home", [True, False])
+def test_rules_are_set_in_the_namespace_of_the_host(
+    module: type[Module], monkeypatch, at_home: bool
+) -> None:
+    entered: list[Path | None] = []
+
+    class Entered:
+        def __init__(self, one: namespaces.Namespace) -> None:
+            entered.append(one.path)
+
+        __enter__ = __exit__ = lambda *_: None
+
+    monkeypatch.setattr(namespaces, "is_host", lambda inode: at_home)
+    monkeypatch.setattr(namespaces, "entered", Entered)
+    system.set_rules(["rule"], ["tap0"])
+    assert module.given == [(["rule"], ["tap0"])]
+    assert entered == ([] if at_home else [namespaces.HOST])
+
+
+def test_version_and_parameters_of_the_module(folder: Path) -> None:
+    assert system.read_module_version() == "" and system.read_parameters() == {}
+    module = folder / "sys/module/sluice"
+    module.mkdir(parents=True)
+    assert system.read_module_version() == "unknown"
+    write(module / "version", "0.1.0\n")
+    write(module / "parameters/stall_ms", "250\n")
+    (module / "parameters/secret").mkdir()  # cannot be read
+    assert system.read_module_version() == "0.1.0"
+    assert system.read_parameters() == {"secret": "?", "stall_ms": "250"}
+
+
+@pytest.mark.parametrize(
+    ("content", "on"),
+    [(None, None), (b"\6\0\0\0\1", True), (b"\6\0\0\0\0", False), (b"\1", False)],
+)
+def test_secure_boot_is_the_byte_after_the_attributes(folder, content, on) -> None:
+    name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    if content is not None:
+        write(folder / "sys/firmware/efi/efivars" / name, content)
+    assert system.read_secure_boot() is on
+
+
+def test_kernel_says_what_it_allows(folder: Path) -> None:
+    assert not system.has_modules() and not system.read_modules_disabled()
+    write(folder / "proc/modules", "")
+    write(folder / "proc/sys/kernel/modules_disabled", "0\n")
+    assert system.has_modules() and not system.read_modules_disabled()
+    write(folder / "proc/sys/kernel/modules_disabled", "1\n")
+    assert system.read_modules_disabled()
+    assert system.read_signed_only() == ""
+    write(folder / "sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
+    assert system.read_signed_only() == "lockdown"
+    write(folder / "sys/module/module/parameters/sig_enforce", "Y\n")
+    assert system.read_signed_only() == "module.sig_enforce"
+
+
+def test_configuration_of_a_kernel_that_carries_it(folder: Path) -> None:
+    assert system.read_kernel_config("no-such-release") is None
+    write(folder / "proc/config.gz", gzip.compress(b"CONFIG_MODULES=y\n"))
+    assert system.read_kernel_config("no-such-release") == "CONFIG_MODULES=y\n"
+
+
+def test_first_file_that_can_be_read_counts(folder: Path) -> None:
+    paths = [folder / name for name in ("none", "b", "c")]
+    write(paths[1], b"caf\xe9")
+    write(paths[2], "c")
+    assert system.read_first(paths) == "caf\udce9"
+    assert system.read_first(paths[:1]) is None
+
+
+def test_program_that_fails_or_hangs_or_does_not_exist() -> None:
+    assert system.read_output("sh", "-c", "echo out; echo err >&2; exit 3") == (
+        3, "out\nerr\n",
+    )
+    assert system.read_output("no such program") == (127, "")
+    assert system.read_output("sleep", "60", seconds=0.05) == (126, "")
+    assert system.read_output("cat") == (0, ""), "it waits for no input"
+
+
+@pytest.mark.parametrize(
+    ("answer", "dkms"),
+    [
+        ((127, ""), None),
+        ((126, ""), system.NO_ANSWER),
+        ((0, " sluice/0.1.0: installed\n"), "sluice/0.1.0: installed"),
+        ((0, ""), ""),
+    ],
+)
+def test_answer_of_dkms(monkeypatch, answer: tuple[int, str], dkms: str | None) -> None:
+    monkeypatch.setattr(system, "read_output", lambda *_, **__: answer)
+    assert system.read_dkms() == dkms
+
+
+def test_messages_of_the_kernel_about_the_module(monkeypatch) -> None:
+    answers = [(0, "a\nsluice: one\nb\nsluice: two\n"), (1, "sluice: not root\n")]
+    monkeypatch.setattr(system, "read_output", lambda *_: answers.pop(0))
+    assert system.read_kernel_lines() == ["sluice: one", "sluice: two"]
+    assert system.read_kernel_lines() == []
+
+
+def test_reason_of_a_refusal() -> None:
+    assert system.netlink_reason(NetlinkError(errno.EPERM, "need more")) == "need more"
+    assert system.netlink_reason(NetlinkError(errno.ENODEV)) == "No such device"
+    denials = [errno.EPERM, errno.EACCES, errno.EINVAL]
+    assert [system.is_denial(NetlinkError(code)) for code in denials] == [
+        True, True, False,
+    ]
+
+
+def test_lines_of_a_command_are_shown_as_they_come() -> None:
+    shown: list[str] = []
+    status, lines = system.run_shown(["sh", "-c", "echo a; echo b >&2; exit 4"],
+                                     shown.append)
+    assert (status, lines, shown) == (4, ["a", "b"], ["a", "b"])
