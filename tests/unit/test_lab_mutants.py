@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 from lab.checks.mutants import (
     FILES,
     SHARES,
@@ -16,6 +18,7 @@ from lab.checks.mutants import (
     without_comments,
 )
 from lab.machines.build import KMOD
+from lab.machines.vm import REPOSITORY
 
 ONE = Mutant("queue.c", 3, "a", "b", "text")
 
@@ -71,3 +74,11 @@ def test_equivalents_are_of_lines_there_are() -> None:
         text = without_comments((KMOD / file).read_text())
         lines = {line.strip() for line in text.splitlines()}
         assert was in lines and now != was and len(why) > 10, (file, was)
+
+
+def test_page_has_the_counts_of_the_results() -> None:
+    page = (REPOSITORY / "proofs/README.md").read_text()
+    results = json.loads((REPOSITORY / "lab/results/mutants.json").read_text())
+    for file, one in results["files"].items():
+        assert f"{one['killed']:,} of `{file}` ({one['equivalent']}" in page, file
+        assert one["survive"] == [], file
