@@ -41,7 +41,7 @@ MESSAGES, MESSAGES_PER_SECOND = 300, 100  # of the kernel, to netconsole
 MESSAGE = b"a message for netconsole\n"
 NETCONSOLE_PORT = 6666
 NETCONSOLE = Path("/sys/kernel/config/netconsole")
-WORK_SECONDS = 0.0001  # of the reader, for each packet
+WORK_SECONDS = 0.0001  # of the reader, for each packet; more where senders are slow
 
 
 def _die_with_parent() -> None:
@@ -62,6 +62,7 @@ class CountingReader:
     ) -> None:
         self._counts = multiprocessing.RawArray("Q", 2)
         self._is_counted = is_counted
+        self._work_seconds = WORK_SECONDS * env.patience
         fd = device.queues[0]
         os.set_blocking(fd, True)
         self._process = multiprocessing.Process(target=self._count, args=(fd,))
@@ -74,7 +75,7 @@ class CountingReader:
         _die_with_parent()
         while True:
             self._counts[self._is_counted(os.read(fd, PACKET_MAX))] += 1
-            end = time.perf_counter() + WORK_SECONDS
+            end = time.perf_counter() + self._work_seconds
             while time.perf_counter() < end:
                 pass
 
