@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import replace
+from pathlib import Path
+from typing import Iterator
 
 from lab.guest.devices import HERE, THERE, attach, read_counters
 from lab.guest.scenarios import Env, scenario
@@ -97,6 +101,38 @@ def ring_resize_leaves_no_stopped_queue(env: Env) -> None:
     reader.resume()
     assert_flows(env)
     assert read_queue().ring == 100
+
+
+@contextlib.contextmanager
+def _pinned_to_last_cpu(env: Env) -> Iterator[Path]:
+    """This process runs on the last CPU; its file "online". Both as before at the end."""
+    cpus = os.sched_getaffinity(0)
+    online = Path(f"/sys/devices/system/cpu/cpu{max(cpus)}/online")
+    if not online.exists():
+        env.skip("this kernel's CPUs do not go offline")
+    os.sched_setaffinity(0, {max(cpus)})
+    try:
+        yield online
+    finally:
+        online.write_text("1")
+        os.sched_setaffinity(0, cpus)
+
+
+@scenario
+def cpu_of_a_stopped_queue_goes_offline(env: Env) -> None:
+    """Its timer was armed there, by the sender, and is moved to another CPU."""
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=100, paused=True)
+    with _pinned_to_last_cpu(env) as online:
+        send(200)
+        assert read_queue().state == "stopped"
+        online.write_text("0")
+        assert read_queue().state == "stopped"
+        reader.resume()
+        env.wait_for(lambda: read_queue().state == "open", "the queue is open")
+    assert read_queue().rescued == 0, read_queue()
+    assert_flows(env)
+    assert counters().lost_at_ring == 0, counters()
 
 
 @scenario
