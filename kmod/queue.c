@@ -22,14 +22,14 @@
  *     lateness of one timer, whatever the reader does;
  *   - a reader that reads fewer than STALL_PACKETS packets in stall_ms of
  *     stopped time is stalled: its senders pass for PASS_FACTOR times
- *     stall_ms, or until it has caught up, before the queue stops again. So a
- *     dead reader holds its senders for 1/9 of the time at most, one at half
- *     that pace for 1/5;
+ *     stall_ms and until it reads on, or until it has caught up, before the
+ *     queue stops again. So a dead reader holds its senders once, one at half
+ *     that pace for 1/5 of the time;
  *   - the ring does not overflow while the queue is not stalled, with any
  *     number of senders that the headroom covers, see headroom_for();
  *   - a queue we stopped has an armed timer: both change only under q->lock,
  *     and so a wake-up cannot be lost. If the timer itself is lost, the
- *     backstop wakes the queue a second later (backstop.c);
+ *     backstop wakes the queue one to two seconds later (backstop.c);
  *   - we clear the stopped bit only if we set it, and never after the device
  *     was announced to go down;
  *   - a queue is reviewed at most REVIEWS_PER_SEC times per second, plus once
@@ -587,7 +587,11 @@ static bool stall_lasts(const struct sluice_queue *q,
 	       ktime_get_ns() < READ_ONCE(q->pass_until);
 }
 
-/* Another ring behind this queue than at the last check, or another size. */
+/*
+ * Another file behind this queue than at the last check, or another size; or
+ * what notifies of the device made sluice_queue_opened() forget it. A reader can
+ * cause that (TUNSETPERSIST), so a stall goes on if the ring is the same.
+ */
 static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
 	struct ptr_ring *ring = sluice_layout_ring(file);
@@ -597,8 +601,8 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 		return false;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
-	WRITE_ONCE(q->stalled, false);
 	if (ring != q->ring || size != q->size) {	/* during a stop, too */
+		WRITE_ONCE(q->stalled, false);
 		WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 		q->stop_producer = READ_ONCE(ring->producer);
 		WRITE_ONCE(q->headroom, INT_MAX);

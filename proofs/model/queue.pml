@@ -29,7 +29,7 @@
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() d41e1a015cbfab74
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
- * Copy of: kmod/queue.c queue_adopted() e03523c580eeded0
+ * Copy of: kmod/queue.c queue_adopted() 6d30546258dedbf0
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
  * Copy of: kmod/queue.c sluice_queue_check() 2398595ea5b405da
  * Copy of: kmod/queue.c sluice_queue_opened() c7db712e59c25675
@@ -84,9 +84,9 @@ bool served = true;
 bool open = true;
 bool stopped, stalled;
 #if OPERATOR
-byte file, qsize;
+byte file, ring, qsize;	/* ring: that of the last file */
 #else
-byte file = 1, qsize = SIZE;
+byte file = 1, ring = 1, qsize = SIZE;
 #endif
 byte look;
 bool locked;
@@ -259,8 +259,11 @@ due:		/* sluice_queue_check() */
 		if
 		:: file != found || qsize != length ->	/* queue_adopted() */
 			LOCK;
-			stalled = false;
-			atomic { qsize = length; file = found };
+			if
+			:: ring != found || qsize != length -> stalled = false
+			:: else
+			fi;
+			atomic { ring = found; qsize = length; file = found };
 			UNLOCK
 		:: else
 		fi;

@@ -1017,12 +1017,15 @@ static void adoptions(void)
 	/* the same: what was learned is kept */
 	q->head = q->stop_producer = 1;
 	q->headroom = 20;
+	q->stalled = true;
 	EXPECT(queue_adopted(q, &other, 50), true);
+	EXPECT(q->stalled, true);
 	EXPECT(q->head, 1);
 	EXPECT(q->stop_producer, 1);
 	EXPECT(q->headroom, 20);
 	/* another size, another ring of the same size */
 	EXPECT(queue_adopted(q, &other, 51), true);
+	EXPECT(q->stalled, false);
 	EXPECT(q->head, 7);
 	EXPECT(q->headroom, INT_MAX);
 	q->headroom = 20;
@@ -1038,7 +1041,7 @@ static void adoptions(void)
 	EXPECT(q->headroom, INT_MAX);
 	/* at the same time */
 	while_waiting = queue_is_stalled;
-	EXPECT(queue_adopted(q, &other, 40), true);
+	EXPECT(queue_adopted(q, &ring, 40), true);
 	EXPECT(q->stalled, false);
 	when_released = queue_is_opened;
 	EXPECT(queue_adopted(q, &other, 40), true);

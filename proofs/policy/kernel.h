@@ -286,6 +286,9 @@ struct sk_buff { u16 queue_mapping; };
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define netdev_warn(device, ...)	complain(__VA_ARGS__)
 #define pr_err(...)			complain(__VA_ARGS__)
+#define pr_err_ratelimited(...)		complain(__VA_ARGS__)
+#define net_ratelimit()			true
+#define cond_resched()			((void)0)
 #define pr_info(...)			do { } while (0)
 #define pr_notice(...)			do { } while (0)
 #define pr_crit(...)			complain(__VA_ARGS__)

@@ -30,6 +30,23 @@ def dead_reader_does_not_block_sender(env: Env) -> None:
 
 
 @scenario
+def dead_reader_cannot_end_its_stall(env: Env) -> None:
+    """TUNSETPERSIST needs no capability, and notifies of a change of the device."""
+    env.load()
+    device = env.enter(tap(ring=50))
+    with flood(senders=1) as senders:
+        env.wait_for(lambda: read_queue().state == "stalled", "the stall")
+        before = read_queue()
+        for _ in range(20):
+            device.set_persistent(True)
+            device.set_persistent(False)
+            senders.wait_for_more(env, 10, "the sender goes on")
+        after = read_queue()
+        senders.end()
+    assert (after.state, after.stops) == ("stalled", before.stops), (before, after)
+
+
+@scenario
 def resumed_reader_loses_nothing_again(env: Env) -> None:
     env.load()
     reader = sink(env, ring=50, paused=True)
