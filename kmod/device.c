@@ -9,6 +9,7 @@
  * what we do for it.
  */
 #include <linux/if_tun.h>
+#include <linux/net.h>
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
 
@@ -87,7 +88,8 @@ static void device_enter(struct sluice_device *device,
 	bool served = state == SLUICE_DEVICE_SERVED;
 	unsigned int id;
 
-	if (state == SLUICE_DEVICE_REFUSED && device->state != state)
+	if (state == SLUICE_DEVICE_REFUSED && device->state != state &&
+	    net_ratelimit())
 		netdev_warn(device->dev, "sluice: %s; stock behaviour remains\n",
 			    device->reason);
 	device->state = state;

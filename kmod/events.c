@@ -15,6 +15,7 @@
  * whatever the others sent, and a run begins where the last one ended.
  */
 #include <linux/rtnetlink.h>
+#include <linux/sched.h>
 #include <linux/workqueue.h>
 
 #include "sluice.h"
@@ -107,6 +108,7 @@ static void run(struct work_struct *unused)
 			told += tell_device(device);
 			untold |= READ_ONCE(device->due);
 		}
+		cond_resched();
 	}
 	rtnl_unlock();
 	if ((untold || told >= MESSAGES_PER_RUN) && READ_ONCE(ready))

@@ -55,14 +55,15 @@ static const char *place_callback(unsigned long transmit)
 	int err = filter_transmit(transmit);
 
 	if (err) {
-		pr_err("tun: %ps cannot be traced (%d)\n", (void *)transmit, err);
+		pr_err_ratelimited("tun: %ps cannot be traced (%d)\n",
+				   (void *)transmit, err);
 		return "transmit function cannot be traced";
 	}
 	err = register_ftrace_function(&transmit_hook);
 	if (err) {
 		ftrace_set_filter(&transmit_hook, NULL, 0, 1);
-		pr_err("ftrace refuses the hook (%d); is kernel.ftrace_enabled 0?\n",
-		       err);
+		pr_err_ratelimited("ftrace refuses the hook (%d); is kernel.ftrace_enabled 0?\n",
+				   err);
 		return "ftrace refuses the hook";
 	}
 	return NULL;
