@@ -6,7 +6,7 @@
 #   make install    from this tree: DKMS, and the command below PREFIX (/usr/local)
 #   make uninstall  takes that away again
 # Change it:
-#   make check      linters, types, unit tests, one build of the module: 3 minutes
+#   make check      linters, types, unit tests, one build of the module: 2 minutes
 #   make unit       the unit tests
 #   make modules    the module on every packaged kernel: W=1, sparse, checkpatch
 #   make kernel, make command, make packaging, make systemd    scenarios in VMs
