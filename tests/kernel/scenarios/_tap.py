@@ -14,7 +14,7 @@ from typing import Callable, Iterator, List
 
 from lab.guest.devices import HERE, THERE, Counters, attach, silence_first_netns
 from lab.guest.scenarios import Env
-from lab.guest.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, open_queue, request
+from lab.guest.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, TUNSETIFF, open_queue, request
 from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._traffic import read_queue, send
 
@@ -48,6 +48,10 @@ class Tap:
         """Opens one more queue, or makes the device; returns the place in self.queues."""
         self.queues.append(open_queue(self.flags, self.name))
         return len(self.queues) - 1
+
+    def make_again(self) -> None:
+        """After the device was deleted: with its first file."""
+        fcntl.ioctl(self.queues[0], TUNSETIFF, request(self.flags, self.name))
 
     def close_queue(self, place: int) -> None:
         os.close(self.queues.pop(place))

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
+from sluice.netlink import Client
+from tests.kernel.scenarios._frames import Freed, send_frames
 from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import (
     assert_lossless_again,
     counters,
     flood,
+    gone,
     read_queue,
     send,
     sink,
-    wait_until_empty,
+    wait_until_read,
 )
 
 
@@ -23,10 +27,11 @@ def dead_reader_does_not_block_sender(env: Env) -> None:
     with flood(senders=2) as senders:
         env.wait_for(lambda: read_queue().state == "stalled", "the stall")
         senders.wait_for_more(env, 5000, "senders go on")
-        senders.end()
-    queue = read_queue()
+        sent = senders.end()
+    env.wait_for(lambda: not counters().held, "the qdisc is empty")
+    queue, now = read_queue(), counters()
     assert queue.stalls >= 1 and queue.drops > 0, queue
-    assert counters().lost_at_ring > 0
+    assert now.lost_at_ring > 0 and gone(now) + queue.fill == sent, (now, queue, sent)
 
 
 @scenario
@@ -85,19 +90,25 @@ def pause_shorter_than_the_stall_time_loses_nothing(env: Env) -> None:
             reader.pause()
             env.wait_for(lambda: read_queue().state == "stopped", "the stop")
             reader.resume()
-        senders.end()
-    wait_until_empty(env)
-    assert counters().lost_at_ring == 0
+        sent = senders.end()
+    now = wait_until_read(env, sent)
+    assert now.lost_at_ring == 0 and gone(now) == sent, (now, sent)
     assert read_queue().stalls == 0
 
 
 @scenario
 def device_of_a_killed_reader_is_released(env: Env) -> None:
+    """The packets in its ring and in its qdisc are freed, each once."""
     env.load("stall_ms=60000")  # still stopped when it is killed
+    freed = Freed(env)
     reader = sink(env, ring=50, paused=True)
-    send(500)
+    send_frames(500)
     assert read_queue().state == "stopped"
     reader.kill()
     env.wait_for(
-        lambda: "here0" not in env.run("ip", "-br", "link"), "the device is gone"
+        lambda: HERE.name not in env.run("ip", "-br", "link"), "the device is gone"
     )
+    env.wait_for(lambda: freed.count >= 500, "all frames are freed")
+    assert freed.count == 500, "more were freed than sent"
+    with Client() as client:
+        assert client.devices() == []

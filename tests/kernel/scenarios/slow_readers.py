@@ -22,6 +22,7 @@ from tests.kernel.scenarios._traffic import (
     compare,
     counters,
     flood,
+    gone,
     read_queue,
     set_device,
     sink,
@@ -106,9 +107,11 @@ def operator_makes_a_slow_reader_lossless(env: Env) -> str:
     set_device(stall_ms=2000)
     with slow_reader(device, rest=0.01, burst=2), flood(senders=1) as senders:
         env.wait_for(lambda: read_queue().stops > 20, "stops", 30)
-        senders.end()
-    assert counters().lost_at_ring == 0, read_queue()
+        sent = senders.end()
     assert read_queue().stalls == 0, read_queue()
+    env.wait_for(lambda: device.is_drained(counters), "qdisc and ring empty")
+    now = counters()
+    assert now.lost_at_ring == 0 and gone(now) == sent, (now, sent)
     return f"{read_queue().stops} stops, 0 lost"
 
 

@@ -10,9 +10,11 @@ from tests.kernel.scenarios._traffic import (
     assert_flows,
     assert_lossless_again,
     flood,
+    gone,
     read_queue,
     sink,
     wait_for_stops,
+    wait_until_read,
 )
 
 
@@ -61,5 +63,7 @@ def vhost_unload_under_traffic_loses_no_queue(env: Env) -> None:
             env.load()
             wait_for_stops(env, reader, more_than=20)
             env.run("rmmod", "sluice")
-        senders.end()
+        sent = senders.end()
+    now = wait_until_read(env, sent)
+    assert gone(now) == sent, (now, sent)
     assert_flows(env)
