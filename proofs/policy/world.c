@@ -465,6 +465,8 @@ static const struct sending *sending_here(void)
 /*
  * A stop by a sender. It reads the tail before the producer, so it may count what
  * others added in the meantime, and no more: each of them may just have begun.
+ * A weak machine may show the reader's tail before the last slot that it cleared:
+ * an empty ring is taken for full then, until the next review.
  */
 static void check_stop(const struct sluice_queue *q, int fill)
 {
@@ -475,6 +477,8 @@ static void check_stop(const struct sluice_queue *q, int fill)
 	int most;
 
 	if (!by || by->queue != id || !file || !is_strict(file))
+		return;
+	if (memory_kind == MEMORY_WEAK && !by->least)
 		return;
 	most = by->most + by->added + policy_senders - 1;
 	if (whole_ring(q->device) && most < limit_of(file))
@@ -700,7 +704,11 @@ static void check_unchecked(const struct tun_file *file, const struct sluice_que
 	int size = file->ring.size, used = slots_used(file);
 	u32 left = sluice_check_last(queue_next_check(q)) - file->ring.producer;
 
-	if (used == size)	/* or it is empty, and a slot is cleared late */
+	/*
+	 * Or it is empty, and a slot is cleared late; or the reader took a packet
+	 * whose sender's index is not seen yet, and the tail is past the producer.
+	 */
+	if (used >= size - 1)
 		return;
 	if (left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
 		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
