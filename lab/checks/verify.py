@@ -203,7 +203,7 @@ def model_proofs(place: Workplace) -> list[Proof]:
 def _ask_seeded(harness: Harness, bug: Seeded) -> tuple[str, str]:
     if not harness.mutant(bug.name, {bug.file: seeded_text(bug)}):
         return "no verdict", "does not build"
-    if harness.variant is PACE:
+    if harness.variant in (PACE, EXAMPLES):
         return harness.ask(name=bug.name)
     most = SEEDS_MOST if harness.variant is STEPS else THREAD_SEEDS_MOST
     return harness.ask(0, most, name=bug.name)
@@ -230,7 +230,7 @@ def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
         Proof("policy/pace", FINE, pace.ask),
         Proof("policy/examples", FINE, examples.ask),
     ]
-    programs = {"steps": steps, "threads": threads, "pace": pace}
+    programs = {"steps": steps, "threads": threads, "pace": pace, "examples": examples}
     return proofs + [
         Proof(
             *(f"policy/{one.name}", FOUND),

@@ -708,7 +708,7 @@ static void check_unchecked(const struct tun_file *file, const struct sluice_que
 	 * Or it is empty, and a slot is cleared late; or the reader took a packet
 	 * whose sender's index is not seen yet, and the tail is past the producer.
 	 */
-	if (used >= size - 1)
+	if (used == size || (used == size - 1 && memory_kind != MEMORY_IN_ORDER))
 		return;
 	if (left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
 		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
