@@ -34,7 +34,7 @@ FRAMES = 200
 def _stopped(env: Env) -> tuple[Reader, Freed]:
     """A sink that does not read, behind a queue that is stopped by FRAMES."""
     env.load()
-    freed = Freed(env)
+    freed = Freed(env, required=False)
     reader = sink(env, ring=FRAMES // 2, paused=True)
     send_frames(FRAMES)
     assert read_queue().state == "stopped"
