@@ -51,6 +51,11 @@ static bool memory_is_in_order(void)
 	return memory_kind == MEMORY_IN_ORDER;
 }
 
+static bool memory_is_weak(void)
+{
+	return memory_kind == MEMORY_WEAK;
+}
+
 static bool in_arena(const volatile void *at)
 {
 	return (const char *)at >= arena && (const char *)at < arena + ARENA_SIZE;

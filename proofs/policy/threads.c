@@ -86,6 +86,12 @@ static bool memory_is_in_order(void)
 	return false;
 }
 
+/* It may be: on this machine's CPU. */
+static bool memory_is_weak(void)
+{
+	return true;
+}
+
 static bool one_at_a_time(void)
 {
 	return false;

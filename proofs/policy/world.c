@@ -478,7 +478,7 @@ static void check_stop(const struct sluice_queue *q, int fill)
 
 	if (!by || by->queue != id || !file || !is_strict(file))
 		return;
-	if (memory_kind == MEMORY_WEAK && !by->least)
+	if (memory_is_weak() && !by->least)
 		return;
 	most = by->most + by->added + policy_senders - 1;
 	if (whole_ring(q->device) && most < limit_of(file))
@@ -708,7 +708,7 @@ static void check_unchecked(const struct tun_file *file, const struct sluice_que
 	 * Or it is empty, and a slot is cleared late; or the reader took a packet
 	 * whose sender's index is not seen yet, and the tail is past the producer.
 	 */
-	if (used == size || (used == size - 1 && memory_kind != MEMORY_IN_ORDER))
+	if (used == size || (used == size - 1 && !memory_is_in_order()))
 		return;
 	if (left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
 		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
