@@ -588,9 +588,9 @@ static bool stall_lasts(const struct sluice_queue *q,
 }
 
 /*
- * Another file behind this queue than at the last check, or another size; or
- * what notifies of the device made sluice_queue_opened() forget it. A reader can
- * cause that (TUNSETPERSIST), so a stall goes on if the ring is the same.
+ * The file or the size is not that of the last check, or sluice_queue_opened()
+ * made the queue forget its file, which a reader can cause (TUNSETPERSIST). So
+ * a stall goes on if the ring is the same.
  */
 static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
