@@ -36,10 +36,11 @@ class Freed:
     """
 
     def __init__(self, env: Env, required: bool = True) -> None:
+        if required:
+            mount_tracefs()
         self._counts = has_ftrace()
-        if not self._counts and not required:
+        if not self._counts:
             return
-        mount_tracefs()
         self._own = TRACING / "instances" / f"frames{os.getpid()}"
         self._own.mkdir()
         env.defer(self._own.rmdir)
