@@ -221,6 +221,16 @@ def netns(name: str) -> Iterator[str]:
         run_tool(["ip", "netns", "del", name])
 
 
+def _neighbour(name: str, peer: Device) -> str:
+    mac = f"lladdr {peer.mac}"
+    return f"neighbour replace {peer.address} {mac} dev {name} nud permanent"
+
+
+def add_neighbour(name: str, peer: Device) -> None:
+    """The peer as a static neighbour on the device of this name, which is up."""
+    run_tool(["ip", *_neighbour(name, peer).split()])
+
+
 def attach(
     device: Device,
     peer: Device,
@@ -243,10 +253,7 @@ def attach(
     ]
     if device.mac:
         lines.insert(0, f"link set dev {device.name} address {device.mac}")
-        lines.append(
-            f"neighbour replace {peer.address} lladdr {peer.mac}"
-            f" dev {device.name} nud permanent"
-        )
+        lines.append(_neighbour(device.name, peer))
     run_tool(["ip", *namespace, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from typing import Dict, Iterator, List, Sequence
 
-from lab.guest.devices import run_tool
+from lab.guest.devices import Device, add_neighbour, run_tool
 from lab.guest.tun import IFF_TAP
 from lab.row import Skipped, WorkloadError
 from tests.kernel.scenarios._tap import Tap
@@ -53,7 +53,6 @@ def teach(names: Sequence[str]) -> List[str]:
     for number, name in enumerate(names, 2):
         mac, address = port_mac(number), f"10.93.0.{number}"
         run_tool(["bridge", "fdb", "replace", mac, "dev", name, "master", "static"])
-        neighbour = ["ip", "neigh", "replace", address, "lladdr", mac]
-        run_tool([*neighbour, "dev", "bridge0", "nud", "permanent"])
+        add_neighbour("bridge0", Device(name, address, mac))
         addresses.append(address)
     return addresses

@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 from typing import Iterator
 
-from lab.guest.devices import Device
+from lab.guest.devices import Device, add_neighbour
 from lab.guest.program import succeeds
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._command import CONFIG, REPOSITORY, SLUICE, needs_click
@@ -109,8 +109,7 @@ def _assert_full_ring_stops(env: Env, tap: str) -> None:
     """Of a device that has a qdisc; the bridge forwards to it."""
     guest = Device(tap, "10.94.0.2", GUEST_MAC)
     env.run("ip", "addr", "add", "10.94.0.1/24", "dev", "br0")
-    neighbour = ("ip", "neigh", "replace", guest.address, "lladdr", guest.mac)
-    env.run(*neighbour, "dev", "br0", "nud", "permanent")
+    add_neighbour("br0", guest)
     send(2000, guest)
 
     def stopped() -> bool:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Iterator
 
-from lab.guest.devices import HERE, THERE, Reader, attach, read_counters
+from lab.guest.devices import HERE, THERE, Reader, add_neighbour, attach
+from lab.guest.devices import read_counters
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios import _ftrace, _patch
@@ -95,10 +96,7 @@ def link_down_and_up_leaves_no_stopped_queue(env: Env) -> None:
     assert read_device().state == "down"
     reader.resume()
     env.run("ip", "link", "set", HERE.name, "up")
-    env.run(
-        *("ip", "neighbour", "replace", "10.92.0.2", "lladdr"),
-        *("02:00:00:00:92:02", "dev", HERE.name, "nud", "permanent"),
-    )
+    add_neighbour(HERE.name, THERE)
     assert read_device().state == "served"
     _assert_conserved_and_flows(env, reader, freed)
 

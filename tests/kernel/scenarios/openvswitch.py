@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 
-from lab.guest.devices import Device
+from lab.guest.devices import Device, add_neighbour
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from tests.kernel.scenarios._command import CONFIG, SECONDS, needs_click, sluice
@@ -98,8 +98,7 @@ def port_is_stopped_and_loses_nothing(env: Env) -> None:
     _set_qdisc(env, "pfifo", "limit", "4000")
     env.run("ip", "addr", "add", "10.93.0.1/24", "dev", "br0")
     env.run("ip", "link", "set", "br0", "up")
-    neighbour = ("ip", "neigh", "replace", PORT.address, "lladdr", PORT.mac)
-    env.run(*neighbour, "dev", "br0", "nud", "permanent")
+    add_neighbour("br0", PORT)
     got: list[bytes] = []  # the switch floods others' packets to the port, too
     device.on_packet = lambda packet: got.extend([packet] * packet.endswith(b"x" * 60))
     sent = send(2000, PORT)
