@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -87,6 +88,9 @@ Version: 7.2.9-1~bpo13+1
 Package: linux-source-7.2
 Version: 7.2.12-1~bpo13+1
 
+Package: linux-source-7.2
+Version: 7.2.3-1~bpo13+1
+
 Package: linuxptp
 Version: 4.4-1
 """
@@ -97,6 +101,38 @@ def test_index_gives_the_newest_version_of_each_kernel_package() -> None:
         "linux-image-7.3.4+deb13-amd64": "7.3.4-1~bpo13+1",
         "linux-source-7.2": "7.2.12-1~bpo13+1",
     }
+
+
+def apt_of(indexes: dict[str, str], status: int = 0):
+    """Stands for apt, with these indexes of packages."""
+
+    def apt(state, arch, program, *words) -> subprocess.CompletedProcess[str]:
+        said = ""
+        if "indextargets" in words:
+            said = "Translations /en\n" + "".join(f"Packages {p}\n" for p in indexes)
+        if "cat-file" in words:
+            said = indexes[words[-1]]
+        return subprocess.CompletedProcess(words, status, said)
+
+    return apt
+
+
+@pytest.mark.parametrize("paths", ["ab", "ba"])
+def test_newest_of_all_the_suites_counts(tmp_path, monkeypatch, paths: str) -> None:
+    name = "linux-source-7.2"
+    texts = {"a": INDEX, "b": f"Package: {name}\nVersion: 7.2.11-1\n"}
+    monkeypatch.setattr(suites, "_apt", apt_of({path: texts[path] for path in paths}))
+    monkeypatch.setattr(suites, "read_mirror", lambda: "http://a.example/debian/")
+    found = suites._fetch(kernel_named("newest"), tmp_path / "state")
+    assert found == suites.parse_packages(INDEX)
+    lines = (tmp_path / "state" / "sources.list").read_text().splitlines()
+    assert "deb http://a.example/debian/ trixie-backports main" in lines
+
+
+def test_a_part_of_the_suites_is_no_listing(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(suites, "_apt", apt_of({"a": INDEX}, status=100))
+    monkeypatch.setattr(suites, "read_mirror", lambda: "http://a.example/debian/")
+    assert suites._fetch(kernel_named("newest"), tmp_path / "state") == {}
 
 
 @pytest.fixture

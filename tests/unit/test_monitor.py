@@ -12,7 +12,6 @@ import pytest
 
 from sluice import monitor, rules
 from sluice.cli import main
-from sluice.errors import SluiceError
 from sluice.namespaces import Namespace
 from sluice.netlink import Event
 
@@ -28,6 +27,23 @@ class Ear:
 
     def close(self) -> None:
         self.closed = True
+
+
+class Voice(Ear):
+    """A listener that always has an event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._file = open("/dev/zero", "rb")
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def read(self, seconds: float) -> list[Event]:
+        return [STALL]
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def test_a_module_that_is_loaded_again_is_heard_again(machine, monkeypatch) -> None:
@@ -51,12 +67,41 @@ def test_a_module_that_is_loaded_again_is_heard_again(machine, monkeypatch) -> N
     del machine.namespaces["blue"]
     ears.look_around()
     assert [ear.closed for ear in Ear.made] == [True, True, False, True]
+    family[0] = 29  # between two looks it was unloaded and loaded
+    ears.look_around()
+    assert [ear.closed for ear in Ear.made] == [True, True, True, True, False]
 
 
-def test_without_the_module_it_says_so(machine, monkeypatch) -> None:
-    monkeypatch.setattr(monitor, "read_family", lambda: 0)
-    with pytest.raises(SluiceError, match=f"^{rules.NOT_LOADED}$"):
-        monitor.Ears(None)
+def test_events_of_a_namespace_that_is_made_later_are_told(machine, monkeypatch) -> None:
+    monkeypatch.setattr(monitor, "Listener", Voice)
+    monkeypatch.setattr(monitor, "read_family", lambda: 27)
+    monkeypatch.setattr(monitor, "AGAIN_SECONDS", 0.0)
+    told = monitor.events(None)
+    assert next(told) == (Namespace("", 1), STALL)
+    machine.namespaces["red"] = 2
+    assert (Namespace("red", 2), STALL) in itertools.islice(told, 5)
+    del machine.namespaces["red"]
+    assert {one.name for one, _ in itertools.islice(told, 5, 10)} == {""}
+
+
+def test_without_the_module_it_says_so(machine, capsys, monkeypatch) -> None:
+    def absent() -> None:
+        raise LookupError
+
+    monkeypatch.setattr(monitor, "Client", absent)
+    assert main(["monitor"]) == 1
+    assert capsys.readouterr().err == f"sluice: {rules.NOT_LOADED}\n"
+
+
+def test_ctrl_c_is_the_usual_end(monkeypatch, capsys) -> None:
+    def two_and_a_key(netns):
+        yield from [(Namespace("", 1), STALL)] * 2
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(monitor, "events", two_and_a_key)
+    assert main(["monitor"]) == 0
+    said = capsys.readouterr()
+    assert said.out.count(" tap0 queue 1 stalled") == 2 and said.err == ""
 
 
 def test_namespace_that_is_named_is_the_only_one(machine, monkeypatch) -> None:
