@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What `lab again` and `lab test` run, and what they make of its end."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from lab.checks import testing
+from lab.checks.testing import Outcome
+from lab.failure import FINE, LabError, NO, UsageError
+from lab.machines.matrix import kernel_named
+from lab.machines.roots import Root
+from lab.machines.vm import Machine, VmResult
+
+KERNEL = kernel_named("6.12")
+SCENARIO = "loading.loads_and_unloads"
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch) -> Machine:
+    root = Root("6.12", Path("/root"), "6.12.1", "linux-image 6.12.1", "key")
+    machine = Machine(root, tmp_path)
+    monkeypatch.setattr(testing, "machine_for", lambda *_, **__: nullcontext(machine))
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "trouble", "status", "told"),
+    [
+        (["passed", "passed"], [], FINE, "2 of 2 plays passed\n"),
+        (["skipped", "skipped"], [], FINE, "0 of 2 plays passed, 2 skipped\n"),
+        (["passed", "failed"], [], NO, "1 of 2 plays passed\n"),
+        (["passed"], [], NO, "1 of 2 plays passed\n"),
+        (["passed", "passed"], ["BUG"], NO, "passed\nthe kernel said: BUG\n"),
+    ],
+)
+def test_again_is_fine_if_no_play_failed(
+    machine, monkeypatch, capsys, outcomes, trouble, status, told
+) -> None:
+    settled = [Outcome(SCENARIO, outcome, "") for outcome in outcomes]
+    jobs = []
+
+    def play_on(*positional, **job):
+        jobs.append((positional[2], job["times"]))
+        return settled, trouble
+
+    monkeypatch.setattr(testing, "play_on", play_on)
+    assert testing.again(KERNEL, SCENARIO, 2) == status
+    assert capsys.readouterr().out.endswith(told)
+    assert jobs == [([SCENARIO], 2)]
+
+
+@pytest.mark.parametrize("name", ["loading", "loading.nothing", "nothing.loads"])
+def test_again_wants_a_scenario_that_exists(machine, name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}: no kernel scenario"):
+        testing.again(KERNEL, name, 1)
+
+
+def test_boot_without_any_outcome_is_an_error(machine, monkeypatch) -> None:
+    monkeypatch.setattr(testing.vm, "run_job", lambda *_: VmResult(1, "no module"))
+    with pytest.raises(LabError, match="no scenario ran: no module"):
+        testing.boot(machine, {}, 1.0, print)
+
+
+def test_each_scenario_across_boots_has_its_own(machine, monkeypatch) -> None:
+    booted: list[list[str]] = []
+
+    def play_on(machine, kernel, names, *_):
+        booted.append(names)
+        return [Outcome(names[0], "passed", "")], [f"trouble of {names[0]}"]
+
+    monkeypatch.setattr(testing, "play_on", play_on)
+    played = testing.play_across_boots(KERNEL, ["a.x", "a.y"], print, testing.PACKAGING)
+    assert booted == [["a.x"], ["a.y"]] and list(played.outcomes) == ["a.x", "a.y"]
+    assert played.trouble == ["trouble of a.x", "trouble of a.y"]
+
+
+def test_slow_kernel_has_more_time_for_a_boot(machine, monkeypatch) -> None:
+    deadlines: list[float] = []
+    suite = testing.Suite("kernel", (), (), seconds=10, stage=lambda *_: {})
+    monkeypatch.setattr(
+        testing, "boot", lambda machine, job, deadline, _: deadlines.append(deadline)
+    )
+    for name in ("6.12", "newest-debug"):
+        testing.play_on(machine, kernel_named(name), ["a.x", "a.y"], print, suite)
+    patience = kernel_named("newest-debug").patience
+    assert patience > 1
+    assert deadlines == [testing.BOOT_SECONDS + 20, patience * deadlines[0]]
+
+
+STEPS = ("lint", "verify", "sample")
+
+
+@pytest.fixture
+def steps(monkeypatch) -> dict[str, object]:
+    """What each step of `lab test` answers; afterwards "ran" has those that ran."""
+    ran: list[str] = []
+    answers: dict[str, object] = {"lint": True, "verify": 0, "sample": 0, "ran": ran}
+
+    def step(name: str):
+        def run(*_, **__):
+            ran.append(name)
+            return answers[name]
+
+        return run
+
+    monkeypatch.setattr(testing.quick, "lint", step("lint"))
+    monkeypatch.setattr(testing.verify, "verify", step("verify"))
+    monkeypatch.setattr(testing.mutants, "sample", step("sample"))
+    monkeypatch.setattr(testing, "ensure_venv", lambda: Path("/venv/python"))
+    root = Root("6.12", Path("/root"), "6.12.1", "linux-image 6.12.1", "key")
+    monkeypatch.setattr(testing, "scenario_root", lambda *_: root)
+    monkeypatch.setattr(testing, "ensure_disk", lambda _: None)
+    for name in ("ensure_packages", "ensure_compiled"):
+        monkeypatch.setattr(testing.packages, name, lambda *_: None)
+
+    def run(command, cwd) -> subprocess.CompletedProcess:
+        told = [word for word in command if "tests/" in word or word[0] == "-"]
+        ran.append(" ".join(told))
+        return subprocess.CompletedProcess(command, 5)
+
+    monkeypatch.setattr(testing.processes, "run", run)
+    return answers
+
+
+@pytest.mark.parametrize("fails", STEPS)
+def test_nothing_is_played_after_a_step_that_failed(steps, fails: str) -> None:
+    steps[fails] = False if fails == "lint" else 1
+    assert testing.test("all", []) == 1
+    assert steps["ran"] == list(STEPS[: STEPS.index(fails) + 1])
+
+
+def test_what_is_played_and_its_status(steps) -> None:
+    start = "-B -m -p"
+    assert testing.test("all", ["-k", "x"]) == 5
+    folders = "tests/unit tests/kernel tests/command tests/packaging"
+    assert steps["ran"] == [*STEPS, f"{start} {folders} -k"]
+    steps["ran"].clear()
+    assert testing.test("debug", []) == 5
+    assert steps["ran"] == [f"{start} tests/debug --every"]
