@@ -146,6 +146,8 @@ def test_bench_measures_skips_and_reports(monkeypatch, fake_workload) -> None:
     job |= {"module": None, "helpers": "/nonexistent"}
     status, _ = rows.run_bench(job, written.append, said.append)
     assert status == 0 and len(said) == 6
+    assert "[2/6] fake, upstream: skipped: no flag" in said
+    assert "[3/6] fake, sluice: 5, 0 lost at the ring" in said
     states = [line["status"] for line in written[-1]["measurements"]]
     assert sorted(states) == ["measured"] * 4 + ["skipped"] * 2
     run = results.run_of(PROVENANCE, written[-1], [])
@@ -500,6 +502,93 @@ def test_rows_that_disagree_are_measured_again(monkeypatch, fake_workload) -> No
     assert written[-1]["planned"] == len(written[-1]["measurements"]) == 8
     assert [m["round"] for m in written[-1]["measurements"]] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert sum("disagree" in line for line in said) == 2
+
+
+@pytest.fixture
+def bench(monkeypatch, fake_workload):
+    """Measures stock and sluice, which have these values one after the other: the
+    report, what was said, and the seconds each sample had."""
+    monkeypatch.setattr(rows, "background_ping", contextlib.nullcontext)
+    monkeypatch.setattr(rows, "unload", lambda: None)
+    monkeypatch.setattr(Row, "variants", ("stock", "sluice"))
+
+    def run(values, **more):
+        left, deadlines = iter(values), []
+
+        def run_child(_, seconds):
+            deadlines.append(seconds)
+            sample = {"value": next(left), "lost_at_ring": 0, "extra": {}}
+            return Ending(answer=sample)
+
+        monkeypatch.setattr(rows, "run_child", run_child)
+        job = {"rows": ["fake"], "rounds": 1, "seconds": 2, "counted": False}
+        job |= {"module": None, "helpers": "/nonexistent", "retries": 0}
+        written, said = [], []
+        assert rows.run_bench(job | more, written.append, said.append)[0] == 0
+        return written[-1], said, deadlines
+
+    return run
+
+
+def test_rounds_go_on_until_the_ratio_is_sure(bench) -> None:
+    report, said, _ = bench([10] * 99, rounds=2, minutes=1)
+    assert [m["round"] for m in report["measurements"][::2]] == [0, 1, 2, 3, 4]
+    assert report["planned"] == 10
+    assert "not within" not in "".join(said)
+
+
+def test_ratio_that_time_left_unsure_is_told(bench) -> None:
+    report, said, _ = bench([10] * 4, rounds=2, minutes=1e-9)
+    assert len(report["measurements"]) == 4
+    assert said[-1] == "fake: not within 3 %: sluice unknown"
+    report, said, _ = bench([10, 10, 10, 20] * 3, rounds=6, minutes=1e-9)
+    assert len(report["measurements"]) == 12
+    assert said[-1] == "fake: not within 3 %: sluice 0.50-1.00"
+
+
+def test_sample_has_time_to_set_up_and_more_of_it_where_all_is_slow(bench) -> None:
+    _, _, (usual, _) = bench([1, 1])
+    _, _, (counted, _) = bench([1, 1], counted=True)
+    assert (usual, counted) == (62, 3602)
+    slow = dataclasses.replace(ROW, setup_seconds=30)
+    slow_workload = {"": [Workload(slow, lambda *_: None)]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workloads, "by_command", lambda: slow_workload)
+        assert bench([1, 1])[2] == [92, 92]
+
+
+class Host:
+    """A host of whose CPUs others use so much during each sample."""
+
+    def __init__(self, percents: list[float]) -> None:
+        self._left = iter(percents)
+
+    def read(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def percent_since(self, _: tuple[float, float]) -> float:
+        return next(self._left)
+
+
+def test_sample_that_others_disturb_is_taken_again_but_not_for_ever(
+    bench, monkeypatch
+) -> None:
+    drivers: list[str] = []
+    monkeypatch.setattr(rows, "HostLoad", lambda: Host([50, 3, 20, 30, 40]))
+    monkeypatch.setattr(rows, "system_call_us", lambda: 9.0)
+    monkeypatch.setattr(rows, "read_late", lambda: [])
+    monkeypatch.setattr(rows, "late_since", lambda _: {"p50": 8})
+    monkeypatch.setattr(env.GuestEnv, "load_kernel_reader", lambda _: None)
+    monkeypatch.setattr(env.GuestEnv, "use_drivers", lambda _, v: drivers.append(v))
+    report, said, _ = bench([1, 2, 3, 4, 5], native=True)
+    stock, sluice = (m["sample"] for m in report["measurements"])
+    assert (stock["value"], sluice["value"]) == (2, 5)
+    assert (stock["extra"], sluice["extra"]) == (
+        {"others_percent": 3, "late_us": {"p50": 8}, "system_call_us": 9.0},
+        {"others_percent": 40, "late_us": {"p50": 8}, "system_call_us": 9.0},
+    )
+    assert drivers == ["stock"] * 2 + ["sluice"] * 3
+    assert "fake, stock: others used 50 % of the host" in said
 
 
 def test_saved_run_is_compact_and_tells_the_same() -> None:

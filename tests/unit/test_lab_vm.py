@@ -128,7 +128,7 @@ def test_vm_that_dies_on_the_way_up_is_booted_once_more(machine, monkeypatch) ->
 
 def test_vm_that_never_comes_up_is_lost(machine, monkeypatch) -> None:
     told: list[str] = []
-    emulate(machine, monkeypatch, "sleep 60", "exit 3")
+    emulate(machine, monkeypatch, "exec sleep 60", "exit 3")
     monkeypatch.setattr(vm, "BOOT_SECONDS", 0.1)
     with pytest.raises(VmNotBooted, match="ended with status 3"):
         vm.run_job(machine, {}, 60, told.append)
