@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
+import socket
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
+from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import system
 from sluice.bench import command as bench
@@ -22,7 +25,9 @@ from sluice.bench.command import summarise, verdict
 from sluice.bench.plot import Bar, Chart
 from sluice.bench.testbed import Load, child
 from sluice.cli import main
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, Unsuitable
+from sluice.netlink import Device
+from tests.unit._machine import DEVICE0
 
 UDP = Load(3000, 1000, 1_000_000, 1.0, 50, [40.0, 41.0, 70.0])
 TCP = Load(0, 800, 2_000_000, 1.0, 50, [10.0] * 50)
@@ -225,3 +230,141 @@ def test_children_end_with_their_parent() -> None:
         time.sleep(0.01)
     else:
         assert not os.path.exists(f"/proc/{grandchild}")
+
+
+@pytest.fixture
+def loopback(monkeypatch) -> testbed.Testbed:
+    """Both ends on this machine, without a device between them and without root."""
+    monkeypatch.setattr(system, "inside", lambda netns: contextlib.nullcontext())
+    monkeypatch.setattr(testbed, "SO_RCVBUFFORCE", socket.SO_RCVBUF)
+    near, far = (testbed.End("lo", f"127.93.0.{host}", -1, 1) for host in (1, 2))
+    return testbed.Testbed(near, far)
+
+
+def test_flood_is_counted_and_probes_come_back(loopback) -> None:
+    load = testbed.run_load(loopback, "udp", 0.4)
+    assert load.sent >= load.packets > 50 and load.bytes == 1000 * load.packets
+    assert 0 < load.seconds < 20
+    assert 10 < load.probes <= 20
+    assert load.rtts_ms and 0 < min(load.rtts_ms) < 400
+
+
+def test_stream_is_counted_in_bytes(loopback) -> None:
+    load = testbed.run_load(loopback, "tcp", 0.4)
+    assert load.sent == 0 and load.bytes > 65536 and 0 < load.seconds < 20
+    assert 10 < load.probes <= 20 and load.rtts_ms
+
+
+def test_nothing_received_is_told_after_a_short_wait(loopback, monkeypatch) -> None:
+    monkeypatch.setitem(testbed.LOADS, "none", (socket.SOCK_DGRAM, lambda *_: 0))
+    load = testbed.run_load(loopback, "none", 0.1)
+    assert (load.sent, load.packets, load.bytes, load.seconds) == (0, 0, 0, 0)
+
+
+def test_reader_forwards_both_ways_at_its_pace() -> None:
+    with contextlib.ExitStack() as stack:
+        near, one, far, other = (
+            stack.enter_context(end)
+            for _ in range(2)
+            for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        )
+        for end in (one, other):
+            end.setblocking(False)
+        work_ns = 5_000_000
+        stack.enter_context(child(testbed.forward, one.fileno(), other.fileno(), work_ns))
+        started = time.monotonic()
+        for number in range(20):
+            near.send(b"there %d" % number)
+        assert [far.recv(99) for _ in range(20)] == [b"there %d" % n for n in range(20)]
+        assert time.monotonic() - started >= 20 * work_ns / 1e9
+        far.send(b"back")
+        assert near.recv(99) == b"back"
+
+
+def test_child_that_does_not_answer_is_an_error(monkeypatch) -> None:
+    monkeypatch.setattr(testbed, "GRACE_SECONDS", 0.1)
+    with child(time.sleep, 60) as one:
+        with pytest.raises(SluiceError, match="does not answer; run it again"):
+            one.answer(0.1)
+
+
+class Switch:
+    """In place of a client: the module serves the device, or says why not."""
+
+    def __init__(self, on: str = "served") -> None:
+        self.states = {0: "off", 1: on}
+        self.on = 1
+
+    def __call__(self) -> Switch:
+        return self
+
+    def __enter__(self) -> Switch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def set_device(self, ifindex: int, on: int) -> None:
+        self.on = on
+
+    def device(self, ifindex: int) -> Device:
+        reason = "layout not known" if self.states[self.on] == "unsupported" else ""
+        return replace(DEVICE0, state=self.states[self.on], reason=reason)
+
+
+def test_device_that_is_not_served_ends_the_bench(loopback, monkeypatch) -> None:
+    switch = Switch()
+    monkeypatch.setattr(testbed, "Client", switch)
+    for on in (False, True):
+        loopback.switch(on)
+        assert switch.on == on
+    monkeypatch.setattr(testbed, "Client", Switch(on="unsupported"))
+    loopback.switch(False)
+    with pytest.raises(SluiceError, match="^lo: layout not known; see: sluice doctor$"):
+        loopback.switch(True)
+
+
+class Route:
+    """In place of a netlink socket: notes what is asked of a device."""
+
+    asked: list[str] = []
+
+    def __enter__(self) -> Route:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def link_lookup(self, ifname: str) -> list[int]:
+        return [7]
+
+    def link(self, what: str, index: int, **values: object) -> None:
+        Route.asked.append(f"link {index} {values}")
+
+    def addr(self, what: str, index: int, **values: object) -> None:
+        Route.asked.append(f"address {index} {values}")
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "text"),
+    [
+        (errno.ENOENT, Unsuitable, "no qdisc fq_codel; run: modprobe sch_fq_codel"),
+        (errno.EPERM, NetlinkError, "Operation not permitted"),
+    ],
+)
+def test_device_without_its_qdisc_is_never_up(
+    monkeypatch, tmp_path, number: int, error: type[Exception], text: str
+) -> None:
+    def attach(*_: object) -> None:
+        raise NetlinkError(number)
+
+    Route.asked = []
+    monkeypatch.setattr(testbed, "IPRoute", Route)
+    monkeypatch.setattr(testbed, "Path", lambda _: tmp_path / "disable_ipv6")
+    monkeypatch.setattr(system, "attach_qdisc", attach)
+    with pytest.raises(error, match=text):
+        testbed._set_up("near0", "10.93.0.1")
+    assert Route.asked and not any("state" in one for one in Route.asked)
+    monkeypatch.setattr(system, "attach_qdisc", lambda *_: None)
+    assert testbed._set_up("near0", "10.93.0.1") == 7
+    assert Route.asked[-1] == "link 7 {'state': 'up'}"

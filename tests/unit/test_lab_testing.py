@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from lab.checks import testing
 from lab.checks.testing import Outcome
 from lab.failure import FINE, LabError, NO, UsageError
+from lab.guest.scenarios import Scenario
 from lab.machines.matrix import kernel_named
 from lab.machines.roots import Root
 from lab.machines.vm import Machine, VmResult
@@ -142,3 +144,37 @@ def test_what_is_played_and_its_status(steps) -> None:
     steps["ran"].clear()
     assert testing.test("debug", []) == 5
     assert steps["ran"] == [f"{start} tests/debug --every"]
+
+
+def test_kernel_of_few_scenarios_plays_only_those(monkeypatch) -> None:
+    found = [Scenario("loading.one", print), Scenario("queues.two", print)]
+    monkeypatch.setattr(testing, "find_scenarios", lambda _: found)
+    few = replace(KERNEL, only=("queues",))
+    assert testing.choose_scenarios(testing.KERNEL, few, every=True) == ["queues.two"]
+
+
+def test_machine_has_what_its_suite_asks_for(monkeypatch, tmp_path) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def ensure_root(kernel, packages) -> Root:
+        asked.append(packages)
+        return Root(kernel.name, tmp_path, "6.12.1", "linux-image 6.12.1", "key")
+
+    monkeypatch.setattr(testing, "ensure_root", ensure_root)
+    monkeypatch.setattr(testing, "ensure_disk", lambda _: Path("/root.ext4"))
+    monkeypatch.setattr(testing, "make_empty", lambda path: path.touch())
+    plain = replace(KERNEL, applications=False)
+    with testing.machine_for(plain) as one:
+        assert (one.disk, one.changes, one.memory_mb) == (None, None, plain.memory_mb)
+    with testing.machine_for(plain, keeps=True) as one:
+        assert one.disk and one.changes and one.changes.exists()
+    assert not one.changes.exists(), "each has a folder of its own"
+    with testing.machine_for(replace(KERNEL, applications=True)):
+        pass
+    with testing.machine_for(plain, testing.SYSTEMD) as one:
+        assert (one.disk, one.cmdline) == (None, "lab.systemd")
+    with testing.machine_for(plain, testing.PACKAGING) as one:
+        assert (one.disk, one.changes) == (Path("/root.ext4"), None)
+    of_applications, of_systemd, of_packaging = asked[2:]
+    assert asked[:2] == [(), ()] and of_applications == testing.PACKAGES
+    assert of_systemd == testing.COMMAND.extra and "dkms" in of_packaging
