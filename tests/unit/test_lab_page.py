@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
 
 from lab.report import page, tables
 from lab.report.results import Measurement
@@ -77,3 +81,83 @@ def test_variants_of_variants_are_plotted_and_in_the_table() -> None:
     assert told in tables.format_table(run)
     assert ">2 ms<" in page.plot_tradeoff(run)
     assert page.plot_tradeoff(run_with(stock=[1], sluice=[1])) == ""
+
+
+@pytest.fixture
+def drawn(monkeypatch) -> Iterator[Callable[..., Any]]:
+    """The axes of a plot of one row, instead of its picture."""
+    monkeypatch.setattr(page, "_svg", lambda figure: figure)
+    yield lambda plot, run: plot(run).axes[0]
+    page.plt.close("all")
+
+
+def dots(axes: Any) -> list[float]:
+    """Where a plot has dots, from left to right in its data."""
+    lines = [line for line in axes.lines if line.get_marker() == "o"]
+    return [float(line.get_xdata()[0]) for line in lines]
+
+
+def test_ratio_is_plotted_as_a_share_of_stocks_median(drawn) -> None:
+    run = run_with(stock=[100, 120], upstream=[55], sluice=[110, 220])
+    axes = drawn(page.plot_ratios, run)
+    assert dots(axes) == [1.0, 0.5, 1.5]
+    spans = [[*line.get_xdata()] for line in axes.lines if len(line.get_xdata()) == 2]
+    assert [1.0, 2.0] in spans, "from the lowest to the highest"
+    unmeasured = dataclasses.replace(ROW, name="other", title="other row")
+    rows = dataclasses.replace(run, rows=[ROW, unmeasured])
+    labels = drawn(page.plot_ratios, rows).get_yticklabels()
+    assert [label.get_text() for label in labels] == ["made-up row"]
+
+
+def curve_in(axes: Any) -> Any:
+    """The only variant's that has one."""
+    (curve,) = [line for line in axes.lines if len(line.get_xdata())]
+    return curve
+
+
+def test_losses_are_plotted_where_none_are_allowed(drawn) -> None:
+    run = run_with(stock=[1], sluice=[1])
+    lossy = dataclasses.replace(run.measurements[0], sample=sample(1, lost=1234567))
+    run = dataclasses.replace(run, measurements=[lossy, run.measurements[1]])
+    axes = drawn(page.plot_losses, run)
+    assert [bar.get_width() for bar in axes.patches] == [1234567, 0]
+    assert [text.get_text().strip() for text in axes.texts] == ["1.23M", "0"]
+    free = dataclasses.replace(ROW, name="free", title="it may lose", lossless=False)
+    rows = dataclasses.replace(run, rows=[ROW, free])
+    labels = drawn(page.plot_losses, rows).get_yticklabels()
+    assert [label.get_text() for label in labels] == ["made-up row"]
+
+
+@pytest.mark.parametrize("answered", [1, 4, 1000])
+def test_curve_of_pings_ends_at_the_share_that_was_answered(drawn, answered) -> None:
+    times = [float(n + 1) for n in range(answered)]
+    told = {"pings_sent": 2 * answered, "pings_received": answered}
+    pinged = {**sample(1), "pings_ms": times, "extra": told}
+    line = Measurement(0, ROW.name, "sluice", "measured", "", pinged)
+    run = dataclasses.replace(run_with(stock=[1]), measurements=[line])
+    curve = curve_in(drawn(page.plot_latency, run))
+    assert (curve.get_xdata()[0], curve.get_ydata()[0]) == (times[-1], 0.5)
+    ascending = [*reversed(curve.get_ydata())]
+    assert ascending == sorted(ascending) and len(ascending) <= 2 * page.POINTS
+
+
+def test_ping_that_rounds_to_nothing_has_a_place_on_the_axis(drawn) -> None:
+    pinged = {**sample(1), "pings_ms": [0.0, 2.0]}
+    line = Measurement(0, ROW.name, "sluice", "measured", "", pinged)
+    run = dataclasses.replace(run_with(stock=[1]), measurements=[line])
+    curve = curve_in(drawn(page.plot_latency, run))
+    assert min(curve.get_xdata()) == page.LEAST_MS
+
+
+def test_pictures_of_the_documentation_have_its_titles(tmp_path) -> None:
+    name = "udp_flood"
+    row = dataclasses.replace(ROW, name=name)
+    run = run_with(row, stock=[1], sluice=[1])
+    lines = [
+        dataclasses.replace(m, sample={**m.sample, "pings_ms": [1.0, 9.0]})
+        for m in run.measurements
+    ]
+    page.write_pictures(dataclasses.replace(run, measurements=lines), tmp_path)
+    lost, latency = ((tmp_path / f"{one}.svg").read_text() for one in ("lost", "latency"))
+    assert page.LOST_ROWS[name] in lost and page.LATENCY_ROWS[name] in latency
+    assert "made-up row" not in lost + latency
