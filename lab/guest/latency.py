@@ -8,8 +8,9 @@ import math
 import re
 import signal
 import subprocess
+import tempfile
 from dataclasses import dataclass
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import IO, Iterator, Optional, Sequence, Tuple
 
 from lab.guest.devices import Device, running
 from lab.row import WorkloadError
@@ -54,21 +55,26 @@ def parse_ping(text: str) -> Latency:
 class Ping:
     """A ping that is running; end() stops it and gives the latency."""
 
-    def __init__(self, process: subprocess.Popen) -> None:
-        self._process = process
+    def __init__(self, process: subprocess.Popen, said: IO[str]) -> None:
+        self._process, self._said = process, said
 
     def end(self) -> Latency:
         self._process.send_signal(signal.SIGINT)
-        text, _ = self._process.communicate(timeout=10)
-        latency = parse_ping(text)
+        self._process.wait(timeout=10)
+        self._said.seek(0)
+        latency = parse_ping(self._said.read())
         if latency.sent == 0:
             raise WorkloadError("ping: sent nothing; is the device up?")
         return latency
 
 
 @contextlib.contextmanager
-def ping(source: Device, target: Device, tos: int = 0) -> Iterator[Ping]:
-    words = ("ping", "-n", "-D", "-i", str(INTERVAL_SECONDS), "-Q", str(tos))
+def ping(
+    source: Device, target: Device, tos: int = 0, interval: float = INTERVAL_SECONDS
+) -> Iterator[Ping]:
+    words = ("ping", "-n", "-D", "-i", str(interval), "-Q", str(tos))
     argv = source.command(*words, target.address)
-    with running(argv, stderr=subprocess.STDOUT) as process:
-        yield Ping(process)
+    # No pipe: ping would wait for ever once it is full, after some 800 answers.
+    with tempfile.TemporaryFile("w+") as said:
+        with running(argv, stdout=said, stderr=subprocess.STDOUT) as process:
+            yield Ping(process, said)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -77,6 +79,31 @@ def test_ping_without_answers_has_no_percentiles() -> None:
 def test_ping_without_summary_is_refused() -> None:
     with pytest.raises(WorkloadError, match="no summary"):
         latency.parse_ping(PING.split("\n---")[0])
+
+
+TALKATIVE = """\
+#!{python} -S
+import pathlib, signal, sys, time
+def end(*_):
+    print("5000 packets transmitted, 5000 received, 0% packet loss")
+    sys.exit()
+signal.signal(signal.SIGINT, end)
+for number in range(5000):
+    print(f"64 bytes from 10.91.0.2: icmp_seq={{number}} ttl=64 time=1.00 ms", flush=True)
+pathlib.Path("{done}").touch()
+time.sleep(60)
+"""
+
+
+def test_ping_that_says_much_is_never_held_up(tmp_path, monkeypatch) -> None:
+    done, script = tmp_path / "done", tmp_path / "ping"
+    script.write_text(TALKATIVE.format(python=sys.executable, done=done))
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with latency.ping(devices.HERE, devices.THERE) as ping:
+        devices.wait_until(done.exists, "the last of 5000 answers", 20)
+        told = ping.end()
+    assert (told.sent, len(told.times_ms), told.p99_ms) == (5000, 5000, 1.0)
 
 
 @pytest.mark.parametrize(
