@@ -15,7 +15,7 @@ from lab.failure import FINE, LabError, NO
 from lab.guest import env, rows
 from lab.guest.child import Ending
 from lab.machines.matrix import kernel_named
-from lab.machines.native.boot import parse_busy_ticks
+from lab.machines.native.boot import ACCELERATOR, parse_busy_ticks
 from lab.machines.roots import Root
 from lab.machines.vm import VmLost
 from lab.report import results, tables
@@ -358,6 +358,88 @@ def test_a_ping_that_is_lost_is_no_short_one(stock, sluice, got, reached) -> Non
     run = answered(run, stock=stock, sluice=sluice)
     finding = tables.findings_of(run, row)[-1]
     assert (finding.got, finding.reached) == (got, reached)
+
+
+@pytest.mark.parametrize(
+    ("demanded", "upstream", "sluice", "demand", "reached"),
+    [
+        ("above_upstream", 100, 101, "above upstream", True),
+        ("above_upstream", 100, 100, "above upstream", False),
+        ("reaches_upstream", 100, 100, "at least upstream", True),
+        ("reaches_upstream", 100, 90, "at least upstream", False),
+        ("prompt", 100, 1, "upstream", None),
+    ],
+)
+def test_only_what_is_demanded_is_compared_with_upstream(
+    demanded, upstream, sluice, demand, reached
+) -> None:
+    row = dataclasses.replace(ROW, **{"floor": None, demanded: True})
+    run = run_with(row, stock=[1], upstream=[upstream], sluice=[sluice])
+    run = pinged(run, stock=50, upstream=50, sluice=50)
+    found = [f.reached for f in tables.findings_of(run, row) if f.demand == demand]
+    assert found == ([] if reached is None else [reached])
+
+
+@pytest.mark.parametrize(
+    ("p50", "p99", "reached"),
+    [(10, 33, [True, True]), (11, 33, [False, True]), (10, 34, [True, False])],
+)
+def test_prompt_ping_is_a_fifth_and_its_worst_a_third(p50, p99, reached) -> None:
+    row = dataclasses.replace(ROW, floor=None, prompt=True)
+    lines = [
+        dataclasses.replace(m, sample={**m.sample, "ping_p50_ms": a, "ping_p99_ms": b})
+        for m in run_with(row, stock=[1], upstream=[1], sluice=[1]).measurements
+        for a, b in [(p50, p99) if m.variant == "sluice" else (50, 100)]
+    ]
+    run = Run(PROVENANCE, [row], lines, 3)
+    for other in ("stock", "upstream"):
+        found = [f for f in tables.findings_of(run, row) if f.demand.endswith(other)]
+        assert [f.reached for f in found] == reached, found
+    (silent,) = [
+        f
+        for f in tables.findings_of(pinged(run, stock=5, upstream=5, sluice=None), row)
+        if f.demand == "ping p50 at most 0.20x stock"
+    ]
+    assert (silent.got, silent.reached) == ("no answer came", False)
+
+
+def test_loss_is_no_finding_where_it_is_allowed() -> None:
+    row = dataclasses.replace(ROW, lossless=False)
+    run = run_with(row, stock=[1], sluice=[1])
+    lossy = dataclasses.replace(run.measurements[1], sample=sample(1, lost=9))
+    run = dataclasses.replace(run, measurements=[run.measurements[0], lossy])
+    assert [f.got for f in tables.findings_of(run, row)] == ["1.00x"]
+
+
+def test_native_run_tells_what_limits_it() -> None:
+    run = run_with(stock=[1, 1, 1])
+    assert "stands in for ftrace" not in format_table(run)
+    lates = ([8, 16], [16, 64], [32, 512])
+    lines = [
+        dataclasses.replace(m, sample={**m.sample, "extra": extra})
+        for m, late in zip(run.measurements, lates, strict=True)
+        for extra in [
+            {"system_call_us": 9.0, "late_us": dict(zip(("p50", "p99"), late))}
+        ]
+    ]
+    facts = dataclasses.replace(PROVENANCE, accelerator=ACCELERATOR)
+    text = format_table(dataclasses.replace(run, measurements=lines, provenance=facts))
+    assert "hook     a call at the entry of tun_net_xmit() stands in for ftrace" in text
+    assert "a system call takes 9 us" in text
+    assert "late by p50 16, p99 64 us at most (median sample)" in text
+
+
+def test_verdicts_have_colours_of_their_own() -> None:
+    findings = [
+        tables.Finding("row", "a demand", "it", reached, decided=decided)
+        for reached, decided in ((True, True), (False, True), (True, False))
+    ]
+    lines = tables.format_findings(findings, colour=True).splitlines()
+    starts = [line.partition("m")[0] for line in lines[:3]]
+    assert len(set(starts)) == 3 and all(line.endswith("\033[0m") for line in lines[:3])
+    assert lines[1].startswith("\033[31mSHORT")
+    assert "\033" not in tables.format_findings(findings, colour=False)
+    assert lines[3] == "1 of 3 figures reached, 1 not decided: the samples disagree"
 
 
 def test_lost_pings_are_told() -> None:
