@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import sys
 import termios
 import time
@@ -29,6 +30,7 @@ from sluice.output import short
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*%#"  # for a terminal without Unicode
 HISTORY = 500
+REDRAW_SECONDS = 0.5
 STYLES = {
     "open": "green",
     "stopped": "cyan",
@@ -128,7 +130,8 @@ def total(rows: list[Row]) -> Row:
     backlog = sum(row.backlog for row in rows)
     limit = sum(row.limit for row in rows)
     key = ("", 0, 0, False)
-    label = output.count(len(rows), "queue")
+    # Only the module knows the queues.
+    label = output.count(len(rows), "device" if fill is None else "queue")
     return Row(key, label, "", fill, limit, backlog, **sums)
 
 
@@ -192,14 +195,17 @@ def _taken(columns: list[Column]) -> int:
 
 
 def lay_out(width: int, rows: list[Row]) -> Layout:
-    """The columns that fit, and the labels whole if there is room for a sparkline."""
+    """The columns that fit; what is left is for the labels, and then for a sparkline
+    that is not too short."""
     columns = list(COLUMNS)
     for heading in SPARE:
         if _taken(columns) <= width:
             break
         columns = [column for column in columns if column.heading != heading]
     longest = max((cell_len(output.printable(row.label)) for row in rows), default=0)
-    room = width - _taken(columns) - 1 - SPARKLINE
+    room = width - _taken(columns)
+    if room > SPARKLINE:
+        room -= 1 + SPARKLINE
     return Layout(width, columns, LABEL + max(0, min(longest - LABEL, room)))
 
 
@@ -237,7 +243,7 @@ def format_row(row: Row, fills: list[int], layout: Layout, bars: str = BARS) -> 
     style = STYLES.get(row.state, "dim")
     text = _line(layout, output.printable(row.label), row.state, cells, style)
     room = layout.width - text.cell_len - 1
-    if room > 0:
+    if room >= SPARKLINE:
         text.append(" " + sparkline(fills, row.limit, room, bars))
     return text
 
@@ -251,7 +257,7 @@ class Screen:
     bars: str = BARS
     order: str = "name"
     first: int = 0
-    where: str = "any network namespace"
+    none: str = "no tun or tap device in any network namespace"
 
     def press(self, keys: str, rows: int) -> bool:
         """Handle the keys; whether q was one of them."""
@@ -288,12 +294,13 @@ def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
         sums.stylize("bold")
         lines.append(sums)
     else:
-        lines.append(Text(f"no tun or tap device in {screen.where}"))
+        lines.append(Text(output.printable(screen.none)))
     last = screen.first + len(shown)
     keys = f"{screen.first + 1}-{last} of {len(rows)}; " if len(shown) < len(rows) else ""
-    lines.append(
-        Text(f"{keys}q quit, s sort ({screen.order}), arrows scroll", style="dim")
-    )
+    keys += f"q quit, s sort ({screen.order}), arrows scroll"
+    if rows and total(rows).fill is None:
+        keys += "; module not loaded"
+    lines.append(Text(keys, style="dim"))
     lines = lines[: screen.height]
     for line in lines:
         line.truncate(screen.width)
@@ -312,17 +319,51 @@ def _keys() -> Iterator[int | None]:
         tty.setcbreak(fd)
         yield fd
     finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
 def _typed(keys: int | None, seconds: float) -> str:
-    """Wait for keys, at most this long; the keys."""
+    """Wait for keys, at most this long; the keys. A terminal that is gone types q."""
     if keys is None:
         time.sleep(seconds)
         return ""
     if not select.select([keys], [], [], seconds)[0]:
         return ""
-    return os.read(keys, 64).decode(errors="replace") or "q"
+    try:
+        return os.read(keys, 64).decode(errors="replace") or "q"
+    except OSError:
+        return "q"
+
+
+class Held:
+    """Signals that end or stop the command: they wait until the screen is left."""
+
+    NUMBERS = (signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.came = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Held:
+        for number in self.NUMBERS:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                self._before[number] = signal.signal(number, self._hold)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, action in self._before.items():
+            signal.signal(number, action)
+
+    def _hold(self, number: int, _: object) -> None:
+        self.came = number
+
+    def obey(self) -> None:
+        """Do what the signal asks for; returns if that was a stop, and it is over."""
+        number, self.came = self.came, 0
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, self._hold)
 
 
 def _read(names: tuple[str, ...], netns: str | None) -> list[View]:
@@ -344,34 +385,72 @@ def _watch_lines(
         time.sleep(interval)
 
 
-def _watch_screen(
-    names: tuple[str, ...], netns: str | None, interval: float, count: int
-) -> None:
+def _open_console() -> Console:
     console = Console(no_color=bool(os.environ.get("NO_COLOR")))
     if console.is_dumb_terminal:
         raise SluiceError(
             f"watch: TERM={os.environ['TERM']} cannot move the cursor; "
             "use: sluice watch --json"
         )
-    utf = console.encoding.lower().startswith("utf")
-    where = namespaces.described(netns)
-    screen = Screen(bars=BARS if utf else PLAIN_BARS, where=where)
-    watched = Watched()
-    with _keys() as keys, Live(
-        console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
-    ) as live:
+    return console
+
+
+@dataclass
+class Viewer:
+    """Looks at the queues again and again, and draws them."""
+
+    names: tuple[str, ...]
+    netns: str | None
+    interval: float
+    count: int
+    screen: Screen
+    watched: Watched = field(default_factory=Watched)
+
+    def show(self, console: Console, held: Held) -> None:
+        """Until the last look, q, or a signal."""
+        with _keys() as keys, Live(
+            console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
+        ) as live:
+            ended = False
+            while not ended:
+                views = _read(self.names, self.netns)
+                rows = observe(self.watched, views, time.monotonic())
+                self.count -= 1
+                ended = self._draw(live, rows, keys, held)
+
+    def _draw(self, live: Live, rows: list[Row], keys: int | None, held: Held) -> bool:
+        """Draw the rows until the next look; whether none is wanted."""
+        until = time.monotonic() + self.interval
         while True:
-            rows = observe(watched, _read(names, netns), time.monotonic())
-            until = time.monotonic() + interval
-            count -= 1
-            while True:
-                screen.width, screen.height = console.size
-                live.update(format_screen(rows, watched, screen), refresh=True)
-                left = until - time.monotonic()
-                if count == 0 or screen.press(_typed(keys, max(0.0, left)), len(rows)):
-                    return
-                if time.monotonic() >= until:
-                    break
+            self.screen.width, self.screen.height = live.console.size
+            text = format_screen(rows, self.watched, self.screen)
+            live.update(text, refresh=True)
+            if self.count == 0 or held.came:
+                return True
+            left = max(0.0, until - time.monotonic())
+            # Not longer: the terminal may get another size.
+            if self.screen.press(_typed(keys, min(left, REDRAW_SECONDS)), len(rows)):
+                return True
+            if time.monotonic() >= until:
+                return False
+
+
+def _watch_screen(
+    names: tuple[str, ...], netns: str | None, interval: float, count: int
+) -> None:
+    console = _open_console()
+    utf = console.encoding.lower().startswith("utf")
+    named = f" matches {', '.join(names)}" if names else ""
+    screen = Screen(
+        bars=BARS if utf else PLAIN_BARS,
+        none=f"no tun or tap device{named} in {namespaces.described(netns)}",
+    )
+    viewer = Viewer(names, netns, interval, count, screen)
+    with Held() as held:
+        viewer.show(console, held)
+        while held.came:
+            held.obey()
+            viewer.show(console, held)
 
 
 @click.command()

@@ -10,11 +10,12 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ def test_screen_at_80_columns(machine: Machine) -> None:
     lines = format_screen(rows, watched, Screen(80, 24)).plain.split("\n")
     assert lines[0].startswith("QUEUE         STATE     FILL LIMIT PKT/S STOP/S")
     assert lines[1].startswith("tap0          open       936   976")
-    assert len(lines[1]) == 80
+    assert not set(lines[1]) & set(BARS[1:]), "a sparkline that shows nothing"
     assert lines[2].startswith("tun0          noqueue      0")
     assert lines[3].startswith("2 queues                 936  1452")
     assert lines[-1] == "q quit, s sort (name), arrows scroll"
@@ -167,9 +168,9 @@ def test_qdisc_and_packets_are_rates_of_the_device(machine: Machine) -> None:
 
 def test_long_labels_are_cut_in_the_middle(machine: Machine) -> None:
     row = replace(look(machine, Watched(), 1.0)[0], label="abcdefghijklmno/12")
-    assert format_row(row, [], lay_out(80, [row])).plain.startswith(
-        "abcdef~mno/12 open"
-    )
+    for width, start in ((76, "abcdef~mno/12 open"), (80, "abcdefgh~klmno/12 open")):
+        line = format_row(row, [], lay_out(width, [row])).plain
+        assert line.startswith(start) and len(line) == width
 
 
 def test_a_wide_terminal_shows_long_labels(machine: Machine) -> None:
@@ -183,7 +184,7 @@ def test_wide_characters_keep_the_columns(machine: Machine) -> None:
     row = look(machine, Watched(), 1.0)[0]
     for label in ("日本語", "日本語日本語日本語/3", "e\u0301tap"):
         one = replace(row, label=label)
-        line = format_row(one, [], lay_out(80, [one]))
+        line = format_row(one, [], lay_out(76, [one]))
         at = line.plain.index(" open")
         assert cell_len(line.plain[:at]) == 13
         styled = [line.plain[span.start : span.end] for span in line.spans]
@@ -205,7 +206,8 @@ def test_without_the_module_the_total_has_no_fill(machine: Machine) -> None:
     watched = Watched()
     rows = look(machine, watched, 1.0)
     lines = format_screen(rows, watched, Screen(80, 24)).plain.split("\n")
-    assert lines[-2].split()[:3] == ["2", "queues", "-"]
+    assert lines[-2].split()[:3] == ["2", "devices", "-"]
+    assert lines[-1].endswith("; module not loaded")
 
 
 def test_json_is_one_line_for_each_look(machine: Machine, capsys) -> None:
@@ -226,7 +228,14 @@ import pytest, pathlib, sys, tempfile
 from tests.unit import _machine
 from sluice.cli import main
 _machine.install(pytest.MonkeyPatch(), pathlib.Path(tempfile.mkdtemp()))
-sys.exit(main(["watch", "--interval", "0.1"]))
+sys.exit(main(["watch", *sys.argv[1:]]))
+"""
+# Starts its arguments, and once they are stopped and a line is typed goes on with them.
+SHELL = """
+"$@"
+echo it stopped
+read line
+fg
 """
 
 
@@ -238,13 +247,22 @@ def own_terminal() -> None:
 class Terminal:
     """watch, on a terminal of so many columns and 10 lines."""
 
-    def __init__(self, columns: int = 80, **environment: str) -> None:
+    def __init__(
+        self,
+        columns: int = 80,
+        arguments: Sequence[str] = ("--interval", "0.1"),
+        shell: bool = False,
+        **environment: str,
+    ) -> None:
         self.primary, self.secondary = pty.openpty()
         self.resize(columns)
         self.before = termios.tcgetattr(self.secondary)
         self.shown = b""
+        command = [sys.executable, "-c", WATCH, *arguments]
+        if shell:
+            command = ["bash", "-m", "-c", SHELL, "bash", *command]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", WATCH],
+            command,
             cwd=REPOSITORY,
             env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", **environment},
             stdin=self.secondary,
@@ -266,6 +284,11 @@ class Terminal:
             assert time.monotonic() < deadline, self.shown
             if select.select([self.primary], [], [], 0.1)[0]:
                 self.shown += os.read(self.primary, 65536)
+
+    def read_rest(self) -> None:
+        """What it said at its end."""
+        while select.select([self.primary], [], [], 0)[0]:
+            self.shown += os.read(self.primary, 65536)
 
     def widths(self) -> list[int]:
         """Of the lines of the last whole screen: each begins with the heading."""
@@ -296,8 +319,7 @@ def test_keys_end_it_and_the_terminal_is_as_before(terminal, key, no_color) -> N
     one.type(key)
     one.wait_for(lambda: one.process.poll() is not None)
     assert one.process.returncode == 0
-    while select.select([one.primary], [], [], 0)[0]:  # what it said at its end
-        one.shown += os.read(one.primary, 65536)
+    one.read_rest()
     assert b"Traceback" not in one.shown
     assert one.shown.rstrip().endswith(b"\x1b[?25h") or b"\x1b[?1049l" in one.shown
     assert termios.tcgetattr(one.secondary) == one.before
@@ -312,6 +334,50 @@ def test_it_follows_the_size_of_the_terminal(terminal) -> None:
         # The first screen or two may be of the size before.
         one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 4)
         assert max(one.widths()) == columns, one.widths()
+
+
+def test_the_size_is_followed_between_two_looks(terminal) -> None:
+    one = terminal(arguments=["--interval", "60"])
+    one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 1)
+    one.resize(44)
+    one.shown = b""
+    one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 2)
+    assert max(one.widths()) == 44, one.widths()
+
+
+def test_no_device_of_that_name(terminal) -> None:
+    one = terminal(arguments=["nosuch", "x*"])
+    text = b"no tun or tap device matches nosuch, x* in any network namespace"
+    one.wait_for(lambda: text in one.shown)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_the_terminal_is_as_before(terminal, number) -> None:
+    one = terminal()
+    one.wait_for(lambda: b"tap0" in one.shown)
+    one.process.send_signal(number)
+    one.wait_for(lambda: one.process.poll() is not None)
+    assert one.process.returncode == -number
+    one.read_rest()
+    assert b"\x1b[?1049l" in one.shown and b"\x1b[?25h" in one.shown
+    assert termios.tcgetattr(one.secondary) == one.before
+
+
+def test_it_is_stopped_with_the_terminal_as_before_and_goes_on(terminal) -> None:
+    """Below a shell: the kernel stops no process without one."""
+    one = terminal(shell=True)
+    one.wait_for(lambda: b"tap0" in one.shown)
+    one.type(b"\x1a")
+    one.wait_for(lambda: b"it stopped" in one.shown)
+    shown = one.shown.partition(b"it stopped")[0]
+    assert shown.rstrip().endswith(b"\x1b[?25h") or b"\x1b[?1049l" in shown
+    assert termios.tcgetattr(one.secondary) == one.before
+    one.shown = b""
+    one.type(b"\n")
+    one.wait_for(lambda: b"tap0" in one.shown)
+    one.type(b"q")
+    one.wait_for(lambda: one.process.poll() is not None)
+    assert one.process.returncode == 0
 
 
 def test_a_terminal_that_cannot_show_it_is_refused(terminal) -> None:
