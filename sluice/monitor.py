@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import select
+import sys
 import time
 from collections.abc import Iterator
 
@@ -35,6 +37,7 @@ class Ears:
     def __init__(self, netns: str | None) -> None:
         self._only = netns
         self._family = 0
+        self._was_loaded = False
         self._listeners: dict[int, tuple[Namespace, Listener]] = {}
         self.look_around()
         if not self._listeners:
@@ -43,13 +46,8 @@ class Ears:
     def look_around(self) -> None:
         """Listen in new namespaces, and forget those that are gone; begin again in all
         after the module was loaded again."""
-        family = read_family()
-        if family != self._family:
-            for _, listener in self._listeners.values():
-                listener.close()
-            self._listeners.clear()
-            self._family = family
-        if not family:
+        self._follow_module(read_family())
+        if not self._family:
             return
         if self._only is None:
             found = namespaces.read_all()
@@ -64,17 +62,47 @@ class Ears:
                 with namespaces.entered(one):
                     self._listeners[one.inode] = (one, Listener())
 
+    def _follow_module(self, family: int) -> None:
+        """A module that was loaded again is heard by new listeners only."""
+        if family == self._family:
+            return
+        for _, listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
+        if not family:
+            output.note(["module: not loaded any more; waiting for it"])
+        elif self._was_loaded:
+            output.note(["module: loaded again"])
+        self._family, self._was_loaded = family, True
+
     def read(self, seconds: float) -> list[tuple[Namespace, Event]]:
         by_fd = {pair[1].fileno(): pair for pair in self._listeners.values()}
         ready, _, _ = select.select(list(by_fd), [], [], seconds)
         return [
-            (by_fd[fd][0], event) for fd in ready for event in by_fd[fd][1].read(0)
+            (by_fd[fd][0], event) for fd in ready for event in _heard(by_fd[fd][1])
         ]
+
+    def describe(self) -> str:
+        return output.count(len(self._listeners), "network namespace")
+
+
+def _heard(listener: Listener) -> list[Event]:
+    """Its events; where they came faster than they were read, as while this command was
+    stopped, some are lost."""
+    try:
+        return listener.read(0)
+    except OSError as error:
+        if error.errno != errno.ENOBUFS:
+            raise
+    output.note(["events were lost: more came than were read"])
+    return []
 
 
 def events(netns: str | None) -> Iterator[tuple[Namespace, Event]]:
     """Every event from now on."""
     ears = Ears(netns)
+    if sys.stderr.isatty():
+        output.note([f"listening in {ears.describe()}; Ctrl-C ends it"])
     looked = time.monotonic()
     while True:
         yield from ears.read(AGAIN_SECONDS)

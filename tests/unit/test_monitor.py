@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import json
 import time
 from dataclasses import asdict, replace
@@ -46,7 +48,9 @@ class Voice(Ear):
         self._file.close()
 
 
-def test_a_module_that_is_loaded_again_is_heard_again(machine, monkeypatch) -> None:
+def test_a_module_that_is_loaded_again_is_heard_again(
+    machine, monkeypatch, capsys
+) -> None:
     family = [27]
     monkeypatch.setattr(monitor, "Listener", Ear)
     monkeypatch.setattr(monitor, "read_family", lambda: family[0])
@@ -54,7 +58,7 @@ def test_a_module_that_is_loaded_again_is_heard_again(machine, monkeypatch) -> N
     Ear.made = []
     ears = monitor.Ears(None)
     ears.look_around()
-    assert len(Ear.made) == 2
+    assert len(Ear.made) == 2 and ears.describe() == "2 network namespaces"
     family[0] = 0
     ears.look_around()
     assert all(ear.closed for ear in Ear.made) and ears.read(0) == []
@@ -70,6 +74,39 @@ def test_a_module_that_is_loaded_again_is_heard_again(machine, monkeypatch) -> N
     family[0] = 29  # between two looks it was unloaded and loaded
     ears.look_around()
     assert [ear.closed for ear in Ear.made] == [True, True, True, True, False]
+    assert capsys.readouterr().err.splitlines() == [
+        "module: not loaded any more; waiting for it",
+        "module: loaded again",
+        "module: loaded again",
+    ]
+
+
+def test_lost_events_do_not_end_it(machine, monkeypatch, capsys) -> None:
+    """A real descriptor, ready to be read; the second read finds an event again."""
+    ready, other = os.pipe()
+    os.write(other, b"x")
+    answers = [OSError(errno.ENOBUFS, "no buffer space"), [STALL], OSError(errno.EIO, "")]
+
+    class Deaf(Ear):
+        def fileno(self) -> int:
+            return ready
+
+        def read(self, seconds: float) -> list[Event]:
+            answer = answers.pop(0)
+            if isinstance(answer, OSError):
+                raise answer
+            return answer
+
+    monkeypatch.setattr(monitor, "Listener", Deaf)
+    monkeypatch.setattr(monitor, "read_family", lambda: 27)
+    ears = monitor.Ears(None)
+    assert ears.read(0) == []
+    assert capsys.readouterr().err == "events were lost: more came than were read\n"
+    assert [event for _, event in ears.read(0)] == [STALL]
+    with pytest.raises(OSError):
+        ears.read(0)
+    os.close(ready)
+    os.close(other)
 
 
 def test_events_of_a_namespace_that_is_made_later_are_told(machine, monkeypatch) -> None:
