@@ -165,6 +165,13 @@ def test_run_survives_json() -> None:
     assert parse_run(results.format_run(run)) == run
 
 
+def test_run_of_rows_that_had_more_fields_is_read() -> None:
+    run = run_with(stock=[1], sluice=[2])
+    old = json.loads(results.format_run(run))
+    old["rows"][0]["once_there"] = 3
+    assert parse_run(json.dumps(old)) == run
+
+
 def test_garbage_is_refused() -> None:
     with pytest.raises(LabError, match="not a run of rows"):
         parse_run("{}")
