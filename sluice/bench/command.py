@@ -98,14 +98,14 @@ def summarise(measured: list[Measured]) -> list[Summary]:
     return found
 
 
-def format_number(value: float) -> str:
-    """Three digits of a rate or a time; a count in full."""
-    return str(value) if isinstance(value, int) else f"{value:.3g}"
+def format_rate(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"
 
 
 def _received(one: Summary) -> Bar:
-    least, most = format_number(one.mbit_least), format_number(one.mbit_most)
-    text = f"{format_number(one.mbit)} Mbit/s ({least} to {most})"
+    least, most = format_rate(one.mbit_least), format_rate(one.mbit_most)
+    text = f"{format_rate(one.mbit)} Mbit/s ({least} to {most})"
     return Bar(one.variant, one.mbit, text)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import json
 import os
 import signal
@@ -90,6 +91,41 @@ def test_text_fits_80_columns(summaries: list[Summary], monkeypatch) -> None:
         assert unicode or all(line.isascii() for line in lines)
 
 
+def test_text_tells_every_figure_and_its_machine(monkeypatch) -> None:
+    monkeypatch.setattr(bench, "_writes_unicode", lambda: False)
+    lines = [str(x).strip() for x in format_bench(MACHINE, summarise(measured(1)))]
+    assert lines[:2] == [
+        "Linux 6.12.1, 4 CPUs, sluice 0.1.0",
+        "3 rounds of 2 s, in turn; the reader works 50 us for each packet",
+    ]
+    told = {}
+    for title, stock, sluice in zip(lines, lines[1:], lines[2:]):
+        if stock.startswith("stock "):
+            told[title] = [line.rpartition("  ")[2] for line in (stock, sluice)]
+    assert told == {
+        "UDP flood: received": ["8 Mbit/s (8 to 8)"] * 2,
+        "UDP flood: lost at the ring": ["6000 of 9000 packets", "3 of 9000 packets"],
+        "UDP flood: ping under load":
+            ["41.0 ms, 95 %: 70.0 ms, 9 of 150 back"] * 2,
+        "TCP, one stream: received": ["16 Mbit/s (16 to 16)"] * 2,
+        "TCP, one stream: lost at the ring": ["0 packets"] * 2,
+        "TCP, one stream: ping under load":
+            ["10.0 ms, 95 %: 10.0 ms, 150 of 150 back"] * 2,
+    }
+    bars = [line.count("#") for line in lines if "of 9000" in line]
+    assert bars == [plot.BAR_WIDTH, 1]
+    assert lines[-1] == "sluice lost 3 packets at the ring; see: sluice doctor"
+
+
+@pytest.mark.parametrize(
+    ("mbit", "text"),
+    [(0.05, "0.05"), (9.876, "9.88"), (99.94, "99.9"), (99.96, "100"), (999.6, "1000"),
+     (1234.5, "1234"), (48765.4, "48765")],
+)
+def test_rate_of_a_fast_machine_is_no_power_of_ten(mbit: float, text: str) -> None:
+    assert bench.format_rate(mbit) == text
+
+
 def test_bars_are_never_blank_for_something() -> None:
     assert plot.format_bar(0, 4) == "    " and plot.format_bar(1, 4) == "████"
     assert plot.format_bar(0.0001, 4) == "▏   " and plot.format_bar(0.5, 3) == "█▌ "
@@ -155,6 +191,13 @@ def test_command_measures_in_turn(bed: Bed, capsys) -> None:
     assert said.out.endswith("sluice lost nothing at the ring, stock 20 packets\n")
 
 
+def test_a_loss_with_sluice_is_a_failure(bed: Bed, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(Bed, "switch", lambda found, on: setattr(found, "on", not on))
+    for more in ([], ["--json"]):
+        assert main(["bench", "--rounds", "1", *more]) == 1
+        assert "sluice lost 10 packets at the ring" in capsys.readouterr().out
+
+
 def test_progress_is_for_a_terminal_and_does_not_stay(bed, capsys, monkeypatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert main(["bench", "--rounds", "1"]) == 0
@@ -168,7 +211,9 @@ def test_json_and_picture(bed: Bed, capsys, tmp_path) -> None:
     assert main(["bench", "--json", "--rounds", "1", "--svg", str(path)]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert [one["lost"] for one in answer["results"]] == [5, 0, 5, 0]
-    assert answer["machine"]["rounds"] == 1
+    machine = answer["machine"]
+    assert (machine["rounds"], machine["seconds"], machine["work_us"]) == (1, 2, 50)
+    assert (machine["module"], machine["cpus"]) == ("0.1.0", os.cpu_count())
     assert path.read_text().startswith("<svg ")
 
 
@@ -237,8 +282,9 @@ def loopback(monkeypatch) -> testbed.Testbed:
     """Both ends on this machine, without a device between them and without root."""
     monkeypatch.setattr(system, "inside", lambda netns: contextlib.nullcontext())
     monkeypatch.setattr(testbed, "SO_RCVBUFFORCE", socket.SO_RCVBUF)
-    near, far = (testbed.End("lo", f"127.93.0.{host}", -1, 1) for host in (1, 2))
-    return testbed.Testbed(near, far)
+    own = ipaddress.ip_address("127.128.0.0") + os.getpid()  # others' tests have theirs
+    end = testbed.End("lo", str(own), -1, 1)
+    return testbed.Testbed(end, end)
 
 
 def test_flood_is_counted_and_probes_come_back(loopback) -> None:
