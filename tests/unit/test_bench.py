@@ -146,6 +146,28 @@ def test_svg_is_whole_and_nothing_leaves_it() -> None:
     assert texts[0] == "a <b> & c" and "note" in texts
 
 
+@pytest.mark.parametrize("summaries", [summarise(measured()), huge()])
+def test_nothing_in_the_picture_covers_another(summaries: list[Summary]) -> None:
+    svg = plot.format_svg("title", bench.charts(summaries), ["one", "two"])
+    root = ElementTree.fromstring(svg)
+    name = "{http://www.w3.org/2000/svg}"
+    left, top, width, height = map(float, root.get("viewBox").split())
+    assert (float(root.get("width")), float(root.get("height"))) == (width, height)
+    texts = [(float(t.get("x")), float(t.get("y"))) for t in root.iter(f"{name}text")]
+    ys = sorted({y for _, y in texts})
+    assert top + 13 <= ys[0] and ys[-1] < height, "13 pixels are a line"
+    assert min(b - a for a, b in zip(ys, ys[1:])) >= 13
+    assert len(ys) == 1 + 6 * 3 + 2, "a title, six charts, two notes"
+    bars = root.findall(f"{name}rect")[1:]
+    for bar in bars:
+        x, y, long, high = (
+            float(bar.get(one)) for one in ("x", "y", "width", "height")
+        )
+        beside = sorted(at for at, baseline in texts if y < baseline < y + high)
+        label, value = beside
+        assert label < x and x + long < value and left <= label
+
+
 @dataclass
 class Bed:
     """A testbed that measures nothing."""
