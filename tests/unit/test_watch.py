@@ -36,6 +36,7 @@ from sluice.watch import (
     format_screen,
     lay_out,
     observe,
+    ordered,
     sparkline,
 )
 from tests.unit._machine import QUEUE0, Machine
@@ -153,6 +154,55 @@ def test_screen_scrolls_and_sorts(machine: Machine) -> None:
     screen.press("sss", len(rows))
     assert screen.order == "fill" and labels()[0] == "tap0/29"
     assert not screen.press("x", len(rows)) and screen.press("jq", len(rows))
+
+
+def test_rows_out_of_sight_are_in_the_total(machine: Machine) -> None:
+    machine.queues = [replace(QUEUE0, id=number, fill=10) for number in range(30)]
+    watched = Watched()
+    look(machine, watched, 1.0)
+    machine.queues = [replace(one, stops=one.stops + 4) for one in machine.queues]
+    rows = look(machine, watched, 3.0)
+    screen = Screen(120, 10)
+    *_, sums, foot = format_screen(rows, watched, screen).plain.split("\n")
+    assert sums.split()[:6] == ["31", "queues", "300", "29.8k", "0", "60"]
+    assert foot == "1-7 of 31; q quit, s sort (name), arrows scroll"
+    screen.press("b\x1b[5~", len(rows))
+    assert screen.first == 0
+    screen.press("  ", len(rows))
+    foot = format_screen(rows, watched, screen).plain.split("\n")[-1]
+    assert foot.startswith("13-19 of 31; ")
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [("name", "a"), ("packets", "b"), ("drops", "c"), ("fill", "d")],
+)
+def test_largest_of_the_chosen_column_is_on_top(machine, order, first) -> None:
+    row = replace(look(machine, Watched(), 1.0)[0], fill=1)
+    rows = [
+        replace(row, label="a", fill=None),
+        replace(row, label="b", packets=9.0, drops=2.0),
+        replace(row, label="c", drops=1.0, qdisc_drops=1.5),
+        replace(row, label="d", fill=2),
+    ]
+    assert ordered(rows, order)[0].label == first
+    assert {one.label for one in ordered(rows, order)} == {"a", "b", "c", "d"}
+
+
+def test_without_a_device_it_says_where_it_looked() -> None:
+    lines = format_screen([], Watched(), Screen(80, 24, none="none in red"))
+    foot = "q quit, s sort (name), arrows scroll"
+    assert lines.plain.split("\n")[1:] == ["none in red", foot]
+
+
+@pytest.mark.parametrize(
+    ("state", "colour"),
+    [("open", "green"), ("stopped", "cyan"), ("stalled", "red"), ("off", "dim")],
+)
+def test_state_has_its_colour(machine: Machine, state: str, colour: str) -> None:
+    row = replace(look(machine, Watched(), 1.0)[0], state=state)
+    (span,) = format_row(row, [], lay_out(80, [row])).spans
+    assert span.style == colour
 
 
 def test_qdisc_and_packets_are_rates_of_the_device(machine: Machine) -> None:
