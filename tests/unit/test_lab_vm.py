@@ -143,6 +143,43 @@ def test_job_that_began_is_not_begun_again(machine, monkeypatch) -> None:
     assert told == []
 
 
+def test_lines_of_the_guest_are_told_without_their_ends(machine, monkeypatch) -> None:
+    told: list[str] = []
+    emulate(machine, monkeypatch, f"{FINE}; printf 'one\\r\\n\\377two\\n'")
+    assert vm.run_job(machine, {"kind": "bench"}, 60, told.append).fine
+    assert told == ["one", "\ufffdtwo"]
+    assert json.loads((machine.output / "job.json").read_text()) == {"kind": "bench"}
+    assert json.loads((machine.output / "qemu.json").read_text())[:2] == ["sh", "-c"]
+
+
+def test_verdict_of_an_earlier_boot_does_not_count(machine, monkeypatch) -> None:
+    for name in ("verdict.json", "result.json"):
+        (machine.output / name).write_text('{"status": 0, "reason": ""}')
+    (machine.output / "console.log").write_text("WARNING: stale\n")
+    emulate(machine, monkeypatch, "touch begun")
+    with pytest.raises(VmLost, match="ended with status 0 without a verdict") as lost:
+        vm.run_job(machine, {}, 60)
+    assert "stale" not in str(lost.value)
+    assert not (machine.output / "result.json").exists()
+
+
+def test_job_that_takes_too_long_is_lost(machine, monkeypatch) -> None:
+    emulate(machine, monkeypatch, "touch begun; exec sleep 60")
+    with pytest.raises(VmLost, match="it was stopped after 2 s") as lost:
+        vm.run_job(machine, {}, 2)
+    assert not isinstance(lost.value, VmNotBooted)
+
+
+def test_console_of_a_lost_vm_is_kept(machine) -> None:
+    (machine.output / "console.log").write_text("one\n\ntwo\nthree\nfour\n")
+    (machine.output / "qemu.log").write_text("first\nqemu: out of memory\n")
+    with pytest.raises(VmNotBooted) as lost:
+        _result(machine, "it ended", 1.0)
+    told, _, kept = str(lost.value).rpartition("; see ")
+    assert told.endswith("said: two; three; four; QEMU said: qemu: out of memory")
+    assert Path(kept).read_text() == "one\n\ntwo\nthree\nfour\n"
+
+
 def test_trouble_spoils_a_fine_verdict(machine) -> None:
     verdict = {"status": 0, "reason": ""}
     (machine.output / "verdict.json").write_text(json.dumps(verdict))
@@ -182,6 +219,17 @@ def test_machine_that_counts_is_emulated_on_one_thread(machine) -> None:
         assert "-icount" in command and "kvm" not in command
         assert "tcg,thread=single" in command
     assert "-icount" not in qemu_command(Path("/q"), machine, Path("/i"))
+
+
+def test_machine_is_as_large_as_asked_and_virtual_where_it_can_be(machine) -> None:
+    asked = replace(machine, vcpus=3, memory_mb=512, cmdline="mem=1G lab.systemd")
+    command = qemu_command(Path("/q"), asked, Path("/i"), "lab.shell", kvm=True)
+    words = " ".join(command)
+    assert "-smp 3 -m 512M" in words and "-accel kvm -cpu host" in words
+    cmdline = command[command.index("-append") + 1]
+    assert cmdline.endswith("selinux=0 mem=1G lab.systemd lab.shell")
+    words = " ".join(qemu_command(Path("/q"), asked, Path("/i")))
+    assert "-accel tcg,thread=multi -cpu qemu64" in words
 
 
 def test_root_on_a_disk_is_no_share(machine) -> None:
