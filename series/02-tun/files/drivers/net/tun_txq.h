@@ -60,11 +60,13 @@
 #define TUN_TXQ_READ_MIN	50
 
 /* In hard interrupt context, so that a sender finds the queue awake even where
- * the CPU's softirqs wait for ksoftirqd.
+ * the CPU's softirqs wait for ksoftirqd. Not without SMP: there a spin_trylock()
+ * never fails, and a hard interrupt may have interrupted the holder.
  */
-#define TUN_TXQ_TIMER_MODE	(IS_ENABLED(CONFIG_PREEMPT_RT) ? \
-				 HRTIMER_MODE_REL_PINNED_SOFT : \
-				 HRTIMER_MODE_REL_PINNED_HARD)
+#define TUN_TXQ_TIMER_MODE	(IS_ENABLED(CONFIG_SMP) && \
+				 !IS_ENABLED(CONFIG_PREEMPT_RT) ? \
+				 HRTIMER_MODE_REL_PINNED_HARD : \
+				 HRTIMER_MODE_REL_PINNED_SOFT)
 
 /* Packets are counted in 1/64, so that a few of them can be averaged. */
 #define TUN_TXQ_PACKET		64
