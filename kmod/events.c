@@ -174,6 +174,7 @@ void sluice_events_start(void)
 {
 	WRITE_ONCE(ready, true);
 	schedule_delayed_work(&runner, 0);
+	schedule_delayed_work(&watcher, 0);	/* for rules that came before */
 }
 
 /**
