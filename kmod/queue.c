@@ -90,7 +90,8 @@
  * softirq can do useful work. Reviews without progress back off, up to
  * REVIEW_MIN_NS << REVIEW_BACKOFF_MAX = 640 us: a reader that rests for some ms
  * must not find the ring empty for long when it reads on. REVIEW_MAX_NS bounds
- * how long an unannounced change (a new qdisc, a vanished reader) goes unseen.
+ * how long an unannounced change (a new qdisc, a vanished reader) goes unseen
+ * while few queues are stopped; see __queue_review_gap() for more.
  */
 #define REVIEW_MIN_NS		(20 * NSEC_PER_USEC)
 #define REVIEW_MAX_NS		(2 * NSEC_PER_MSEC)
