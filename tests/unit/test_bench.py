@@ -24,7 +24,7 @@ from sluice.bench import plot, testbed
 from sluice.bench.command import Machine, Measured, Summary, format_bench
 from sluice.bench.command import summarise, verdict
 from sluice.bench.plot import Bar, Chart
-from sluice.bench.testbed import Load, child
+from sluice.bench.testbed import QDISC, Load, child
 from sluice.cli import main
 from sluice.errors import SluiceError, Unsuitable
 from sluice.netlink import Device
@@ -349,6 +349,15 @@ def test_reader_forwards_both_ways_at_its_pace() -> None:
         assert near.recv(99) == b"back"
 
 
+def test_losses_are_those_at_both_rings(loopback, monkeypatch) -> None:
+    lost = iter([3, 4])
+    link = system.Link(1, "lo", "tun", True, QDISC, 500, 1, 0, 0, False)
+    monkeypatch.setattr(
+        system, "read_links", lambda _: [replace(link, tx_dropped=next(lost))]
+    )
+    assert loopback.read_drops() == 7
+
+
 def test_child_that_does_not_answer_is_an_error(monkeypatch) -> None:
     monkeypatch.setattr(testbed, "GRACE_SECONDS", 0.1)
     with child(time.sleep, 60) as one:
@@ -434,5 +443,7 @@ def test_device_without_its_qdisc_is_never_up(
         testbed._set_up("near0", "10.93.0.1")
     assert Route.asked and not any("state" in one for one in Route.asked)
     monkeypatch.setattr(system, "attach_qdisc", lambda *_: None)
+    without_ipv6 = tmp_path / "none" / "disable_ipv6"
+    monkeypatch.setattr(testbed, "Path", lambda _: without_ipv6)
     assert testbed._set_up("near0", "10.93.0.1") == 7
     assert Route.asked[-1] == "link 7 {'state': 'up'}"

@@ -217,6 +217,31 @@ def test_whatever_goes_wrong_is_one_line(
     assert said.startswith(f"sluice: {text}") and said.count("\n") == 1
 
 
+def test_developer_gets_the_traceback_of_a_defect(machine, capsys, monkeypatch) -> None:
+    def fail(error: Exception):
+        def raise_it(_: object) -> None:
+            raise error
+
+        monkeypatch.setattr("sluice.system.read_links", raise_it)
+
+    monkeypatch.setenv("SLUICE_TRACEBACK", "1")
+    fail(ValueError("what"))
+    with pytest.raises(ValueError, match="what"):
+        main(["status"])
+    for error in (OSError(24, "Too many"), NetlinkError(errno.EINVAL)):
+        fail(error)
+        assert main(["status"]) == 1
+    assert main(["status", "nope"]) == 1 and main(["--nonsense"]) == 2
+    assert capsys.readouterr().err.count("\n") == 4
+
+
+def test_empty_word_is_named_as_such(machine: Machine, capsys) -> None:
+    assert main([""]) == 2
+    assert capsys.readouterr().err == (
+        "sluice: command line: a name is empty; see: sluice --help\n"
+    )
+
+
 def test_interrupt_is_quiet(machine: Machine, capsys, monkeypatch) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
