@@ -152,6 +152,15 @@ def test_lines_of_the_guest_are_told_without_their_ends(machine, monkeypatch) ->
     assert json.loads((machine.output / "qemu.json").read_text())[:2] == ["sh", "-c"]
 
 
+@pytest.mark.parametrize("disk", [None, Path("/d/root.ext4")])
+def test_initramfs_has_the_drivers_of_the_root(machine, monkeypatch, disk) -> None:
+    asked: list[bool] = []
+    emulate(machine, monkeypatch, FINE)
+    monkeypatch.setattr(vm, "ensure_initramfs", lambda _, disk: asked.append(disk))
+    result = vm.run_job(replace(machine, disk=disk), {}, 60)
+    assert asked == [disk is not None] and 0 < result.seconds < 60
+
+
 def test_verdict_of_an_earlier_boot_does_not_count(machine, monkeypatch) -> None:
     for name in ("verdict.json", "result.json"):
         (machine.output / name).write_text('{"status": 0, "reason": ""}')

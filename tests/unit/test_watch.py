@@ -171,6 +171,9 @@ def test_rows_out_of_sight_are_in_the_total(machine: Machine) -> None:
     screen.press("  ", len(rows))
     foot = format_screen(rows, watched, screen).plain.split("\n")[-1]
     assert foot.startswith("13-19 of 31; ")
+    for keys, first in (("k", 11), ("\x1b[A", 10), ("b", 4), ("\x1b[6~", 10), ("j", 11)):
+        screen.press(keys, len(rows))
+        assert screen.first == first, keys
 
 
 @pytest.mark.parametrize(
@@ -264,6 +267,7 @@ def test_json_is_one_line_for_each_look(machine: Machine, capsys) -> None:
     assert main(["watch", "--json", "--count", "2", "--interval", "0.05"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [len(line["queues"]) for line in lines] == [2, 2]
+    assert 0.05 <= lines[1]["time"] - lines[0]["time"] < 5
 
 
 def test_without_a_terminal_it_says_so(machine: Machine, capsys) -> None:
@@ -291,7 +295,7 @@ fg
 
 def own_terminal() -> None:
     """In the child: Ctrl-C reaches it."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 
 
 class Terminal:
@@ -302,6 +306,7 @@ class Terminal:
         columns: int = 80,
         arguments: Sequence[str] = ("--interval", "0.1"),
         shell: bool = False,
+        keyboard: bool = True,
         **environment: str,
     ) -> None:
         self.primary, self.secondary = pty.openpty()
@@ -315,7 +320,7 @@ class Terminal:
             command,
             cwd=REPOSITORY,
             env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", **environment},
-            stdin=self.secondary,
+            stdin=self.secondary if keyboard else subprocess.DEVNULL,
             stdout=self.secondary,
             stderr=self.secondary,
             start_new_session=True,
@@ -374,6 +379,13 @@ def test_keys_end_it_and_the_terminal_is_as_before(terminal, key, no_color) -> N
     assert one.shown.rstrip().endswith(b"\x1b[?25h") or b"\x1b[?1049l" in one.shown
     assert termios.tcgetattr(one.secondary) == one.before
     assert (b"\x1b[32m" in one.shown) is not bool(no_color)
+
+
+def test_without_a_keyboard_it_shows_what_it_is_asked_for(terminal) -> None:
+    one = terminal(arguments=("--interval", "0.05", "--count", "3"), keyboard=False)
+    one.wait_for(lambda: one.process.poll() is not None)
+    assert one.process.returncode == 0, one.shown
+    assert b"tap0" in one.shown and b"Traceback" not in one.shown
 
 
 def test_it_follows_the_size_of_the_terminal(terminal) -> None:
