@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.report import page, tables
-from lab.report.results import Measurement
+from lab.report.results import Measurement, format_run
 from tests.unit.test_lab_bench import ROW, run_with, sample
 
 
@@ -107,6 +107,46 @@ def test_ratio_is_plotted_as_a_share_of_stocks_median(drawn) -> None:
     rows = dataclasses.replace(run, rows=[ROW, unmeasured])
     labels = drawn(page.plot_ratios, rows).get_yticklabels()
     assert [label.get_text() for label in labels] == ["made-up row"]
+
+
+@pytest.mark.parametrize("plot", [page.plot_ratios, page.plot_losses])
+def test_each_variant_has_its_colour_and_a_place_of_its_own(drawn, plot) -> None:
+    axes = drawn(plot, run_with(stock=[100], upstream=[90], sluice=[110]))
+    legend = axes.get_legend()
+    of_legend = {
+        text.get_text(): page.matplotlib.colors.to_hex(mark.get_color())
+        for text, mark in zip(legend.get_texts(), legend.legend_handles)
+    }
+    assert of_legend == page.COLOURS
+    if plot is page.plot_ratios:
+        lines = [line for line in axes.lines if line.get_marker() == "o"]
+        places = [float(line.get_ydata()[0]) for line in lines]
+        colours = [line.get_color() for line in lines]
+    else:
+        places = [bar.get_y() + bar.get_height() / 2 for bar in axes.patches]
+        colours = [
+            page.matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches
+        ]
+    assert colours == [*page.COLOURS.values()]
+    assert places == sorted(places) and -0.5 < places[0] and places[-1] < 0.5
+    assert min(b - a for a, b in zip(places, places[1:])) > 0.2
+
+
+def test_without_its_files_it_says_how_it_is_called(monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["page", "result.json"])
+    with pytest.raises(SystemExit, match="RESULT.json PAGE.html"):
+        page.main()
+
+
+def test_page_and_pictures_are_written(monkeypatch, tmp_path) -> None:
+    result, written = tmp_path / "run.json", tmp_path / "page.html"
+    result.write_text(format_run(pinged_run()))
+    monkeypatch.setattr("sys.argv", ["page", str(result), str(written)])
+    page.main()
+    assert "made-up row" in written.read_text() and not [*tmp_path.glob("*.svg")]
+    monkeypatch.setattr("sys.argv", ["page", str(result), str(written), str(tmp_path)])
+    page.main()
+    assert {one.name for one in tmp_path.glob("*.svg")} == {"lost.svg", "latency.svg"}
 
 
 def curve_in(axes: Any) -> Any:
