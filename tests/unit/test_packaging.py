@@ -16,6 +16,7 @@ import yaml
 from lab.machines.build import KMOD, source_files
 from sluice import VERSION, config, metrics
 from tests.kernel.scenarios.libvirt import documented_hook
+from tests.packaging.scenarios._machine import STOCK
 
 TREE = Path(__file__).resolve().parents[2]
 INSTALL = TREE / "packaging/install"
@@ -92,6 +93,19 @@ def test_module_without_a_verb_is_a_usage_error() -> None:
     script = TREE / "packaging/module"
     done = subprocess.run([str(script)], capture_output=True, text=True)
     assert done.returncode == 2 and "usage:" in done.stderr
+
+
+def test_complaint_is_what_the_scenarios_look_for() -> None:
+    done = subprocess.run(
+        [str(TREE / "packaging/module"), "build", "0.0-none"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"sluice: kernel 0.0-none: no headers, so no module; {STOCK}; install "
+        "linux-headers-0.0-none (or kernel-devel-0.0-none), see: sluice doctor\n"
+    )
 
 
 def test_ansible_example_is_valid_yaml() -> None:

@@ -17,6 +17,7 @@ from tests.packaging.scenarios._machine import (
     DKMS,
     MODULES,
     RELEASE,
+    STOCK,
     apt,
     apt_install,
     assert_no_trace,
@@ -51,7 +52,7 @@ def tap_in_use_is_served_without_a_reboot_and_purge_leaves_no_trace(env: Env) ->
     with pings():
         done = apt_install(env)
     assert_served(env, reader)
-    assert "stock TUN" not in done.said, done.said
+    assert STOCK not in done.said, done.said
     assert module_files(), "the module is in no folder of this kernel"
     unit = Path("/usr/lib/systemd/system/sluice.service").read_text()
     assert "ExecStart=/usr/lib/sluice/module start\n" in unit, unit
