@@ -4,17 +4,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
-import pty
-import re
-import select
 import signal
-import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +32,7 @@ from sluice.watch import (
     ordered,
     sparkline,
 )
+from tests._terminal import Terminal
 from tests.unit._machine import QUEUE0, Machine
 
 REPOSITORY = Path(__file__).parents[2]
@@ -293,74 +287,20 @@ fg
 """
 
 
-def own_terminal() -> None:
-    """In the child: Ctrl-C reaches it."""
-    fcntl.ioctl(1, termios.TIOCSCTTY, 0)
-
-
-class Terminal:
-    """watch, on a terminal of so many columns and 10 lines."""
-
-    def __init__(
-        self,
-        columns: int = 80,
-        arguments: Sequence[str] = ("--interval", "0.1"),
-        shell: bool = False,
-        keyboard: bool = True,
-        **environment: str,
-    ) -> None:
-        self.primary, self.secondary = pty.openpty()
-        self.resize(columns)
-        self.before = termios.tcgetattr(self.secondary)
-        self.shown = b""
-        command = [sys.executable, "-c", WATCH, *arguments]
-        if shell:
-            command = ["bash", "-m", "-c", SHELL, "bash", *command]
-        self.process = subprocess.Popen(
-            command,
-            cwd=REPOSITORY,
-            env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", **environment},
-            stdin=self.secondary if keyboard else subprocess.DEVNULL,
-            stdout=self.secondary,
-            stderr=self.secondary,
-            start_new_session=True,
-            preexec_fn=own_terminal,
-        )
-
-    def resize(self, columns: int) -> None:
-        termios.tcsetwinsize(self.secondary, (10, columns))
-
-    def type(self, key: bytes) -> None:
-        os.write(self.primary, key)
-
-    def wait_for(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not done():
-            assert time.monotonic() < deadline, self.shown
-            if select.select([self.primary], [], [], 0.1)[0]:
-                self.shown += os.read(self.primary, 65536)
-
-    def read_rest(self) -> None:
-        """What it said at its end."""
-        while select.select([self.primary], [], [], 0)[0]:
-            self.shown += os.read(self.primary, 65536)
-
-    def widths(self) -> list[int]:
-        """Of the lines of the last whole screen: each begins with the heading."""
-        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.shown.decode())
-        screens = text.split("QUEUE  ")
-        return [len(line) for line in f"QUEUE  {screens[-2]}".splitlines()]
-
-
 @pytest.fixture
 def terminal() -> Iterator[Callable[..., Terminal]]:
     with contextlib.ExitStack() as stack:
 
-        def start(**how: Any) -> Terminal:
-            found = Terminal(**how)
-            stack.callback(os.close, found.primary)
-            stack.callback(os.close, found.secondary)
-            stack.callback(found.process.kill)
+        def start(
+            arguments: Sequence[str] = ("--interval", "0.1"),
+            shell: bool = False,
+            **how: Any,
+        ) -> Terminal:
+            command = [sys.executable, "-c", WATCH, *arguments]
+            if shell:
+                command = ["bash", "-m", "-c", SHELL, "bash", *command]
+            found = Terminal(command, **how)
+            stack.callback(found.close)
             return found
 
         yield start
