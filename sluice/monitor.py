@@ -113,7 +113,7 @@ def events(netns: str | None) -> Iterator[tuple[Namespace, Event]]:
 
 TEXTS = {
     "stop": "stopped for the first time",
-    "stall": "stalled: its reader made no room in time",
+    "stall": "stalled: reader too slow",
     "noqueue": "has noqueue, though its rule names a qdisc",
 }
 

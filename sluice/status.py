@@ -77,11 +77,11 @@ COLUMNS = (
     Column("DEVICE", least=10),
     Column("STATE"),
     Column("QDISC", spare=4),
-    Column("FILL", right=True),
+    Column("FILL", right=True, spare=6),
     Column("STOPS", right=True, spare=3),
     Column("STALLS", right=True, spare=2),
-    Column("DROPS", right=True),
-    Column("QDROPS", right=True),
+    Column("DROPS", right=True, spare=7),
+    Column("QDROPS", right=True, spare=5),
     Column("OWNER", least=5, spare=1),
 )
 NETNS_COLUMN = Column("NETNS", least=8)

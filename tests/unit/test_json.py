@@ -78,8 +78,8 @@ def test_events(machine: Machine, capsys, monkeypatch) -> None:
     assert main(["monitor", "--count", "1"]) == 0
     said = capsys.readouterr().out
     assert re.fullmatch(
-        r"\d\d:\d\d:\d\d tap0 \(netns red\) queue 0 stalled: its reader made no room in "
-        r"time, 3 times; fill 100 of 1000\n",
+        r"\d\d:\d\d:\d\d tap0 \(netns red\) queue 0 stalled: reader too slow, 3 times; "
+        r"fill 100 of 1000\n",
         said,
     )
 

@@ -159,8 +159,7 @@ STALL = Event(2, "tap0", 1, "stall", 3, 5, 8)
 @pytest.mark.parametrize(
     ("netns", "change", "text"),
     [
-        ("", {}, "tap0 queue 1 stalled: its reader made no room in time, 3 times; "
-                 "fill 5 of 8"),
+        ("", {}, "tap0 queue 1 stalled: reader too slow, 3 times; fill 5 of 8"),
         ("red", {"count": 1, "kind": "stop"},
          "tap0 (netns red) queue 1 stopped for the first time; fill 5 of 8"),
         ("", {"kind": "noqueue", "count": 1, "ring": 0},
@@ -172,6 +171,15 @@ def test_event_in_words(netns: str, change: dict, text: str) -> None:
     event = replace(STALL, **change)
     at = time.mktime((2026, 1, 2, 3, 4, 5, 0, 0, -1))
     assert monitor.format_event(Namespace(netns, 1), event, at) == f"03:04:05 {text}"
+
+
+@pytest.mark.parametrize("kind", ["stop", "stall", "noqueue"])
+def test_event_of_the_longest_name_fits_80_columns(kind: str) -> None:
+    event = replace(STALL, ifname="averylongname01", kind=kind, count=1)
+    event = replace(event, fill=1000, ring=1000)
+    if kind == "noqueue":
+        event = replace(event, ring=0)
+    assert len(monitor.format_event(Namespace("", 1), event, 0.0)) <= 80
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])

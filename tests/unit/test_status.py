@@ -286,6 +286,23 @@ def test_no_line_is_wider_than_the_terminal(
         assert lines[0].startswith("DEVICE" if not names else "tap0")
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_nor_with_devices_of_several_namespaces(
+    machine: Machine, capsys, monkeypatch, columns: int
+) -> None:
+    """In a VM such a table was 42 columns wide: a terminal of 40 wrapped it."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    long = "averylongname01"
+    machine.namespaces = {"": 1, "near": 2}
+    machine.links[0] = replace(TAP0, name=long, tx_dropped=251_000)
+    machine.devices[0] = replace(DEVICE0, ifname=long, tx_dropped=251_000)
+    machine.qdiscs = {2: replace(machine.qdiscs[2], drops=1_209_000)}
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "NETNS" in lines[0] and "STATE" in lines[0]
+    assert max(map(len, lines)) <= columns, lines
+
+
 def test_forty_taps_are_forty_lines(machine: Machine, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     names = [f"vnet{number}" for number in range(40)]

@@ -91,7 +91,7 @@ def monitor_tells_of_stalls_and_of_the_module(env: Env) -> None:
     for _ in range(2):
         with tap(ring=50):
             send(200)
-            wait_for(f"{HERE.name} queue 0 stalled: its reader made no room in time")
+            wait_for(f"{HERE.name} queue 0 stalled: reader too slow")
         env.run("rmmod", "sluice")
         wait_for("module: not loaded any more; waiting for it")
         env.run("insmod", str(env.module))
