@@ -176,8 +176,9 @@ COLUMNS = (
     Column("MARK/S", 6, lambda row: short(row.qdisc_marks)),
     Column("OVER/S", 6, lambda row: short(row.qdisc_overlimits)),
 )
-# A narrow terminal leaves these out, in this order.
-SPARE = ("OVER/S", "MARK/S", "LIMIT", "STALL/S", "QLEN", "STOP/S", "FILL", "QDROP/S",
+# A narrow terminal leaves these out, in this order; the first rather than the sparkline.
+SPARE_FIRST = ("OVER/S", "MARK/S")
+SPARE = (*SPARE_FIRST, "LIMIT", "STALL/S", "QLEN", "STOP/S", "FILL", "QDROP/S",
          "DROP/S", "PKT/S")
 
 
@@ -199,7 +200,8 @@ def lay_out(width: int, rows: list[Row]) -> Layout:
     that is not too short."""
     columns = list(COLUMNS)
     for heading in SPARE:
-        if _taken(columns) <= width:
+        more = 1 + SPARKLINE if heading in SPARE_FIRST else 0
+        if _taken(columns) + more <= width:
             break
         columns = [column for column in columns if column.heading != heading]
     longest = max((cell_len(output.printable(row.label)) for row in rows), default=0)

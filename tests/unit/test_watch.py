@@ -248,6 +248,20 @@ def test_a_number_is_shown_whole_or_not_at_all(machine: Machine) -> None:
         assert words[0] == columns and min(words) >= columns, (width, lines)
 
 
+@pytest.mark.parametrize(
+    ("width", "last", "bars"),
+    [(80, "QDROP/S", 0), (86, "QDROP/S", 0), (87, "QDROP/S", 10), (93, "QDROP/S", 16),
+     (94, "MARK/S", 10), (101, "OVER/S", 10)],
+)
+def test_sparkline_before_the_columns_that_matter_least(
+    machine: Machine, width: int, last: str, bars: int
+) -> None:
+    row = replace(look(machine, Watched(), 1.0)[0], fill=1000, limit=1000)
+    layout = lay_out(width, [row])
+    assert layout.columns[-1].heading == last
+    assert format_row(row, [1000] * 99, layout).plain.count("█") == bars
+
+
 def test_without_the_module_the_total_has_no_fill(machine: Machine) -> None:
     machine.loaded = False
     watched = Watched()
