@@ -26,6 +26,7 @@ class Log:
 
     def __init__(self) -> None:
         self.next: list[str] = []
+        self.asked: list[str] = []
 
     def read_new(self) -> str:
         return self.next.pop(0) if self.next else ""
@@ -38,9 +39,10 @@ def log() -> Log:
 
 @pytest.fixture
 def play(monkeypatch, log: Log) -> Play:
-    """Plays functions as scenarios; the status, and the last report."""
+    """Plays functions as scenarios; the status, and the last report. What is asked of
+    the kernel besides is in log.asked."""
     for name in ("reset", "forget_leaks", "ask_kernel"):
-        monkeypatch.setattr(scenarios, name, lambda: None)
+        monkeypatch.setattr(scenarios, name, lambda name=name: log.asked.append(name))
     monkeypatch.setattr(scenarios, "background_ping", contextlib.nullcontext)
     monkeypatch.setattr(scenarios, "KernelLog", lambda: log)
 
@@ -111,6 +113,11 @@ def test_complaint_of_the_kernel_fails_the_scenario_it_came_in(play, log) -> Non
     log.next = ["all is well", WARNING, ""]
     told = ("failed", f"the kernel said: {WARNING}")
     assert play(fine, counted, fine) == (1, [("passed", ""), told, ("passed", "")])
+
+
+def test_kernel_is_set_back_after_each_and_asked_for_leaks(play, log) -> None:
+    play(fine, killed)
+    assert log.asked == ["forget_leaks", "reset", "reset", "ask_kernel"]
 
 
 def test_report_names_the_one_that_runs(play) -> None:
