@@ -646,6 +646,33 @@ def test_sample_has_time_to_set_up_and_more_of_it_where_all_is_slow(bench) -> No
         assert bench([1, 1])[2] == [92, 92]
 
 
+@pytest.mark.parametrize(
+    ("ending", "status", "reason"),
+    [
+        (Ending(answer={"value": 1}), "measured", ""),
+        (Ending(lost=True, message="died"), "lost", "died"),
+        (Ending(error="Skipped", message="no flag"), "skipped", "no flag"),
+        (Ending(error="OSError", message="x"), "failed", "x"),
+    ],
+)
+def test_line_says_how_its_sample_ended(ending, status, reason) -> None:
+    line = rows.measurement((3, "fake", "stock"), ending)
+    assert (line["status"], line["reason"]) == (status, reason)
+    assert (line["round"], line["row"], line["variant"]) == (3, "fake", "stock")
+    assert line["sample"] == ending.answer
+
+
+def test_only_rows_that_are_asked_for_are_measured(bench, monkeypatch) -> None:
+    other = dataclasses.replace(ROW, name="other")
+    both = [Workload(row, lambda *_: None) for row in (other, ROW)]
+    monkeypatch.setattr(workloads, "by_command", lambda: {"": both})
+    report, _, _ = bench([1, 2])
+    assert {line["row"] for line in report["measurements"]} == {"fake"}
+    report, _, _ = bench([1, 2, 3, 4], rows=["fake", "other"])
+    values = rows.values_of(ROW, report["measurements"])
+    assert values == {"stock": {0: 3}, "sluice": {0: 4}}
+
+
 class Host:
     """A host of whose CPUs others use so much during each sample."""
 

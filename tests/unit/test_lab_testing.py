@@ -104,8 +104,9 @@ def steps(monkeypatch) -> dict[str, object]:
     answers: dict[str, object] = {"lint": True, "verify": 0, "sample": 0, "ran": ran}
 
     def step(name: str):
-        def run(*_, **__):
+        def run(**how):
             ran.append(name)
+            answers["short"] = how.get("short", answers.get("short"))
             return answers[name]
 
         return run
@@ -117,8 +118,12 @@ def steps(monkeypatch) -> dict[str, object]:
     root = Root("6.12", Path("/root"), "6.12.1", "linux-image 6.12.1", "key")
     monkeypatch.setattr(testing, "scenario_root", lambda *_: root)
     monkeypatch.setattr(testing, "ensure_disk", lambda _: None)
+    built: list[str] = []
+    answers["built"] = built
     for name in ("ensure_packages", "ensure_compiled"):
-        monkeypatch.setattr(testing.packages, name, lambda *_: None)
+        monkeypatch.setattr(
+            testing.packages, name, lambda *_, name=name: built.append(name)
+        )
 
     def run(command, cwd) -> subprocess.CompletedProcess:
         told = [word for word in command if "tests/" in word or word[0] == "-"]
@@ -141,9 +146,14 @@ def test_what_is_played_and_its_status(steps) -> None:
     assert testing.test("all", ["-k", "x"]) == 5
     folders = "tests/unit tests/kernel tests/command tests/packaging"
     assert steps["ran"] == [*STEPS, f"{start} {folders} -k"]
+    assert steps["short"] is True
+    assert steps["built"] == ["ensure_packages", "ensure_compiled"]
     steps["ran"].clear()
+    steps["built"].clear()
     assert testing.test("debug", []) == 5
-    assert steps["ran"] == [f"{start} tests/debug --every"]
+    assert steps["ran"] == [f"{start} tests/debug --every"] and not steps["built"]
+    assert testing.test("long", []) == 5
+    assert steps["short"] is False and steps["ran"][1:4] == [*STEPS]
 
 
 def test_kernel_of_few_scenarios_plays_only_those(monkeypatch) -> None:
