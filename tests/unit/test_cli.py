@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -276,6 +277,19 @@ def _command(*arguments: str, **more: object) -> subprocess.Popen:
 def test_both_ways_to_start_it(how: list[str]) -> None:
     out, err = _command(*how, "--version").communicate()
     assert (out, err) == (b"sluice 0.1.0\n", b"")
+
+
+@pytest.mark.parametrize("from_tree", [True, False])
+def test_only_a_tree_installs_itself(tmp_path: Path, from_tree: bool) -> None:
+    """A package manager removes what it has installed."""
+    place = REPOSITORY if from_tree else tmp_path
+    if not from_tree:
+        shutil.copytree(REPOSITORY / "sluice", tmp_path / "sluice")
+    command = [sys.executable, "-B", "-m", "sluice", "--help"]
+    said = subprocess.run(command, cwd=place, capture_output=True, text=True).stdout
+    words = {line.split()[0] for line in said.splitlines() if line.startswith("  ")}
+    assert "status" in words
+    assert ({"install", "uninstall"} <= words) is from_tree
 
 
 def test_reader_that_leaves_early_gets_no_traceback() -> None:
