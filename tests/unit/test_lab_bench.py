@@ -162,6 +162,8 @@ def test_summary_is_median_and_spread() -> None:
 
 def test_run_survives_json() -> None:
     run = run_with(stock=[1], sluice=[2])
+    skipped = Measurement(0, "fake", "upstream", "skipped", "no flag", None)
+    run = dataclasses.replace(run, measurements=[*run.measurements, skipped])
     assert parse_run(results.format_run(run)) == run
 
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -48,6 +50,20 @@ def test_result_names_the_machine_and_none_of_its_paths(machine, tmp_path) -> No
     assert facts.qemu_version == "QEMU emulator version 10.0 (Debian)"
     assert facts.command_line == "python3 -m lab bench --kernel 6.12".split()
     assert (facts.module_commit, facts.module_dirty) == (load.commit, load.dirty)
+
+
+def test_commit_of_the_module_and_changes_that_are_in_none(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(results, "REPOSITORY", tmp_path)
+    assert HostLoad().commit == "unknown"
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y"]
+    (tmp_path / "kmod").mkdir()
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run([*git, *command], check=True)
+    load = HostLoad()
+    assert re.fullmatch("[0-9a-f]{40}", load.commit) and not load.dirty
+    (tmp_path / "kmod" / "queue.c").touch()
+    (tmp_path / "README.md").touch()
+    assert HostLoad().dirty
 
 
 @pytest.mark.parametrize(
