@@ -68,6 +68,30 @@ def test_what_a_program_pays_is_in_the_table() -> None:
     assert "retransmits" not in tables.format_table(run)
 
 
+def test_table_tells_what_each_variant_lost_and_its_spread() -> None:
+    run = run_with(stock=[100, 120], sluice=[130, 1400])
+    lossy = [
+        dataclasses.replace(m, sample=sample(m.sample["value"], lost=1500))
+        for m in run.measurements[:2]
+    ]
+    run = dataclasses.replace(run, measurements=[*lossy, *run.measurements[2:]])
+    assert cells_of(run, "packets lost at the ring") == ["3.00k", "-", "0"]
+    assert cells_of(run, "packets/s, 2 rounds, from-to") == ["100-120", "130-1.40k"]
+    assert "ping p50/p99" not in tables.format_table(run)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "no_color", "colour"),
+    [(True, "", True), (True, "1", False), (False, "", False)],
+)
+def test_colour_is_for_a_terminal_that_wants_it(
+    monkeypatch, terminal, no_color, colour
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    assert tables.read_colour() is colour
+
+
 def test_variants_of_variants_are_plotted_and_in_the_table() -> None:
     row = dataclasses.replace(ROW, targets=[2000])
     run = run_with(row, stock=[100], sluice=[100], **{"sluice@2000": [95]})
