@@ -179,6 +179,12 @@ def test_job_that_takes_too_long_is_lost(machine, monkeypatch) -> None:
     assert not isinstance(lost.value, VmNotBooted)
 
 
+def test_job_may_take_longer_than_a_boot(machine, monkeypatch) -> None:
+    emulate(machine, monkeypatch, f"touch begun; sleep 1.5; {FINE}")
+    monkeypatch.setattr(vm, "BOOT_SECONDS", 1.0)
+    assert vm.run_job(machine, {}, 60).fine
+
+
 def test_console_of_a_lost_vm_is_kept(machine) -> None:
     (machine.output / "console.log").write_text("one\n\ntwo\nthree\nfour\n")
     (machine.output / "qemu.log").write_text("first\nqemu: out of memory\n")
