@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 from typing import Iterator
 
 from lab.guest.scenarios import Env, scenario
@@ -24,7 +25,10 @@ from tests.kernel.scenarios._ftrace import mount_tracefs
 # Where bpftrace attaches, in its own notation.
 KPROBE = "kprobe:tun:tun_net_xmit"
 KRETPROBE = "kretprobe:tun:tun_net_xmit"
-MULTI = "kprobe:tun:tun_net_x*"  # more than one function: kprobe.multi
+# With a pattern and without a module's name bpftrace attaches through kprobe.multi.
+MULTI = "kprobe:tun_net_x*"
+RETURN_MULTI = "kretprobe:tun_net_x*"
+KPROBES = Path("/sys/kernel/debug/kprobes/list")
 FENTRY = "fentry:tun:tun_net_xmit"
 FEXIT = "fexit:tun:tun_net_xmit"
 START_SECONDS = 120
@@ -78,6 +82,8 @@ def _attached(where: str) -> Iterator[_others.Calls]:
     program = Bpftrace(where)
     try:
         program.wait_attached()
+        if where in (MULTI, RETURN_MULTI):
+            assert _ftrace.TRANSMIT not in KPROBES.read_text(), "attached as one kprobe"
         yield program.end
     finally:
         program.kill()
@@ -107,6 +113,11 @@ def kretprobe_coexists(env: Env) -> None:
 @scenario(deadline=600)
 def kprobe_multi_coexists(env: Env) -> None:
     _coexists(env, MULTI)
+
+
+@scenario(deadline=600)
+def kretprobe_multi_coexists(env: Env) -> None:
+    _coexists(env, RETURN_MULTI)
 
 
 def _gives_way(env: Env, where: str) -> None:
