@@ -21,7 +21,7 @@ from lab.guest.devices import HERE, THERE, Counters, Device, Reader, attach
 from lab.guest.devices import FAR, NEAR, forwarder, netns, read_counters, read_stops
 from lab.guest.devices import reader as open_reader
 from lab.guest.job import write_json
-from lab.guest.latency import Latency, parse_ping
+from lab.guest.latency import Latency, ping
 from lab.guest.scenarios import Env, scenario
 from lab.workloads import tcp
 from sluice.netlink import Queue
@@ -32,6 +32,7 @@ SECONDS = 15.0  # unless SLUICE_SOAK_SECONDS says otherwise
 SEED = 1
 PAUSES = (0.002, 0.15)  # seconds, of a reader that lives
 DEATHS = (0.5, 2.0)  # seconds without a reader
+PING_SECONDS = 0.5  # between two of them
 MEMORY_EVERY = 60.0
 RESULT = Path("/out/soak.json")
 
@@ -125,21 +126,6 @@ while True:
 """
 
 
-class Ping:
-    """One every half a second, until end()."""
-
-    def __init__(self, env: Env, here: Device, there: Device) -> None:
-        command = here.command("ping", "-n", "-i", "0.5", there.address)
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, universal_newlines=True
-        )
-        env.defer(self._process.kill)
-
-    def end(self) -> Latency:
-        self._process.send_signal(signal.SIGINT)
-        return parse_ping(self._process.communicate()[0])
-
-
 class Lane:
     """A device, its reader, its senders."""
 
@@ -158,7 +144,7 @@ class Lane:
             command = plan.device.command(sys.executable, "-c", SEND)
             self.senders.append(subprocess.Popen(command))
             env.defer(self.senders[-1].kill)
-        self.ping = Ping(env, plan.device, THERE)
+        self.ping = env.enter(ping(plan.device, THERE, interval=PING_SECONDS))
 
     def open_reader(self) -> None:
         plan = self.plan
@@ -234,7 +220,7 @@ class TcpLane:
         options = paced(env, *TCP_PACE)
         self.reader = env.enter(forwarder(env.helper("reader"), "sluice", options))
         env.enter(tcp.server())
-        self.ping = Ping(env, NEAR, FAR)
+        self.ping = env.enter(ping(NEAR, FAR, interval=PING_SECONDS))
         self.env = env
         argv = ("iperf3", "--client", FAR.address, "--parallel", "4")
         self.client = subprocess.Popen(
