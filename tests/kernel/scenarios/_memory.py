@@ -4,8 +4,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Sequence
 
 from lab.guest.debug import finds_leaks
+
+
+LEAK_KB = 16 * 1024
+
+
+def grown_kb(first: Sequence[int], last: Sequence[int]) -> int:
+    """Each is in use, in kB, measured in two ways: a leak raises both, other things only
+    one."""
+    return min(now - then for now, then in zip(last, first))
+
+
+def assert_given_back(grown: int) -> None:
+    """kmemleak's kernel frees memory late."""
+    assert grown < LEAK_KB or finds_leaks(), f"{grown} kB are not given back"
 
 
 def read_kb(name: str) -> int:

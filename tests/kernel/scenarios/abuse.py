@@ -26,7 +26,6 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from lab.guest.debug import finds_leaks
 from lab.guest.devices import HERE, THERE, Counters, Reader, netns
 from lab.guest.devices import silence_first_netns
 from lab.guest.job import write_json
@@ -47,7 +46,7 @@ from sluice import system
 from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _ftrace, _patch
 from tests.kernel.scenarios._bpf import choosing
-from tests.kernel.scenarios._memory import read_kb
+from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
 from tests.kernel.scenarios._tap import (
     IFF_MULTI_QUEUE,
     TUNSETSNDBUF,
@@ -95,7 +94,6 @@ FLAGS = {
     "IFF_TUN_EXCL": 0x8000,
 }
 LAST_CPU = Path(f"/sys/devices/system/cpu/cpu{(os.cpu_count() or 1) - 1}/online")
-LEAK_KB = 16 * 1024  # not with kmemleak, whose kernel frees memory late
 MODULE = Path("/sys/module/sluice")
 RESULT = Path("/out/abuse.json")
 TOOLS = Path("/run/abuse")
@@ -568,10 +566,8 @@ def _use_static_tools() -> None:
 
 
 def _read_taken_kb() -> Tuple[int, int]:
-    """Memory in use, measured in two ways: a leak raises both, other things only one.
-
-    Before f227f0faf63b (5.14) slabs count what kfree_rcu() gave back in large pieces.
-    """
+    """Memory in use, measured in two ways: before f227f0faf63b (5.14) slabs count what
+    kfree_rcu() gave back in large pieces."""
     return read_kb("SUnreclaim"), -read_kb("MemAvailable")
 
 
@@ -603,10 +599,9 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
             abuser.timed("check_stock")
         taken_kb.append(_read_taken_kb())
     first, last = taken_kb[len(taken_kb) // 3], taken_kb[-1]
-    grown_kb = min(now - then for now, then in zip(last, first))
-    write_json(RESULT, {**facts, "sequences": sequences, "grown_kb": grown_kb})
-    kept = f"{grown_kb} kB are not given back"
-    assert grown_kb < LEAK_KB or finds_leaks(), kept
+    grown = grown_kb(first, last)
+    write_json(RESULT, {**facts, "sequences": sequences, "grown_kb": grown})
+    assert_given_back(grown)
     never = [name for name in abuser.refused if not abuser.done[name]]
     assert sequences < ENOUGH or not never, f"always refused: {never}"
     bites = abuser.done["starve"] < 20 or abuser.refused["starve"]
