@@ -196,7 +196,8 @@ def play_on(
     """Play scenarios in one boot, see boot(); seconds: at most, besides the start and
     the end; more: of the job."""
     job: dict[str, object] = {"kind": "tests", "suite": suite.name, "names": names}
-    job |= {"patience": kernel.patience, **more}
+    job |= {"patience": kernel.patience, "packets_divisor": kernel.packets_divisor}
+    job |= more
     job |= suite.stage(machine.root, machine.output)
     if seconds is None:
         seconds = suite.seconds * len(names)

@@ -43,6 +43,11 @@ class Kernel:
         return 1 if self.arch is HOST else 2  # without KVM on any machine
 
     @property
+    def packets_divisor(self) -> int:
+        """By how much a scenario may divide its packets, see Env.fewer()."""
+        return self.patience**2 if self.debug else self.patience
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """The apt patterns of the kernel image and its headers."""
         if self.configs:

@@ -49,7 +49,8 @@ def play(monkeypatch, log: Log) -> Play:
     def run(*functions, deadline: float = 60, reports: Any = None, **job: Any):
         found = [Scenario(f"a.{one.__name__}", one, deadline) for one in functions]
         monkeypatch.setattr(scenarios, "find_scenarios", lambda suite: found)
-        job = {"suite": "kernel", "helpers": "", "module": "", "patience": 1, **job}
+        usual = {"helpers": "", "module": "", "patience": 1, "packets_divisor": 1}
+        job = {"suite": "kernel", **usual, **job}
         job.setdefault("names", [one.name for one in found])
         written: list[dict] = [] if reports is None else reports
         status, _ = run_scenarios(
@@ -107,6 +108,15 @@ def test_slow_kernel_has_more_time(play) -> None:
     status, (late,) = play(slow, deadline=0.1)
     assert (status, late[0]) == (1, "lost") and "no answer within" in late[1]
     assert play(slow, deadline=0.1, patience=50) == (0, [("passed", "")])
+
+
+def sends(env: Env) -> str:
+    return f"{env.fewer(100)} packets"
+
+
+def test_slow_kernel_has_fewer_packets(play) -> None:
+    assert play(sends) == (0, [("passed", "100 packets")])
+    assert play(sends, packets_divisor=25) == (0, [("passed", "4 packets")])
 
 
 def test_complaint_of_the_kernel_fails_the_scenario_it_came_in(play, log) -> None:

@@ -81,17 +81,22 @@ def test_each_scenario_across_boots_has_its_own(machine, monkeypatch) -> None:
     assert played.trouble == ["trouble of a.x", "trouble of a.y"]
 
 
-def test_slow_kernel_has_more_time_for_a_boot(machine, monkeypatch) -> None:
+def test_slow_kernel_has_more_time_and_fewer_packets(machine, monkeypatch) -> None:
     deadlines: list[float] = []
+    divisors: list[int] = []
     suite = testing.Suite("kernel", (), (), seconds=10, stage=lambda *_: {})
-    monkeypatch.setattr(
-        testing, "boot", lambda machine, job, deadline, _: deadlines.append(deadline)
-    )
+
+    def boot(machine, job, deadline, progress) -> None:
+        deadlines.append(deadline)
+        divisors.append(job["packets_divisor"])
+
+    monkeypatch.setattr(testing, "boot", boot)
     for name in ("6.12", "newest-debug"):
         testing.play_on(machine, kernel_named(name), ["a.x", "a.y"], print, suite)
     patience = kernel_named("newest-debug").patience
     assert patience > 1
     assert deadlines == [testing.BOOT_SECONDS + 20, patience * deadlines[0]]
+    assert divisors == [1, patience * patience]
 
 
 STEPS = ("lint", "verify", "sample")
