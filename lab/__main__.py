@@ -33,11 +33,12 @@ from lab.checks import (
     testing,
     verify,
 )
-from lab.failure import INTERRUPTED, LabError, NO, NOT_SUITABLE, Unsuitable
+from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, Unsuitable
 from lab.failure import USAGE, UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, kernel_named
 from lab.machines.roots import ensure_root, has_root
+from lab.report import markdown
 from lab.report.results import Run, read_run
 from lab.row import Row
 from lab.setup import ensure_venv, say
@@ -230,6 +231,17 @@ def command_report(options: argparse.Namespace) -> int:
     if options.page:
         _write_page(Path(options.file), Path(options.page))
     return measure.bench_status(run)
+
+
+@subcommand("write the figures of the tables in docs/ from the results they name")
+def command_tables(options: argparse.Namespace) -> int:
+    for path in sorted((vm.REPOSITORY / "docs").glob("*.md")):
+        before = path.read_text()
+        after = markdown.refresh(before, lambda name: read_run(vm.REPOSITORY / name))
+        if after != before:
+            path.write_text(after)
+            print(f"docs/{path.name}: written")
+    return FINE
 
 
 @subcommand(

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The tables of docs/ that show a result: every cell is written from its file.
+
+Such a table follows a comment, `<!-- lab/results/NAME.json -->`. The first cell of a
+line names a row, and each heading what its column shows of that row:
+
+    stock                                    the median rate of a variant, with its unit
+    sluice : stock                           the ratio of two, and its interval
+    lost: stock, sluice                      packets lost at the ring in all rounds
+    ping p50 / p99, ms: stock, ping: sluice  medians of the rounds' percentiles
+
+`stock with 8000` is stock with a txqueuelen of 8000.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from lab.report.results import Run, Summary, summaries
+from lab.report.tables import format_interval, format_number, ratio, ratio_interval
+from lab.row import Row
+
+_MARK = re.compile(r"<!-- (lab/results/\S+\.json) -->")
+UNKNOWN = "-"
+
+
+def _format_ratio(one: Summary, other: Summary) -> str:
+    interval = ratio_interval(one, other)
+    told = f" ({format_interval(interval)})" if interval else ""
+    return f"{ratio(one, other):.2f}{told}"
+
+
+def _format_ping(one: Summary | None) -> str:
+    if one is None or one.ping_p50_ms is None or one.ping_p99_ms is None:
+        return UNKNOWN
+    return f"{one.ping_p50_ms:.1f} / {one.ping_p99_ms:.1f}"
+
+
+def format_cell(run: Run, row: Row, heading: str) -> str:
+    """What the heading asks of the row; UNKNOWN if it was not measured."""
+    every = summaries(run, row)
+
+    def find(names: str, between: str) -> list[Summary | None]:
+        told = (name.replace(" with ", "-") for name in names.split(between))
+        return [every.get(name) for name in told]
+
+    if " : " in heading:
+        one, other = find(heading, " : ")
+        return _format_ratio(one, other) if one and other else UNKNOWN
+    kind, _, names = heading.rpartition(": ")
+    found = find(names, ", ")
+    if kind == "lost":
+        counts = (format_number(s.lost_at_ring) if s else UNKNOWN for s in found)
+        return ", ".join(counts)
+    if kind.startswith("ping"):
+        return _format_ping(found[0])
+    return f"{format_number(found[0].median)} {row.unit}" if found[0] else UNKNOWN
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def refresh(text: str, read: Callable[[str], Run]) -> str:
+    """The text with the cells of its tables as their results have them.
+
+    read: a run, by the path in the comment. ValueError: a row that the run lacks.
+    """
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        found = _MARK.fullmatch(line)
+        if not found:
+            continue
+        run = read(found[1])
+        rows = {row.name: row for row in run.rows}
+        _, *headings = _cells(lines[place + 1])
+        for number in range(place + 3, len(lines)):
+            if not lines[number].startswith("|"):
+                break
+            name = _cells(lines[number])[0]
+            if name not in rows:
+                raise ValueError(f"{found[1]}: no row {name}")
+            cells = [format_cell(run, rows[name], heading) for heading in headings]
+            lines[number] = f"| {' | '.join([name, *cells])} |"
+    return "\n".join(lines)
