@@ -285,6 +285,10 @@ def portable(argument: str, machine: Machine) -> str:
     return argument
 
 
+def _without_folder(argument: str) -> str:
+    return Path(argument).name if argument.startswith("/") else argument
+
+
 def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
     """Of the machine's last boot, once its guest has written a result."""
     model, cpus = parse_cpu(Path("/proc/cpuinfo").read_text())
@@ -304,6 +308,6 @@ def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
         vcpus=machine.vcpus,
         memory_mb=machine.memory_mb,
         boot_id=json.loads((machine.output / "result.json").read_text())["boot_id"],
-        command_line=["python3", "-m", "lab", *sys.argv[1:]],
+        command_line=["python3", "-m", "lab", *map(_without_folder, sys.argv[1:])],
         other_load_percent=load.read_others_percent(),
     )

@@ -23,7 +23,7 @@ from lab.report.results import HostLoad
 def machine(tmp_path, monkeypatch) -> Machine:
     """One that has booted and measured."""
     monkeypatch.setenv("SLUICE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("sys.argv", ["lab", "bench", "--kernel", "6.12"])
+    monkeypatch.setattr("sys.argv", ["lab", "bench", "--json", "/root/x/run.json"])
     qemu = tmp_path / "qemu"
     qemu.write_text("#!/bin/sh\necho 'QEMU emulator version 10.0 (Debian)'; echo more\n")
     qemu.chmod(0o755)
@@ -48,7 +48,7 @@ def test_result_names_the_machine_and_none_of_its_paths(machine, tmp_path) -> No
     assert (facts.kernel, facts.kernel_package) == ("6.12", "linux-image 6.12.1")
     assert (facts.vcpus, facts.memory_mb, facts.boot_id) == (3, 512, "b00t")
     assert facts.qemu_version == "QEMU emulator version 10.0 (Debian)"
-    assert facts.command_line == "python3 -m lab bench --kernel 6.12".split()
+    assert facts.command_line == "python3 -m lab bench --json run.json".split()
     assert (facts.module_commit, facts.module_dirty) == (load.commit, load.dirty)
 
 
