@@ -423,10 +423,10 @@ def test_loss_is_no_finding_where_it_is_allowed() -> None:
 def test_native_run_tells_what_limits_it() -> None:
     run = run_with(stock=[1, 1, 1])
     assert "stands in for ftrace" not in format_table(run)
-    lates = ([8, 16], [16, 64], [32, 512])
+    late_us = ([8, 16], [16, 64], [32, 512])
     lines = [
         dataclasses.replace(m, sample={**m.sample, "extra": extra})
-        for m, late in zip(run.measurements, lates, strict=True)
+        for m, late in zip(run.measurements, late_us, strict=True)
         for extra in [
             {"system_call_us": 9.0, "late_us": dict(zip(("p50", "p99"), late))}
         ]
