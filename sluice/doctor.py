@@ -405,7 +405,10 @@ def check_reader(view: View, old: View, seconds: float) -> Iterator[Finding]:
     """
     within = f"in the last {seconds:.0f} s"
     stalls = (view.total("stalls") or 0) - (old.total("stalls") or 0)
-    stalled = [queue.id for queue in view.queues if queue.state == "stalled"]
+    before = {queue.id for queue in old.queues if queue.state == "stalled"}
+    # A slow reader's queue is stopped now and then, to see whether the reader keeps up.
+    stalled = [queue.id for queue in view.queues if queue.state == "stalled"
+               or queue.state == "stopped" and queue.id in before]
     if not stalled and not stalls:
         if view.total("stalls"):
             stalled_before = output.count(view.total("stalls") or 0, "stall")

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import termios
 import time
@@ -18,8 +19,9 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def own_terminal() -> None:
-    """In the child: Ctrl-C reaches it."""
+    """In the child: Ctrl-C reaches it, and so does a hang-up, below nohup too."""
     fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Terminal:

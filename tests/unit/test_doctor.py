@@ -627,6 +627,17 @@ def test_queue_whose_reader_is_dead_is_named_among_several() -> None:
     assert finding.text == "stalled: the reader read nothing in the last 1 s"
 
 
+def test_slow_reader_is_named_while_its_queue_is_stopped_again() -> None:
+    old = replace(TAP0, queues=(replace(QUEUE0, state="stalled", stalls=3),))
+    for state, level in (("stopped", BAD), ("open", NOTE)):
+        queue = replace(QUEUE0, state=state, stalls=3)
+        now = replace(TAP0, queues=(queue,), tx_packets=TAP0.tx_packets + 10)
+        (finding,) = doctor.check_reader(now, old, 1)
+        assert finding.level == level
+        slow = finding.text == "the reader is slow: 10 packets/s, 3 stalls"
+        assert slow == (level == BAD), finding
+
+
 @pytest.mark.parametrize(
     ("packets", "text", "fix"),
     [
