@@ -147,9 +147,10 @@ def many_random_requests_leave_a_module_that_answers(env: Env) -> str:
 
 
 # Run by an unprivileged user, who becomes root of a user namespace.
-NAMESPACE_USER = """
+BECOME_NAMESPACE_USER = """
 import ctypes, os, sys
 from pyroute2.netlink.exceptions import NetlinkError
+from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
 NEWUSER, NEWNET, PR_SET_DUMPABLE = 0x10000000, 0x40000000, 4
 ROOT, NOBODY = 0, 65534
@@ -169,7 +170,13 @@ for name, text in (
     with open(f"/proc/self/{name}", "w") as file:
         file.write(text)
 assert os.getuid() == ROOT
-
+if sys.argv[1] == "own":
+    from tests.kernel.scenarios._tap import Tap
+    tap = Tap(IFF_TAP)
+    tap.open_queue()
+"""
+# Says which devices it sees, and what it is told when it sets them.
+SETTING = """
 def ask(ifindex):
     with Client() as client:
         try:
@@ -178,21 +185,29 @@ def ask(ifindex):
             return error.code
     return 0
 
-if sys.argv[1] == "own":
-    from lab.guest.tun import IFF_TAP
-    from tests.kernel.scenarios._tap import Tap
-    tap = Tap(IFF_TAP)
-    tap.open_queue()
 with Client() as client:
     seen = client.devices()
 print([one.ifname for one in seen], [ask(one.ifindex) for one in seen], ask(9999))
 """
+# Says what it reads of the rules: those of its devices, and the table of all.
+READING = """
+from sluice.netlink import RULE_GET
+from tests.kernel.scenarios._requests import DUMP, REQUEST, Asker, parse_attrs
+PATTERN = 1
+with Client() as client:
+    for one in client.devices():
+        print(one.ifname, one.rule, one.stall_ms, one.by_rule)
+with Asker() as asker:
+    answer = asker.ask(REQUEST | DUMP, RULE_GET, b"")
+patterns = [parse_attrs(rule)[PATTERN].decode() for rule in answer.replies]
+print(answer.code, [pattern.rstrip(chr(0)) for pattern in patterns])
+"""
 
 
-def _ask_as_namespace_user(env: Env, where: str) -> str:
+def _ask_as_namespace_user(env: Env, where: str, what: str = SETTING) -> str:
     env.run("chmod", "666", "/dev/net/tun")  # as udev does
     env.defer(env.run, "chmod", "600", "/dev/net/tun")
-    said = env.run(sys.executable, "-c", NAMESPACE_USER, where).strip()
+    said = env.run(sys.executable, "-c", BECOME_NAMESPACE_USER + what, where).strip()
     if said.startswith("no namespace"):
         env.skip(f"user namespaces for users: {said}")
     return said
@@ -215,6 +230,34 @@ def root_of_a_user_namespace_sets_its_own_devices_only(env: Env) -> None:
     said = _ask_as_namespace_user(env, "own")
     assert said == f"['{HERE.name}'] [0] {errno.ENODEV}", said
     assert read_device().on, "the device of the same name elsewhere was switched"
+
+
+def _set_rules() -> None:
+    rules = [
+        netlink.Rule("here*", "all", True, "", "/etc/sluice.conf:7", stall_ms=900),
+        netlink.Rule("vnet*", "host", False, "", "/etc/sluice.conf:8"),
+    ]
+    with netlink.Client() as client:
+        client.set_rules(rules)
+
+
+@scenario
+def anybody_reads_all_rules_in_the_hosts_network_namespace(env: Env) -> None:
+    env.load()
+    sink(env)
+    _set_rules()
+    said = _ask_as_namespace_user(env, "shared", READING).splitlines()
+    assert said[1:] == ["0 ['here*', 'vnet*']"], said
+
+
+@scenario
+def in_another_namespace_the_rules_of_own_devices_alone_are_read(env: Env) -> None:
+    env.load()
+    sink(env)
+    _set_rules()
+    said = _ask_as_namespace_user(env, "own", READING).splitlines()
+    told = f"{HERE.name} /etc/sluice.conf:7 900 ('on', 'stall-ms')"
+    assert said == [told, f"{errno.EPERM} []"], said
 
 
 # In a network namespace of its own: a tap that nobody reads, and senders.
