@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A guest of libvirt, which sets noqueue on the guest's tap.
+"""Guests of libvirt, which sets noqueue on their taps.
 
 Only roots with the packages have it: see tests/kernel/test_libvirt.py.
 """
@@ -7,6 +7,7 @@ Only roots with the packages have it: see tests/kernel/test_libvirt.py.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +18,8 @@ from typing import Iterator
 from lab.guest.devices import Device, add_neighbour
 from lab.guest.program import succeeds
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._command import CONFIG, REPOSITORY, SLUICE, needs_click
+from tests.kernel.scenarios._command import CONFIG, REPOSITORY, SLUICE
+from tests.kernel.scenarios._command import needs_click, sluice
 from tests.kernel.scenarios._traffic import read_device, read_queues, send
 
 SECONDS = 600
@@ -36,20 +38,53 @@ cgroup_controllers = []
 """
 DAEMON_CONF = 'auth_unix_rw = "none"\n'
 GUEST_MAC = "02:00:00:00:94:02"
-GUEST = f"""\
+BRIDGE = "br0"
+TO_BRIDGE = f"""\
+<interface type="bridge">
+  <mac address="{GUEST_MAC}"/><source bridge="{BRIDGE}"/>
+  <model type="virtio"/><rom enabled="no"/>
+</interface>"""
+# A virtual network of libvirt's own, with a DHCP server; the guest is the firmware's boot
+# program, which drives the card and asks for an address.
+NETWORK_MAC = "02:00:00:00:95:02"
+NETWORK = """\
+<network>
+  <name>net0</name><bridge name="virbr0" stp="off" delay="0"/>
+  <ip address="10.95.0.1" netmask="255.255.255.0">
+    <dhcp><range start="10.95.0.2" end="10.95.0.2"/></dhcp>
+  </ip>
+</network>
+"""
+TO_NETWORK = f"""\
+<interface type="network">
+  <mac address="{NETWORK_MAC}"/><source network="net0"/><model type="virtio"/>
+</interface>"""
+# libvirt gives vhost-net to guests with KVM alone: this gives it to an emulated one.
+EMULATOR = Path("/usr/local/bin/emulator-with-vhost")
+WITH_VHOST = """\
+#!/bin/bash
+plain='"type":"tap",'
+exec /usr/bin/qemu-system-x86_64 "${@//$plain/$plain\\"vhost\\":true,}"
+"""
+
+
+def _describe(interface: str, emulator: str = "/usr/bin/qemu-system-x86_64") -> Path:
+    """The file of a guest with this interface."""
+    guest = Path("/tmp/guest.xml")
+    guest.write_text(f"""\
 <domain type="qemu">
   <name>guest</name>
-  <memory unit="MiB">32</memory>
-  <os><type arch="x86_64">hvm</type></os>
+  <memory unit="MiB">64</memory>
+  <os><type arch="x86_64">hvm</type><boot dev="network"/></os>
+  <features><acpi/></features>
   <devices>
-    <interface type="bridge">
-      <mac address="{GUEST_MAC}"/>
-      <source bridge="br0"/><model type="virtio"/><rom enabled="no"/>
-    </interface>
+    <emulator>{emulator}</emulator>
+    {interface}
     <memballoon model="none"/>
   </devices>
 </domain>
-"""
+""")
+    return guest
 
 
 def documented_hook() -> str:
@@ -82,34 +117,57 @@ def _start(env: Env) -> None:
     COMMAND.write_text(f'#!/bin/sh\nexec {SLUICE[0]} {SLUICE[1]} "$@"\n')
     COMMAND.chmod(0o755)
     env.defer(COMMAND.unlink)
-    env.run("ip", "link", "add", "br0", "type", "bridge")
-    env.defer(env.run, "ip", "link", "del", "br0")
-    env.run("ip", "link", "set", "br0", "up")
+    env.load()
+    CONFIG.write_text("vnet* on qdisc=fq_codel\n")
+
+
+def _make_bridge(env: Env) -> None:
+    env.run("ip", "link", "add", BRIDGE, "type", "bridge")
+    env.defer(env.run, "ip", "link", "del", BRIDGE)
+    env.run("ip", "link", "set", BRIDGE, "up")
+    env.run("ip", "addr", "add", "10.94.0.1/24", "dev", BRIDGE)
+
+
+def _taps(env: Env) -> list[str]:
+    table = env.run("virsh", "domiflist", "guest").strip().splitlines()
+    return [line.split()[0] for line in table[2:]]  # below a head and a line
 
 
 @contextlib.contextmanager
-def _guest(env: Env) -> Iterator[str]:
-    """The tap of a guest that libvirt has started, and that reads nothing."""
-    guest = Path("/tmp/guest.xml")
-    guest.write_text(GUEST)
-    with _daemon(env):
-        env.run("virsh", "create", "--paused", str(guest))
+def _guest(env: Env, guest: Path, *how: str) -> Iterator[str]:
+    """The tap of a guest that libvirt has started."""
+    env.run("virsh", "create", *how, str(guest))
+    try:
+        yield _taps(env)[0]
+    finally:
+        env.run("virsh", "destroy", "guest")
+
+
+@contextlib.contextmanager
+def _following() -> Iterator[None]:
+    with subprocess.Popen(
+        [*SLUICE, "apply", "--follow"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
         try:
-            table = env.run("virsh", "domiflist", "guest").splitlines()
-            yield table[2].split()[0]  # below a head and a line
+            assert process.stdout.readline() == "1 rule loaded\n"
+            yield
         finally:
-            env.run("virsh", "destroy", "guest")
+            process.kill()
 
 
 def _qdisc(env: Env, tap: str) -> str:
     return env.run("tc", "qdisc", "show", "dev", tap)
 
 
-def _assert_full_ring_stops(env: Env, tap: str) -> None:
+def _wait_for_qdisc(env: Env, tap: str) -> None:
+    what = f"{tap} has fq_codel"
+    env.wait_for(lambda: "fq_codel" in _qdisc(env, tap), what, seconds=60)
+
+
+def _assert_full_ring_stops(env: Env, guest: Device, bridge: str) -> None:
     """Of a device that has a qdisc; the bridge forwards to it."""
-    guest = Device(tap, "10.94.0.2", GUEST_MAC)
-    env.run("ip", "addr", "add", "10.94.0.1/24", "dev", "br0")
-    add_neighbour("br0", guest)
+    add_neighbour(bridge, guest)
     send(2000, guest)
 
     def stopped() -> bool:
@@ -121,16 +179,51 @@ def _assert_full_ring_stops(env: Env, tap: str) -> None:
 
 @scenario(deadline=SECONDS, often=False)
 def hook_attaches_the_rules_qdisc_to_a_started_guest(env: Env) -> None:
+    """The guest is paused: it reads nothing."""
     needs_click(env)
     _start(env)
-    env.load()
-    CONFIG.write_text("vnet* on qdisc=fq_codel\n")
-    with _guest(env) as tap:
+    _make_bridge(env)
+    guest = _describe(TO_BRIDGE)
+    with _daemon(env), _guest(env, guest, "--paused") as tap:
         assert "noqueue" in _qdisc(env, tap), "libvirt sets it"
     HOOK.parent.mkdir(exist_ok=True)
     HOOK.write_text(documented_hook())
     HOOK.chmod(0o755)
     env.defer(HOOK.unlink)
-    with _guest(env) as tap:
+    with _daemon(env), _guest(env, guest, "--paused") as tap:
         assert "fq_codel" in _qdisc(env, tap)
-        _assert_full_ring_stops(env, tap)
+        _assert_full_ring_stops(env, Device(tap, "10.94.0.2", GUEST_MAC), BRIDGE)
+
+
+def _start_network(env: Env) -> None:
+    description = Path("/tmp/network.xml")
+    description.write_text(NETWORK)
+    env.run("virsh", "net-create", str(description))
+    env.defer(env.run, "virsh", "net-destroy", "net0")
+    env.run("modprobe", "vhost_net")
+    EMULATOR.write_text(WITH_VHOST)
+    EMULATOR.chmod(0o755)
+    env.defer(EMULATOR.unlink)
+
+
+@scenario(deadline=2 * SECONDS, often=False)
+def follow_attaches_it_to_taps_of_a_virtual_network(env: Env) -> None:
+    """vhost-net reads the tap of a guest that is at work, and a full ring stops it; a
+    card that the running guest is given gets the qdisc, too."""
+    needs_click(env)
+    _start(env)
+    env.enter(_following())
+    env.enter(_daemon(env))
+    _start_network(env)
+    tap = env.enter(_guest(env, _describe(TO_NETWORK, str(EMULATOR))))
+    _wait_for_qdisc(env, tap)
+
+    def has_address() -> bool:
+        return "10.95.0.2" in env.run("virsh", "net-dhcp-leases", "net0")
+
+    env.wait_for(has_address, "the guest has asked for an address", seconds=300)
+    (device,) = json.loads(sluice("--json", tap))["devices"]
+    assert any(owner["vhost"] for owner in device["owners"]), device
+    _assert_full_ring_stops(env, Device(tap, "10.95.0.2", NETWORK_MAC), "virbr0")
+    env.run("virsh", "attach-interface", "guest", "network", "net0", "--model", "virtio")
+    _wait_for_qdisc(env, _taps(env)[1])
