@@ -7,9 +7,11 @@ import contextlib
 from typing import Dict, Iterator, List, Sequence
 
 from lab.guest.devices import Device, add_neighbour, run_tool
+from lab.guest.scenarios import Env
 from lab.guest.tun import IFF_TAP
 from lab.row import Skipped, WorkloadError
 from tests.kernel.scenarios._tap import Tap
+from tests.kernel.scenarios._traffic import read_device, read_queues, send
 
 
 def add_bridge() -> None:
@@ -56,3 +58,15 @@ def teach(names: Sequence[str]) -> List[str]:
         add_neighbour("bridge0", Device(name, address, mac))
         addresses.append(address)
     return addresses
+
+
+def assert_full_ring_stops(env: Env, guest: Device, bridge: str) -> None:
+    """Of a device that has a qdisc; the bridge forwards to it."""
+    add_neighbour(bridge, guest)
+    send(2000, guest)
+
+    def stopped() -> bool:
+        return any(queue.stops for queue in read_queues(guest))
+
+    env.wait_for(stopped, "the queue of the guest's tap is stopped")
+    assert read_device(guest).state == "served"

@@ -13,10 +13,11 @@ import subprocess
 from pathlib import Path
 from typing import Iterator
 
-from lab.guest.devices import Device, add_neighbour
+from lab.guest.devices import Device
 from lab.guest.program import succeeds
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._traffic import read_device, read_queues, send
+from tests.kernel.scenarios._bridge import assert_full_ring_stops
+from tests.kernel.scenarios._traffic import read_device
 
 SECONDS = 900
 DAEMON = "/usr/libexec/incus/incusd"
@@ -112,14 +113,7 @@ def tap_has_a_qdisc_that_queues_and_a_full_ring_stops_it(env: Env) -> None:
     qdiscs = env.run("tc", "qdisc", "show", "dev", tap)
     assert "mq" in qdiscs and "fq_codel" in qdiscs and "noqueue" not in qdiscs, qdiscs
     guest = Device(tap, "10.96.0.2", MAC)
-    add_neighbour(BRIDGE, guest)
-    send(2000, guest)
-
-    def stopped() -> bool:
-        return any(queue.stops for queue in read_queues(guest))
-
-    env.wait_for(stopped, "the queue of the guest's tap is stopped")
-    assert read_device(guest).state == "served"
+    assert_full_ring_stops(env, guest, BRIDGE)
     env.run("incus", "config", "device", "set", "guest", "eth0", "limits.ingress=10Mbit")
     assert "htb" in env.run("tc", "qdisc", "show", "dev", tap)
     assert read_device(guest).state == "served"

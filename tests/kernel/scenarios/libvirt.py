@@ -15,12 +15,12 @@ import textwrap
 from pathlib import Path
 from typing import Iterator
 
-from lab.guest.devices import Device, add_neighbour
+from lab.guest.devices import Device
 from lab.guest.program import succeeds
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios._bridge import assert_full_ring_stops
 from tests.kernel.scenarios._command import CONFIG, REPOSITORY, SLUICE
 from tests.kernel.scenarios._command import needs_click, sluice
-from tests.kernel.scenarios._traffic import read_device, read_queues, send
 
 SECONDS = 600
 FOLDER = Path("/etc/libvirt")
@@ -165,18 +165,6 @@ def _wait_for_qdisc(env: Env, tap: str) -> None:
     env.wait_for(lambda: "fq_codel" in _qdisc(env, tap), what, seconds=60)
 
 
-def _assert_full_ring_stops(env: Env, guest: Device, bridge: str) -> None:
-    """Of a device that has a qdisc; the bridge forwards to it."""
-    add_neighbour(bridge, guest)
-    send(2000, guest)
-
-    def stopped() -> bool:
-        return any(queue.stops for queue in read_queues(guest))
-
-    env.wait_for(stopped, "the queue of the guest's tap is stopped")
-    assert read_device(guest).state == "served"
-
-
 @scenario(deadline=SECONDS, often=False)
 def hook_attaches_the_rules_qdisc_to_a_started_guest(env: Env) -> None:
     """The guest is paused: it reads nothing."""
@@ -192,7 +180,7 @@ def hook_attaches_the_rules_qdisc_to_a_started_guest(env: Env) -> None:
     env.defer(HOOK.unlink)
     with _daemon(env), _guest(env, guest, "--paused") as tap:
         assert "fq_codel" in _qdisc(env, tap)
-        _assert_full_ring_stops(env, Device(tap, "10.94.0.2", GUEST_MAC), BRIDGE)
+        assert_full_ring_stops(env, Device(tap, "10.94.0.2", GUEST_MAC), BRIDGE)
 
 
 def _start_network(env: Env) -> None:
@@ -224,6 +212,6 @@ def follow_attaches_it_to_taps_of_a_virtual_network(env: Env) -> None:
     env.wait_for(has_address, "the guest has asked for an address", seconds=300)
     (device,) = json.loads(sluice("--json", tap))["devices"]
     assert any(owner["vhost"] for owner in device["owners"]), device
-    _assert_full_ring_stops(env, Device(tap, "10.95.0.2", NETWORK_MAC), "virbr0")
+    assert_full_ring_stops(env, Device(tap, "10.95.0.2", NETWORK_MAC), "virbr0")
     env.run("virsh", "attach-interface", "guest", "network", "net0", "--model", "virtio")
     _wait_for_qdisc(env, _taps(env)[1])
