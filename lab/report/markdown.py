@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 
 from lab.report.results import Run, Summary, summaries
-from lab.report.tables import format_interval, format_number, ratio, ratio_interval
+from lab.report.tables import format_interval, format_number, ratio
 from lab.row import Row
 
 _MARK = re.compile(r"<!-- (lab/results/\S+\.json) -->")
@@ -26,9 +26,8 @@ UNKNOWN = "-"
 
 
 def _format_ratio(one: Summary, other: Summary) -> str:
-    interval = ratio_interval(one, other)
-    told = f" ({format_interval(interval)})" if interval else ""
-    return f"{ratio(one, other):.2f}{told}"
+    interval = format_interval(one, other)
+    return f"{ratio(one, other):.2f}" + (f" ({interval})" if interval else "")
 
 
 def _format_ping(one: Summary | None) -> str:

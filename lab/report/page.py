@@ -13,6 +13,7 @@ import io
 import re
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator  # noqa: E402
 
 from lab.machines.native.boot import ACCELERATOR  # noqa: E402
-from lab.report.results import Run, parse_run, summaries  # noqa: E402
+from lab.report.results import Run, Summary, read_run, summaries  # noqa: E402
 from lab.report.tables import SURE_PERCENT, format_number, format_report  # noqa: E402
 from lab.row import VARIANTS, Row, parse_variant  # noqa: E402
 
@@ -66,8 +67,8 @@ def _svg(figure: Any) -> str:
     figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
     svg = text.getvalue()[text.getvalue().index("<svg") :]
-    # A tenth of a pixel is enough: a picture's file is mostly digits.
-    return re.sub(r"(\d\.\d)\d+", r"\1", svg)
+    # A tenth of a pixel is enough in a tag: a picture's file is mostly digits.
+    return re.sub(r"(\d\.\d)\d+(?=[^<>]*>)", r"\1", svg)
 
 
 def _legend(axes: Any, **place: Any) -> None:
@@ -75,7 +76,10 @@ def _legend(axes: Any, **place: Any) -> None:
     axes.legend(marks, VARIANTS, frameon=False, ncols=3, **place)
 
 
-def _rows_axes(rows: list[Row]) -> tuple[Any, Any]:
+def _plot_rows(
+    run: Run, rows: list[Row], label: str, draw: Callable[..., None], left: float = 0
+) -> str:
+    """A line for each row; draw() draws one variant of it, at its height."""
     figure, axes = plt.subplots(figsize=(WIDTH_INCHES, 0.8 + 0.42 * len(rows)))
     axes.set_yticks(range(len(rows)), [row.title for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)  # the first row on top, no empty one
@@ -83,45 +87,44 @@ def _rows_axes(rows: list[Row]) -> tuple[Any, Any]:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#eee")
     axes.set_axisbelow(True)
-    return figure, axes
+    axes.set_xlabel(label)
+    for y, row in enumerate(rows):
+        found = summaries(run, row)
+        measured = [name for name in VARIANTS if name in found]
+        for shift, name in zip((-0.24, 0, 0.24), measured):
+            draw(axes, y + shift, found[name], found.get("stock"), COLOURS[name])
+    axes.set_xlim(left=left)
+    _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
+    return _svg(figure)
 
 
 def plot_ratios(run: Run) -> str:
     """Each row's values as a share of stock's median: median and spread."""
+
+    def draw(axes: Any, y: float, one: Summary, stock: Summary, colour: str) -> None:
+        low, median, high = (v / stock.median for v in (one.low, one.median, one.high))
+        axes.plot([low, high], [y, y], color=colour, lw=2, alpha=0.5)
+        axes.plot(median, y, "o", color=colour, ms=6)
+        if one is stock and y < 0:  # the first
+            axes.axvline(1, color="#444", lw=1)
+
     rows = [row for row in run.rows if "stock" in summaries(run, row)]
-    figure, axes = _rows_axes(rows)
-    for y, row in enumerate(rows):
-        found = summaries(run, row)
-        base = found["stock"].median
-        measured = [(name, found[name]) for name in VARIANTS if name in found]
-        for shift, (name, one) in zip((-0.22, 0, 0.22), measured, strict=False):
-            low, median, high = (v / base for v in (one.low, one.median, one.high))
-            axes.plot([low, high], [y + shift] * 2, color=COLOURS[name], lw=2, alpha=0.5)
-            axes.plot(median, y + shift, "o", color=COLOURS[name], ms=6)
-    axes.axvline(1, color="#444", lw=1)
-    axes.set_xlim(left=-0.02)  # a dot at 0 beside its title, not on it
-    axes.set_xlabel("share of stock's median (dot: median, line: lowest to highest)")
-    _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
-    return _svg(figure)
+    label = "share of stock's median (dot: median, line: lowest to highest)"
+    # A dot at 0 is beside its title, not on it.
+    return _plot_rows(run, rows, label, draw, left=-0.02)
 
 
 def plot_losses(run: Run) -> str:
     """Packets lost at the ring in all rounds, logarithmic above 1."""
+
+    def draw(axes: Any, y: float, one: Summary, _: Any, colour: str) -> None:
+        lost = one.lost_at_ring
+        axes.barh(y, lost, height=0.22, color=colour)
+        axes.annotate(f" {format_number(lost)}", (lost, y), va="center", fontsize=7)
+        axes.set_xscale("symlog", linthresh=1)
+
     rows = [row for row in run.rows if row.lossless and summaries(run, row)]
-    figure, axes = _rows_axes(rows)
-    for y, row in enumerate(rows):
-        found = summaries(run, row)
-        measured = [name for name in VARIANTS if name in found]
-        for shift, name in zip((-0.26, 0, 0.26), measured):
-            lost = found[name].lost_at_ring
-            axes.barh(y + shift, lost, height=0.24, color=COLOURS[name])
-            axes.annotate(
-                f" {format_number(lost)}", (lost, y + shift), va="center", fontsize=7
-            )
-    axes.set_xscale("symlog", linthresh=1)
-    axes.set_xlabel("packets lost at the ring, all rounds")
-    _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
-    return _svg(figure)
+    return _plot_rows(run, rows, "packets lost at the ring, all rounds", draw)
 
 
 def _pings(run: Run, row: Row, variant: str) -> list[float]:
@@ -132,11 +135,6 @@ def _pings(run: Run, row: Row, variant: str) -> list[float]:
         if m.sample
         for time in m.sample.get("pings_ms", [])
     )
-
-
-def _held(row: Row) -> list[str]:
-    """The variant whose ring is held to a time, if there is one such."""
-    return [f"sluice@{row.targets[0]}"] if len(row.targets) == 1 else []
 
 
 def _panels(
@@ -178,19 +176,15 @@ def plot_latency(run: Run) -> str:
     figure, grid = _panels(rows, 3, 2.3, sharey=True)
     for axes, row in zip(grid.flat, rows):
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-        for name in (*VARIANTS, *_held(row)):
+        for name in VARIANTS:
             times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
             one = summaries(run, row).get(name)
             answered = 1.0 if one is None else one.ping_answered or 1.0
             sent = len(times) / answered
             some = slice(None, None, -max(1, len(times) // POINTS))  # and the last
             shares = [number / sent for number in range(1, len(times) + 1)][some]
-            colour = COLOURS[parse_variant(name).base]
-            style = "--" if name in _held(row) else "-"
-            axes.step(times[some], shares, style, where="pre", color=colour, lw=1.5)
-    dashed = "; dashed: with target_us" if any(map(_held, rows)) else ""
-    x = f"ping under load, ms{dashed}"
-    return _with_labels(figure, grid, x, "share of the pings sent")
+            axes.step(times[some], shares, where="pre", color=COLOURS[name], lw=1.5)
+    return _with_labels(figure, grid, "ping under load, ms", "share of the pings sent")
 
 
 def _mark(name: str) -> str:
@@ -201,32 +195,6 @@ def _mark(name: str) -> str:
     return "" if kind.target_us is None else f"{kind.target_us / 1000:g} ms"
 
 
-def _plot_tradeoff_of(axes: Any, run: Run, row: Row) -> None:
-    found = summaries(run, row)
-    base = found["stock"].median
-    points = [
-        (one.ping_p50_ms, one.median / base, name)
-        for name, one in found.items()
-        if one.ping_p50_ms is not None
-    ]
-    for number, (ping, share, name) in enumerate(sorted(points)):
-        colour = COLOURS[parse_variant(name).base]
-        axes.plot(ping, share, "o", color=colour, ms=6)
-        # Neighbours often lie close: their marks go up and down in turn.
-        place = (0, 6 if number % 2 else -11)
-        axes.annotate(
-            *(_mark(name), (ping, share), place),
-            textcoords="offset points",
-            ha="center",
-            fontsize=7,
-            color=colour,
-        )
-    axes.axhline(1, color="#444", lw=1)
-    axes.margins(0.12, 0.15)
-    axes.set_ylim(bottom=0)
-    axes.set_axisbelow(True)
-
-
 def plot_tradeoff(run: Run) -> str:
     """Throughput against ping, for rows that have variants of the variants."""
     rows = [row for row in run.rows if row.targets and "stock" in summaries(run, row)]
@@ -234,7 +202,23 @@ def plot_tradeoff(run: Run) -> str:
         return ""
     figure, grid = _panels(rows, 2, 2.9)
     for axes, row in zip(grid.flat, rows):
-        _plot_tradeoff_of(axes, run, row)
+        found = summaries(run, row)
+        points = [
+            (one.ping_p50_ms, one.median / found["stock"].median, name)
+            for name, one in found.items()
+            if one.ping_p50_ms is not None
+        ]
+        for number, (ping, share, name) in enumerate(sorted(points)):
+            colour = COLOURS[parse_variant(name).base]
+            axes.plot(ping, share, "o", color=colour, ms=6)
+            # Neighbours often lie close: their marks go up and down in turn.
+            place = (0, 6 if number % 2 else -11)
+            how = {"textcoords": "offset points", "ha": "center", "fontsize": 7}
+            axes.annotate(_mark(name), (ping, share), place, color=colour, **how)
+        axes.axhline(1, color="#444", lw=1)
+        axes.margins(0.12, 0.15)
+        axes.set_ylim(bottom=0)
+        axes.set_axisbelow(True)
     x = "median ping under load, ms"
     return _with_labels(figure, grid, x, "share of stock's median")
 
@@ -278,7 +262,7 @@ def write_pictures(run: Run, folder: Path) -> None:
 def main() -> None:
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    run = parse_run(Path(sys.argv[1]).read_text())
+    run = read_run(Path(sys.argv[1]))
     Path(sys.argv[2]).write_text(format_page(run))
     if len(sys.argv) == 4:
         write_pictures(run, Path(sys.argv[3]))

@@ -13,12 +13,10 @@ our rows at 50 Mbit/s with 25. What the patched ring lost it does not say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterator
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     row: str  # ours
     where: str
     what: str
@@ -26,32 +24,15 @@ class Published:
     lost: str  # at the ring, patched
 
 
-# RTT in ms: Mbit/s of stock and patched.
-PAPER_OPENVPN = {
-    10: (402, 417),
-    20: (402, 393),
-    40: (97, 412),
-    80: (58, 263),
-    120: (53, 178),
+# Row and title: Mbit/s of stock and patched, by RTT in ms.
+_PAPER = {
+    ("openvpn_tcp_1_{}ms_50mbit_ring25", "OpenVPN, {} ms"): {
+        10: (402, 417), 20: (402, 393), 40: (97, 412), 80: (58, 263), 120: (53, 178)
+    },
+    ("wireguard-go_tcp_8_{}ms", "wireguard-go, {} ms"): {
+        10: (787, 679), 20: (765, 719), 40: (442, 529), 80: (219, 266), 120: (145, 182)
+    },
 }
-PAPER_WIREGUARD_GO = {
-    10: (787, 679),
-    20: (765, 719),
-    40: (442, 529),
-    80: (219, 266),
-    120: (145, 182),
-}
-
-
-def _paper() -> Iterator[Published]:
-    for rtt_ms, (stock, patched) in PAPER_OPENVPN.items():
-        row = f"openvpn_tcp_1_{rtt_ms}ms_50mbit_ring25"
-        yield Published(row, "paper", f"OpenVPN, {rtt_ms} ms", patched / stock, "-")
-    for rtt_ms, (stock, patched) in PAPER_WIREGUARD_GO.items():
-        row = f"wireguard-go_tcp_8_{rtt_ms}ms"
-        yield Published(row, "paper", f"wireguard-go, {rtt_ms} ms", patched / stock, "-")
-
-
 PUBLISHED = (
     Published("pktgen_1", "v7", "TAP, 1 thread", 185 / 196, "0"),
     Published("pktgen_4", "v7", "TAP, 4 threads", 23 / 26, "0"),
@@ -72,5 +53,9 @@ PUBLISHED = (
     Published("tcp_8_fast", "7.2", "TCP, 8 streams", 9.85 / 14.0, "0"),
     Published("tcp_16_fast", "7.2", "TCP, 16 streams", 9.95 / 12.4, "0"),
     Published("udp_flood", "2019", "UDP flood, 1400 bytes", 1395 / 1720, "0"),
-    *_paper(),
+    *(
+        Published(row.format(rtt_ms), "paper", what.format(rtt_ms), patched / stock, "-")
+        for (row, what), rates in _PAPER.items()
+        for rtt_ms, (stock, patched) in rates.items()
+    ),
 )

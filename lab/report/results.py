@@ -6,10 +6,12 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,7 @@ class Summary:
     ping_p50_ms: float | None
     ping_p99_ms: float | None
     ping_answered: float | None  # share of all that were sent; None: not told
-    counted: dict[str, float]  # the median of each of COUNTED that was counted
+    counted: dict[str, float | None]  # the median of each of COUNTED
 
     @property
     def rounds(self) -> int:
@@ -103,21 +105,15 @@ COUNTED = {
 }
 
 
-def _median_of(samples: list[dict[str, Any]], name: str) -> float | None:
-    values = [sample[name] for sample in samples if sample[name] is not None]
-    return statistics.median(values) if values else None
+def _median(values: Iterable[float | None]) -> float | None:
+    """Of those that are known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
-def _counted(samples: list[dict[str, Any]]) -> dict[str, float]:
-    """The median of each of COUNTED that any sample has."""
-    medians = {}
-    for name in COUNTED:
-        values = [s["extra"][name] for s in samples if name in s["extra"]]
-        if name == "cpu_seconds":
-            values = [sum(of_each_end) for of_each_end in values]
-        if values:
-            medians[name] = statistics.median(values)
-    return medians
+def _count(sample: dict[str, Any], name: str) -> float | None:
+    value = sample["extra"].get(name)
+    return sum(value) if isinstance(value, list) else value  # of each end
 
 
 def _share_answered(samples: list[dict[str, Any]]) -> float | None:
@@ -141,10 +137,10 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         high=max(values.values()),
         lost_at_ring=sum(sample["lost_at_ring"] for sample in samples),
         unaccounted=sum(abs(sample["unaccounted"]) for sample in samples),
-        ping_p50_ms=_median_of(samples, "ping_p50_ms"),
-        ping_p99_ms=_median_of(samples, "ping_p99_ms"),
+        ping_p50_ms=_median(sample["ping_p50_ms"] for sample in samples),
+        ping_p99_ms=_median(sample["ping_p99_ms"] for sample in samples),
         ping_answered=_share_answered(samples),
-        counted=_counted(samples),
+        counted={name: _median(_count(s, name) for s in samples) for name in COUNTED},
     )
 
 
@@ -229,16 +225,6 @@ def run_of(provenance: Provenance, result: dict[str, Any], trouble: list[str]) -
     )
 
 
-def parse_cpu(cpuinfo: str) -> tuple[str, int]:
-    """Model and number of CPUs, from /proc/cpuinfo."""
-    models = [
-        line.partition(":")[2].strip()
-        for line in cpuinfo.splitlines()
-        if line.startswith("model name")
-    ]
-    return (models[0] if models else "unknown"), len(models)
-
-
 def read_git(*arguments: str) -> str:
     command = ["git", "-c", "safe.directory=*", "-C", str(REPOSITORY), *arguments]
     try:
@@ -266,48 +252,41 @@ class HostLoad:
         return time.monotonic(), read_busy_ticks() / TICK, sum(times[:4])
 
     def read_others_percent(self) -> float:
-        elapsed, busy, ours = (
-            now - then for now, then in zip(self._read(), self._start, strict=True)
-        )
+        changes = (now - then for now, then in zip(self._read(), self._start))
+        elapsed, busy, ours = changes
         share = (busy - ours) / (elapsed * (os.cpu_count() or 1))
         return round(max(0.0, 100 * share), 1)
 
 
 def portable(argument: str, machine: Machine) -> str:
     """An argument with this machine's paths replaced by their names."""
-    places = {
-        machine.output: "OUT",
-        cache_dir(): "CACHE",
-        REPOSITORY: "REPOSITORY",
-    }
+    places = {machine.output: "OUT", cache_dir(): "CACHE", REPOSITORY: "REPOSITORY"}
     for path, name in places.items():
         argument = argument.replace(str(path), name)
     return argument
 
 
-def _without_folder(argument: str) -> str:
-    return Path(argument).name if argument.startswith("/") else argument
-
-
 def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
     """Of the machine's last boot, once its guest has written a result."""
-    model, cpus = parse_cpu(Path("/proc/cpuinfo").read_text())
+    model = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.M)
     command = json.loads((machine.output / "qemu.json").read_text())
     qemu = subprocess.run([command[0], "--version"], capture_output=True, text=True)
+    # Of paths the file is told, not the folder.
+    words = [Path(one).name if one.startswith("/") else one for one in sys.argv[1:]]
     return Provenance(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         kernel=machine.root.kernel,
         kernel_package=machine.root.package,
         module_commit=load.commit,
         module_dirty=load.dirty,
-        host_cpu=model,
-        host_cpus=cpus,
+        host_cpu=model[1] if model else "unknown",
+        host_cpus=os.cpu_count() or 1,
         accelerator=accelerator(machine.root, machine.counted),
         qemu_version=qemu.stdout.splitlines()[0] if qemu.stdout else "unknown",
         qemu_command=[portable(part, machine) for part in command],
         vcpus=machine.vcpus,
         memory_mb=machine.memory_mb,
         boot_id=json.loads((machine.output / "result.json").read_text())["boot_id"],
-        command_line=["python3", "-m", "lab", *map(_without_folder, sys.argv[1:])],
+        command_line=["python3", "-m", "lab", *words],
         other_load_percent=load.read_others_percent(),
     )

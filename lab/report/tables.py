@@ -8,14 +8,14 @@ import os
 import statistics
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lab import sure
 from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.published import PUBLISHED
-from lab.report.results import COUNTED, Run, Summary
-from lab.report.results import summaries, why_missing
+from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
 from lab.row import SERIES, VARIANTS, Row, parse_variant
 from lab.sure import SURE_PERCENT
 
@@ -63,154 +63,114 @@ def _three_digits(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
-def is_equal(one: Summary, other: Summary) -> bool:
-    """Not lower than the other by more than chance explains."""
-    overlap = one.low <= other.high and other.low <= one.high
-    return overlap and one.median >= EQUAL * other.median
-
-
 def ratio(one: Summary | None, other: Summary | None) -> float | None:
     """See lab.sure."""
     return sure.ratio(one.values, other.values) if one and other else None
 
 
-def ratio_interval(
-    one: Summary | None, other: Summary | None
-) -> tuple[float, float] | None:
-    """See lab.sure."""
-    return sure.ratio_interval(one.values, other.values) if one and other else None
-
-
-def format_interval(interval: tuple[float, float]) -> str:
-    return f"{interval[0]:.2f}-{interval[1]:.2f}"
+def format_interval(one: Summary | None, other: Summary | None) -> str:
+    """Of their ratio; empty for too few rounds: see lab.sure."""
+    known = one and other and sure.ratio_interval(one.values, other.values)
+    return f"{known[0]:.2f}-{known[1]:.2f}" if known else ""
 
 
 def _compare(
     name: str, demand: str, one: Summary, other: Summary, floor: float = 1.0
 ) -> Finding:
-    """Rates: a floor of 1 is reached within the spread, too."""
+    """Rates: a floor of 1 is reached as well where chance explains the rest."""
     share = ratio(one, other) or 0.0
     if share >= floor:
-        got, reached = f"{share:.2f}x", True
-    else:
-        reached = floor == 1.0 and is_equal(one, other)
-        got = f"{share:.3f}x" + (", within the spread" if reached else "")
-    return Finding(name, demand, got, reached, of_rates=True)
+        return Finding(name, demand, f"{share:.2f}x", True, of_rates=True)
+    overlap = one.low <= other.high and other.low <= one.high
+    equal = floor == 1.0 and overlap and one.median >= EQUAL * other.median
+    interval = format_interval(one, other)
+    sure_of = f" ({interval}, {SURE_PERCENT} % sure)" if interval else ""
+    got = f"{share:.3f}x" + (", within the spread" if equal else sure_of)
+    return Finding(name, demand, got, equal, of_rates=True)
 
 
 def _against_stock(
-    row: Row, name: str, stock: Summary, sluice: Summary, lossless: Summary | None
+    row: Row, name: str, variant: str, found: dict[str, Summary]
 ) -> Finding:
-    """The row's floor, against stock, or else against stock with the lossless ring."""
-    floor = row.floor or 0.0
-    found = _compare(name, f"at least {floor:.2f}x stock", sluice, stock, floor)
-    if found.reached:
-        return found
-    got, reached = found.got, False
-    if interval := ratio_interval(sluice, stock):
-        got += f" ({format_interval(interval)}, {SURE_PERCENT} % sure)"
-    if (share := ratio(sluice, lossless)) is not None:
-        got += f"; of stock with a ring of {row.lossless_ring} {share:.2f}x"
-        reached = share >= floor
-    return replace(found, got=got, reached=reached)
+    """The row's floor; the module's may be that of stock with the lossless ring."""
+    floor = 1.0 if variant == SERIES else row.floor or 0.0
+    demand = f"at least {floor:.2f}x stock"
+    finding = _compare(name, demand, found[variant], found["stock"], floor)
+    share = ratio(found[variant], found.get(f"stock-{row.lossless_ring}"))
+    if finding.reached or variant != "sluice" or share is None:
+        return finding
+    got = f"{finding.got}; of stock with a ring of {row.lossless_ring} {share:.2f}x"
+    return replace(finding, got=got, reached=share >= floor)
 
 
 def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> list[Finding]:
-    found = []
     if row.above_upstream:
         share = ratio(sluice, upstream) or 0.0
-        one = Finding(row.name, "above upstream", f"{share:.2f}x", share > 1, True)
-        found.append(one)
-    elif row.reaches_upstream:
-        found.append(_compare(row.name, "at least upstream", sluice, upstream))
-    return found + _ping_against(row, "upstream", upstream, sluice)
+        return [Finding(row.name, "above upstream", f"{share:.2f}x", share > 1, True)]
+    if row.reaches_upstream:
+        return [_compare(row.name, "at least upstream", sluice, upstream)]
+    return []
 
 
-def _ping_against(row: Row, name: str, other: Summary, sluice: Summary) -> list[Finding]:
+def _ping(row: Row, summary: Summary, percent: int) -> float:
+    """Of all that were sent, ms, without the path's own; infinite if most were lost."""
+    ping = getattr(summary, f"ping_p{percent}_ms")
+    lost = summary.ping_answered is not None and summary.ping_answered < 0.5
+    return math.inf if lost or ping is None else max(0.0, ping - row.path_ms)
+
+
+def _pings(
+    row: Row, name: str, variant: str, found: dict[str, Summary]
+) -> list[Finding]:
+    demands = []
+    if row.prompt and variant == "sluice":
+        others = [other for other in ("stock", "upstream") if other in found]
+        demands = [(p, PROMPT[p], other) for other in others for p in PROMPT]
+    if row.latency_share is not None and bool(row.targets) == (variant != "sluice"):
+        demands.append((50, row.latency_share, "stock"))
     findings = []
-    for percent, most in PROMPT.items() if row.prompt else ():
-        own, theirs = (getattr(s, f"ping_p{percent}_ms") for s in (sluice, other))
-        demand = f"ping p{percent} at most {most:.2f}x {name}"
-        known = own is not None and theirs is not None
-        got = f"{own / theirs:.2f}x" if known else "no answer came"
-        findings.append(Finding(row.name, demand, got, known and own <= most * theirs))
+    for percent, most, other in demands:
+        own, theirs = (_ping(row, found[one], percent) for one in (variant, other))
+        told = [
+            f"{format_number(ms)} ms" if ms < math.inf else "no answer"
+            for ms in (own, theirs)
+        ]
+        demand = f"ping p{percent} at most {most:.2f}x {other}"
+        reached = own < math.inf and own <= most * theirs
+        findings.append(Finding(name, demand, " of ".join(told), reached))
     return findings
 
 
-def _median_ping(summary: Summary) -> float:
-    """Of all pings sent, ms; infinite if most were not answered."""
-    lost = summary.ping_answered is not None and summary.ping_answered < 0.5
-    if lost or summary.ping_p50_ms is None:
-        return math.inf
-    return summary.ping_p50_ms
-
-
-def _latency(row: Row, name: str, stock: Summary, sluice: Summary) -> Finding:
-    """The median ping without the delay of the path."""
-    most = row.latency_share or 0.0
-    demand = f"ping at most {most:.2f}x stock's"
-    before, after = (max(0.0, _median_ping(s) - row.path_ms) for s in (stock, sluice))
-    told = (f"{ms:.0f} ms" if ms < math.inf else "no answer" for ms in (after, before))
-    reached = after < math.inf and after <= most * before
-    return Finding(name, demand, " of ".join(told), reached)
-
-
-def _owed(
-    row: Row, name: str, stock: Summary, sluice: Summary, lossless: Summary | None = None
-) -> list[Finding]:
-    """The requirements that hold for any target_us."""
-    findings = []
+def _of_variant(row: Row, variant: str, found: dict[str, Summary]) -> list[Finding]:
+    """What one variant owes: the patched drivers are not below the module either."""
+    name = row.name if variant == "sluice" else f"{row.name}, {variant}"
+    own, findings = found[variant], []
     if row.lossless:
-        lost = sluice.lost_at_ring
+        lost = own.lost_at_ring
         findings.append(Finding(name, "0 lost at the ring", f"{lost:,} lost", lost == 0))
     if row.floor is not None:
-        findings.append(_against_stock(row, name, stock, sluice, lossless))
-    return findings
-
-
-def _of_variant(run: Run, row: Row, variant: str, stock: Summary) -> list[Finding]:
-    """The patched drivers lose nothing and are below neither stock nor the module; a
-    ring that is held to a time owes what the whole one does."""
-    found = summaries(run, row)
-    own, sluice = found.get(variant), found["sluice"]
-    target = parse_variant(variant).target_us
-    name = f"{row.name}, {variant if target is None else f'{target} us'}"
-    if own is None:
-        return [_not_measured(run, row, name, variant)]
-    if target is None:
-        floor = None if row.floor is None else 1.0
-        owed = _owed(replace(row, floor=floor), name, stock, own)
-        return [*owed, _compare(name, "at least sluice", own, sluice)]
-    owed = _owed(row, name, stock, own)
-    return owed + [_latency(row, name, stock, own)] * (row.latency_share is not None)
-
-
-def _not_measured(run: Run, row: Row, name: str, variant: str) -> Finding:
-    why = f"{variant} {why_missing(run, row.name, variant)}"
-    return Finding(name, "a measurement", why, False)
+        findings.append(_against_stock(row, name, variant, found))
+    if variant == SERIES:
+        return [*findings, _compare(name, "at least sluice", own, found["sluice"])]
+    if variant == "sluice" and "upstream" in found:
+        findings += _against_upstream(row, found["upstream"], own)
+    return findings + _pings(row, name, variant, found)
 
 
 def findings_of(run: Run, row: Row) -> list[Finding]:
     """What is demanded of a row, measured or not."""
-    found = summaries(run, row)
-    for variant in ("stock", "sluice"):
+    found, findings = summaries(run, row), []
+    own = [one for one in row.others if one.startswith(("sluice@", SERIES))]
+    for variant in ("stock", "sluice", *own):
         if variant not in found:
-            return [_not_measured(run, row, row.name, variant)]
-    stock, sluice = found["stock"], found["sluice"]
-    lossless = found.get(f"stock-{row.lossless_ring}")
-    findings = _owed(row, row.name, stock, sluice, lossless)
-    strays = sum(s.unaccounted for s in found.values())
-    if strays:
+            name = row.name if variant in VARIANTS else f"{row.name}, {variant}"
+            got = f"{variant} {why_missing(run, row.name, variant)}"
+            findings.append(Finding(name, "a measurement", got, False))
+        elif variant != "stock" and {"stock", "sluice"} <= found.keys():
+            findings += _of_variant(row, variant, found)
+    if strays := sum(s.unaccounted for s in found.values()):
         got = f"{strays:,} are not"
         findings.append(Finding(row.name, "every packet accounted for", got, False))
-    if row.latency_share is not None and not row.targets:
-        findings.append(_latency(row, row.name, stock, sluice))
-    findings += _ping_against(row, "stock", stock, sluice)
-    if "upstream" in found:
-        findings += _against_upstream(row, found["upstream"], sluice)
-    for variant in row.others:
-        if variant.startswith(("sluice@", SERIES)):
-            findings += _of_variant(run, row, variant, stock)
     undecided = sure.is_undecided({name: one.values for name, one in found.items()})
     return [replace(one, decided=not (undecided and one.of_rates)) for one in findings]
 
@@ -238,8 +198,8 @@ def format_share(share: float | None) -> str:
     return f"{share:.2f}x" if share < 99.995 else ">99x"
 
 
-def format_pings(summary: Summary | None) -> str:
-    if summary is None or summary.ping_p50_ms is None:
+def format_pings(summary: Summary) -> str:
+    if summary.ping_p50_ms is None:
         return "-"
     values = (summary.ping_p50_ms, summary.ping_p99_ms or 0.0)
     return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
@@ -250,73 +210,66 @@ def are_pings_lost(summary: Summary) -> bool:
     return summary.ping_answered is not None and summary.ping_answered < 0.9
 
 
-def format_answered(summary: Summary | None) -> str:
-    if summary is None or summary.ping_answered is None:
-        return "-"
-    return f"{100 * summary.ping_answered:.0f}"
+def format_answered(summary: Summary) -> str:
+    known = summary.ping_answered
+    return "-" if known is None else f"{100 * known:.0f}"
 
 
 def _other_line(run: Run, row: Row, name: str) -> str:
-    """A variant of a variant, on one line."""
+    """A variant of a variant, or one that was not measured, on one line."""
     found = summaries(run, row)
-    one = found.get(name)
-    if one is None:
-        text = why_missing(run, row.name, name)
-    else:
+    if one := found.get(name):
         share = format_share(ratio(one, found.get("stock"))) or "-"
         lost = format_number(one.lost_at_ring)
         text = f"{format_number(one.median)} ({share}), {lost} lost"
         text += f", ping {format_pings(one)}"
         if are_pings_lost(one):
             text += f", {format_answered(one)} % back"
+    else:
+        text = why_missing(run, row.name, name)
     return f"  {parse_variant(name)}: {text}"[:WIDTH]
 
 
-def _facts_of(run: Run, row: Row) -> list[tuple[str, list[str]]]:
-    """What the table tells of each variant besides its rate: label and cells."""
-    every = summaries(run, row)
-    found = [every.get(name) for name in VARIANTS]
+def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
+    """What the table tells of each variant besides its rate."""
+    stock, found = every.get("stock"), [every.get(name) for name in VARIANTS]
     measured = [one for one in found if one]
-    facts = []
+    lines = []
 
-    def tell(label: str, cells: list[str], when: bool = True) -> None:
+    def tell(label: str, cell: Callable[[Summary], str], when: bool = True) -> None:
         if when:
-            facts.append((f"  {label}", cells))
+            cells = [cell(one) if one else "-" for one in found]
+            lines.append(_line(f"  {label}", cells))
+
+    def interval(one: Summary) -> str:
+        return "" if one is stock else format_interval(one, stock)
+
+    def counted(name: str) -> Callable[[Summary], str]:
+        return lambda s: "-" if (n := s.counted[name]) is None else format_number(n)
 
     rounds = max((one.rounds for one in measured), default=0)
-    ends = [(format_number(s.low), format_number(s.high)) if s else () for s in found]
-    spreads = ["-".join(both) for both in ends]
-    tell(f"{row.unit}, {rounds} round{'s' * (rounds != 1)}, from-to", spreads)
-    intervals = [ratio_interval(one, found[0]) for one in found[1:]]
-    told = [format_interval(interval) if interval else "" for interval in intervals]
-    tell(f"ratio to stock, {SURE_PERCENT} % sure", ["", *told], any(told))
-    lost = [format_number(s.lost_at_ring) if s else "-" for s in found]
-    tell("packets lost at the ring", lost)
+    tell(
+        f"{row.unit}, {rounds} round{'s' * (rounds != 1)}, from-to",
+        lambda s: f"{format_number(s.low)}-{format_number(s.high)}",
+    )
+    known = any(map(interval, measured))
+    tell(f"ratio to stock, {SURE_PERCENT} % sure", interval, known)
+    tell("packets lost at the ring", lambda s: format_number(s.lost_at_ring))
     pinged = any(one.ping_p50_ms is not None for one in measured)
-    tell("ping p50/p99, ms", [format_pings(s) for s in found], pinged)
-    answered = [format_answered(s) for s in found]
-    tell("pings answered, %", answered, any(map(are_pings_lost, measured)))
+    tell("ping p50/p99, ms", format_pings, pinged)
+    tell("pings answered, %", format_answered, any(map(are_pings_lost, measured)))
     for name, label in COUNTED.items():
-        values = [s.counted.get(name) if s else None for s in found]
-        cells = ["-" if value is None else format_number(value) for value in values]
-        tell(label, cells, any(values))
-    return facts
+        tell(label, counted(name), any(one.counted[name] for one in measured))
+    return lines
 
 
 def format_row(run: Run, row: Row) -> list[str]:
     found = summaries(run, row)
     medians = [format_number(found[v].median) if v in found else "-" for v in VARIANTS]
     share = format_share(ratio(found.get("sluice"), found.get("stock")))
-    return [
-        _line(row.title, medians, share),
-        *(_line(label, cells) for label, cells in _facts_of(run, row)),
-        *(_other_line(run, row, name) for name in row.others),
-        *(
-            f"  {name}: {why_missing(run, row.name, name)}"[:WIDTH]
-            for name in VARIANTS
-            if name not in found
-        ),
-    ]
+    missing = [name for name in VARIANTS if name not in found]
+    lines = [_line(row.title, medians, share), *_fact_lines(row, found)]
+    return lines + [_other_line(run, row, name) for name in (*row.others, *missing)]
 
 
 def format_provenance(run: Run) -> list[str]:
@@ -380,28 +333,7 @@ def format_published(run: Run) -> str:
     return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
-def _cover_cells(
-    name: str, stock: str, flag: str, series: str, lost: str, ping: str
-) -> str:
-    line = f"{name:<24}{stock:>6}{flag:>6}  {series:<15}{lost:>12}{ping:>13}"
-    return line.rstrip()
-
-
-def _cover_line(run: Run, row: Row) -> str | None:
-    """None if stock or the series was not measured."""
-    every = summaries(run, row)
-    found = [every.get(name) for name in ("stock", "upstream", SERIES)]
-    stock, flag, own = found
-    if stock is None or own is None:
-        return None
-    interval = ratio_interval(own, stock)
-    share = format_share(ratio(own, stock))
-    lost = "/".join(format_number(s.lost_at_ring) for s in (stock, own))
-    pings = " ".join(format_pings(s) for s in (stock, own))
-    if interval:
-        share += f" {format_interval(interval)}"
-    known = format_share(ratio(flag, stock)) or "-"
-    return _cover_cells(row.name, format_number(stock.median), known, share, lost, pings)
+_COVER = "{:<24}{:>6}{:>6}  {:<15}{:>12}{:>13}"
 
 
 def format_for_cover(run: Run) -> str:
@@ -409,22 +341,24 @@ def format_for_cover(run: Run) -> str:
 
     Empty if the run has not measured the series.
     """
-    lines = [line for row in run.rows if (line := _cover_line(run, row))]
+    lines = []
+    for row in run.rows:
+        every = summaries(run, row)
+        stock, own = every.get("stock"), every.get(SERIES)
+        if stock and own:
+            flag = format_share(ratio(every.get("upstream"), stock)) or "-"
+            share = f"{format_share(ratio(own, stock))} {format_interval(own, stock)}"
+            lost = "/".join(format_number(s.lost_at_ring) for s in (stock, own))
+            pings = " ".join(format_pings(s) for s in (stock, own))
+            cells = (row.name, format_number(stock.median), flag, share, lost, pings)
+            lines.append(_COVER.format(*cells).rstrip())
     if not lines:
         return ""
     facts = run.provenance
-    return "\n".join(
-        [
-            f"Linux {facts.kernel_package.split()[1].partition('-')[0]}, "
-            f"{facts.accelerator}, {facts.vcpus} CPUs; stock in Mbit/s or packets/s;",
-            "flag (IFF_BACKPRESSURE, set by the reader) and series as ratios to stock,",
-            f"the latter with its {SURE_PERCENT} % interval; packets lost at the ring by",
-            "stock and series; ping p50/p99 in ms of stock and of the series.",
-            "",
-            _cover_cells("", "stock", "flag", "series", "lost", "ping"),
-            *lines,
-        ]
-    )
+    release = facts.kernel_package.split()[1].partition("-")[0]
+    where = f"Linux {release}, {facts.accelerator}, {facts.vcpus} CPUs:\n"
+    head = _COVER.format("", "stock", "flag", "series", "lost", "ping")
+    return "\n".join([where, head, *lines])
 
 
 _COLOURS = {"reached": 32, "SHORT": 31, "not decided": 33}

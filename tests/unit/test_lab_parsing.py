@@ -21,7 +21,6 @@ from lab.machines.initramfs import format_archive, format_entry, parse_load_orde
 from lab.machines.matrix import KERNELS, kernel_named
 from lab.machines.roots import recipe, root_key
 from lab.machines.suites import parse_mirror
-from lab.report.results import parse_cpu
 from lab.trouble import parse_trouble
 
 
@@ -101,10 +100,6 @@ def test_race_of_our_plain_access_is_trouble(access) -> None:
 def test_race_of_our_marked_access_is_the_other_sides() -> None:
     assert parse_trouble(RACE.format("read-write (marked)")) == []
     assert parse_trouble(RACE.replace("sluice", "tun").format("write")) == []
-
-
-def test_cpu_model_and_number() -> None:
-    assert parse_cpu("model name\t: X\nfoo: 1\nmodel name\t: X\n") == ("X", 2)
 
 
 def test_marks_choose_the_kernels_a_scenario_is_played_on(monkeypatch) -> None:

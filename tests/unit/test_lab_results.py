@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from dataclasses import asdict
@@ -46,6 +47,8 @@ def test_result_names_the_machine_and_none_of_its_paths(machine, tmp_path) -> No
     said = json.dumps({**asdict(facts), "qemu_command": facts.qemu_command[1:]})
     assert str(tmp_path) not in said and str(REPOSITORY) not in said
     assert (facts.kernel, facts.kernel_package) == ("6.12", "linux-image 6.12.1")
+    assert f"model name\t: {facts.host_cpu}\n" in Path("/proc/cpuinfo").read_text()
+    assert facts.host_cpus == os.cpu_count()
     assert (facts.vcpus, facts.memory_mb, facts.boot_id) == (3, 512, "b00t")
     assert facts.qemu_version == "QEMU emulator version 10.0 (Debian)"
     assert facts.command_line == "python3 -m lab bench --json run.json".split()
