@@ -9,8 +9,9 @@
  *   - a stop lasts longer than stall_ms, one review and the timers' lateness;
  *   - a slow or dead reader holds its sender for more than its share of the time;
  *   - a reader that is fast enough loses a packet or is stalled;
- *   - the median packet waits in the ring for more than twice the target, or for
- *     more than what the fewest packets in a ring (and a batch) take;
+ *   - the median packet waits in the ring for more than half the target and the
+ *     timers' lateness, and for more than what the fewest packets in a ring (and a
+ *     batch) take;
  *   - the reader is without work for more than some per cent of the time;
  *   - a queue is reviewed more often than REVIEWS_PER_SEC and once for every
  *     REVIEW_PACKETS packets, in any second;
