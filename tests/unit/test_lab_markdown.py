@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from lab.report.markdown import refresh
-from lab.report.results import Run, read_run
+from lab.report.results import Run, read_run, summaries
+from lab.sure import is_within, ratio_interval
 
 TREE = Path(__file__).resolve().parents[2]
 NAME = "lab/results/native-7.3.json"
@@ -92,3 +94,18 @@ def test_the_tables_in_docs_are_those_of_their_results() -> None:
         assert refresh(text, read) == text, f"{page.name}: run python3 -m lab tables"
         tables += text.count("<!-- lab/results/")
     assert tables >= 4
+
+
+def test_docs_name_the_rows_whose_interval_is_wide() -> None:
+    run = read(NAME)
+    wide = set()
+    for row in run.rows:
+        found = summaries(run, row)
+        values = found["sluice"].values, found["stock"].values
+        if not is_within(ratio_interval(*values)):
+            wide.add(row.name)
+    told = re.search(
+        r"<!-- wide -->(.*?)<!-- /wide -->", (TREE / "docs/bench.md").read_text(), re.S
+    )
+    assert told
+    assert set(re.findall(r"\w+", told[1])) == wide
