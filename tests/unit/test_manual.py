@@ -42,7 +42,7 @@ def test_synopsis_has_the_options_of_each_subcommand() -> None:
 
 
 def test_sections_and_qdiscs() -> None:
-    for section in ("FIELDS", "EXIT STATUS", "EXAMPLES", "CAVEATS"):
+    for section in ("MODULE PARAMETERS", "FIELDS", "EXIT STATUS", "EXAMPLES", "CAVEATS"):
         assert f".Sh {section}\n" in MANUAL
     for qdisc in config.QDISCS:
         assert f".Cm {qdisc}" in MANUAL and f".Cm {qdisc}" in FILES
@@ -74,6 +74,40 @@ def test_defaults_are_the_modules() -> None:
         text = option.partition(".It Fl")[0]
         assert devices.DEFAULTS[word] == int(value or 0), name
         assert f"\n{value or 0} unless the module was given another default" in text, name
+
+
+KMOD = MAN.parent / "kmod"
+
+
+def module_parameters() -> dict[str, tuple[str, str, bool]]:
+    """By name: type, default, and whether a running module lets it be changed."""
+    main = (KMOD / "main.c").read_text()
+    declared = dict(re.findall(r"^(?:bool|uint) (\w+) = (\w+);", main, re.M))
+    declared |= dict.fromkeys(re.findall(r"^(?:bool|uint) (\w+);", main, re.M), "0")
+    found = re.findall(r"module_param_named\((\w+), (\w+), (\w+), (0\d+)\)", main)
+    assert len(found) == main.count("module_param")
+    words = {"true": "1", "false": "0"}
+    return {
+        name: (kind, words.get(declared[variable], declared[variable]), mode == "0644")
+        for name, variable, kind, mode in found
+    }
+
+
+def test_parameters_of_the_module_are_in_the_manual() -> None:
+    section = MANUAL.partition(".Sh MODULE PARAMETERS")[2].partition(".Sh ")[0]
+    items = re.split(r"^\.It Va (\w+) Ns = Ns Cm (\w+)\n", section, flags=re.M)[1:]
+    told = {name: (default, text) for name, default, text in zip(*[iter(items)] * 3)}
+    known = module_parameters()
+    assert list(told) == list(known)
+    header = (KMOD / "sluice.h").read_text()
+    for name, (kind, default, changes) in known.items():
+        assert told[name][0] == default, name
+        text = told[name][1]
+        assert text.startswith("Boolean") == (kind == "bool"), name
+        assert ("set only when the module is loaded" in text) == (not changes), name
+        if kind == "uint":
+            most = re.search(rf"SLUICE_{name.upper()}_MAX\s+(\d+)", header)
+            assert most and f" to {most[1]}" in text, name
 
 
 REPOSITORY = MAN.parent
