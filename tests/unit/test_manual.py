@@ -82,7 +82,9 @@ KMOD = MAN.parent / "kmod"
 def module_parameters() -> dict[str, tuple[str, str, bool]]:
     """By name: type, default, and whether a running module lets it be changed."""
     main = (KMOD / "main.c").read_text()
-    declared = dict(re.findall(r"^(?:bool|uint) (\w+) = (\w+);", main, re.M))
+    pairs: list[tuple[str, str]]
+    pairs = re.findall(r"^(?:bool|uint) (\w+) = (\w+);", main, re.M)
+    declared = dict(pairs)
     declared |= dict.fromkeys(re.findall(r"^(?:bool|uint) (\w+);", main, re.M), "0")
     found = re.findall(r"module_param_named\((\w+), (\w+), (\w+), (0\d+)\)", main)
     assert len(found) == main.count("module_param")
