@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Part of examples.c: what device.c does with each event of a device. */
 
-bool sluice_default_on = true;
-uint sluice_default_stall_ms = 250;
-uint sluice_default_low_percent = 50;
-uint sluice_default_target_us = 2000;
-
 static struct rtnl_link_ops tun_ops = { .kind = "tun" }, other_ops = { .kind = "veth" };
 static struct sluice_rule the_rule;
 static bool has_rule, no_memory;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What each function of queue.c, entry.h, hook.c, direct.c, device.c and layout.c does,
- * by examples whose results were worked out by hand from the comments above the
+ * What each function of queue.c, entry.h, hook.c, direct.c, device.c, layout.c and
+ * main.c does, by examples whose results were worked out by hand from the comments above the
  * functions. One thread; the sources are included, so that their static functions
  * can be called.
  */
@@ -1428,6 +1428,7 @@ static void callbacks(void)
 #include "direct_examples.c"
 #include "device_examples.c"
 #include "layout_examples.c"
+#include "main_examples.c"
 
 int main(void)
 {
@@ -1467,6 +1468,8 @@ int main(void)
 	directs();
 	devices();
 	layouts();
+	starts();
+	starts_that_fail();
 	printf("fine: %u examples\n", examples);
 	return 0;
 }
