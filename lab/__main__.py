@@ -325,7 +325,6 @@ def command_verify(options: argparse.Namespace) -> int:
     option("--files", "only of these sources", **LIST),
     number("--sample", 0, "N mutants drawn at random, with less effort for each"),
     option("--seed", "of the sample", type=int, metavar="N"),
-    number("--goal", 0.9, "the share that must be killed", metavar="X"),
     JSON,
 )
 def command_mutants(options: argparse.Namespace) -> int:
@@ -333,9 +332,7 @@ def command_mutants(options: argparse.Namespace) -> int:
     unknown = set(files) - set(mutants.FILES)
     if unknown:
         raise UsageError(f"{unknown.pop()}: not among {', '.join(mutants.FILES)}")
-    return mutants.mutants(
-        options.sample, options.seed, files, options.goal, options.json
-    )
+    return mutants.mutants(options.sample, options.seed, files, options.json)
 
 
 @subcommand(
@@ -343,7 +340,7 @@ def command_mutants(options: argparse.Namespace) -> int:
     KERNEL,
     number("--seed", 1, "of the first sequence; 1"),
     number("--sequences", 300, "how many; 300"),
-    option("--json", "append the result to FILE", type=measure.writable, metavar="FILE"),
+    JSON,
 )
 def command_abuse(options: argparse.Namespace) -> int:
     return endurance.abuse(

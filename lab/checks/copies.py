@@ -22,12 +22,22 @@ from lab.machines.vm import REPOSITORY
 _COPY = re.compile(
     r"Copy of: (?P<file>\S+) (?P<name>\w+)\(\) (?P<digest>[0-9a-f?]+)$", re.MULTILINE
 )
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    """The same lines, with blanks where comments were."""
+    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"'
+
+    def blank(found: re.Match[str]) -> str:
+        whole = found[0]
+        return whole if whole[0] == '"' else re.sub(r"[^\n]", " ", whole)
+
+    return re.sub(pattern, blank, text, flags=re.DOTALL)
 
 
 def function_text(source: str, name: str) -> str:
     """A function's definition, without comments and with single blanks."""
-    bare = _COMMENT.sub(" ", source)
+    bare = without_comments(source)
     head = rf"^[a-z_][\w \t*\n]*?\b{name}\([^;{{}}]*\)\s*\{{"
     found = re.search(rf"{head}.*?^\}}", bare, re.MULTILINE | re.DOTALL)
     if not found:
@@ -35,52 +45,41 @@ def function_text(source: str, name: str) -> str:
     return " ".join(found[0].split())
 
 
-def proofs_with_copies() -> list[Path]:
-    proofs = REPOSITORY / "proofs"
-    paths = [*sorted((proofs / "litmus").glob("*.litmus")), proofs / "model/queue.pml"]
-    return [path for path in paths if _COPY.search(path.read_text())]
-
-
-def current_digest(file: str, name: str, tree: Path = REPOSITORY) -> str:
-    return digest(function_text((tree / file).read_text(), name))
-
-
-def changed_functions(proof: str, tree: Path = REPOSITORY) -> list[str]:
-    """The functions a proof copies that are not as they were when it did."""
-    return [
-        f"{found['file']} {found['name']}()"
-        for found in _COPY.finditer(proof)
-        if current_digest(found["file"], found["name"], tree) != found["digest"]
-    ]
-
-
-def reviewed(proof: str, tree: Path = REPOSITORY) -> str:
-    """The proof with the digests of the functions as they are now."""
+def compare(proof: str, tree: Path = REPOSITORY) -> tuple[str, list[str]]:
+    """The proof with the digests of the functions as they are now, and those that are
+    not as they were when it copied them."""
+    changed = []
 
     def renew(found: re.Match[str]) -> str:
-        now = current_digest(found["file"], found["name"], tree)
-        return f"Copy of: {found['file']} {found['name']}() {now}"
+        file, name = found["file"], found["name"]
+        now = digest(function_text((tree / file).read_text(), name))
+        if now != found["digest"]:
+            changed.append(f"{file} {name}()")
+        return f"Copy of: {file} {name}() {now}"
 
-    return _COPY.sub(renew, proof)
+    return _COPY.sub(renew, proof), changed
+
+
+def compare_all() -> dict[Path, tuple[str, list[str]]]:
+    """Each proof that copies a function: see compare()."""
+    proofs = REPOSITORY / "proofs"
+    paths = [*sorted((proofs / "litmus").glob("*.litmus")), proofs / "model/queue.pml"]
+    texts = {path: path.read_text() for path in paths}
+    return {path: compare(text) for path, text in texts.items() if _COPY.search(text)}
 
 
 def check_copies() -> list[str]:
     """What is to be compared, one line each."""
     return [
-        f"{path.name}: {changed} changed; compare the copy with it, then: "
+        f"{path.name}: {function} changed; compare the copy with it, then: "
         "python3 -m lab verify --reviewed"
-        for path in proofs_with_copies()
-        for changed in changed_functions(path.read_text())
+        for path, (_, changed) in compare_all().items()
+        for function in changed
     ]
 
 
-def write_reviewed() -> int:
-    """Write the digests of the functions as they are; how many files changed."""
-    count = 0
-    for path in proofs_with_copies():
-        text = path.read_text()
-        if (now := reviewed(text)) != text:
-            path.write_text(now)
+def write_reviewed() -> None:
+    for path, (text, changed) in compare_all().items():
+        if changed:
+            path.write_text(text)
             print(f"reviewed: {path.relative_to(REPOSITORY)}")
-            count += 1
-    return count

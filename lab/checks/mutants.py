@@ -2,15 +2,13 @@
 """How many faults in the source the proofs find: mutants of the module.
 
 universalmutator makes them, with its rules for C and those of proofs/mutation.
-A mutant is killed when one of proofs/policy's programs fails with it. What the
+A mutant is killed when one of the programs of proofs/Makefile fails with it. What the
 compiler translates to the same code is no mutant.
 """
 
 from __future__ import annotations
 
 import datetime
-import hashlib
-import itertools
 import json
 import os
 import random
@@ -18,7 +16,6 @@ import re
 import subprocess
 import tempfile
 import threading
-import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from lab import processes
-from lab.checks.policy import EXAMPLES, FINE, PACE, STEPS, THREADS, Harness
+from lab.cache import digest
+from lab.checks.copies import without_comments
+from lab.checks.programs import FINE, Workshop
 from lab.checks.verify import Workplace
 from lab.failure import LabError
 from lab.machines.build import KMOD
@@ -41,20 +40,11 @@ SPOKEN = re.compile(
     r"(pr_(err|crit|warn|notice|info)|netdev_warn|lockdep_assert_held|ASSERT_RTNL"
     r"|WARN_ON_ONCE)\("
 )
-# Of a sample, so many are drawn of each file.
-SHARES = {
-    "queue.c": 8,
-    "hook.c": 2,
-    "direct.c": 1,
-    "entry.h": 2,
-    "device.c": 2,
-    "layout.c": 1,
-}
-FILES = tuple(SHARES)
+FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
 # make test tries a small sample, with little time for each mutant. Nine of ten mutants of
 # queue.c and hook.c are killed (lab/results/mutants.json), fewer of other files or on a
 # busy host. If seven of ten are, a sample of 16 has fewer than a quarter once in 20,000.
-SAMPLE, SAMPLE_KILLED = 16, 1 / 4
+SAMPLE, GOAL_OF_SAMPLE, GOAL = 16, 1 / 4, 0.9
 
 
 @dataclass(frozen=True)
@@ -80,8 +70,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        key = hashlib.sha256(self.text.encode()).hexdigest()[:12]
-        return f"m-{Path(self.file).stem}-{self.line}-{key}"
+        return f"{Path(self.file).stem}-{self.line}-{digest(self.text)}"
 
     def __str__(self) -> str:
         return f"kmod/{self.file}:{self.line}: {self.was} -> {self.now}"
@@ -91,18 +80,6 @@ class Mutant:
 class Result:
     mutant: Mutant
     verdict: str  # killed, survives, equivalent, same, invalid
-    detail: str = ""
-
-
-def without_comments(text: str) -> str:
-    """The same lines, with blanks where comments were."""
-    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"'
-
-    def blank(found: re.Match[str]) -> str:
-        whole = found[0]
-        return whole if whole[0] == '"' else re.sub(r"[^\n]", " ", whole)
-
-    return re.sub(pattern, blank, text, flags=re.DOTALL)
 
 
 def first_difference(original: str, mutated: str) -> tuple[int, str, str]:
@@ -139,11 +116,9 @@ def is_wanted(mutant: Mutant) -> bool:
     return bool(mutant.line) and not mutant.was.startswith("#") and not spoken
 
 
-def read_equivalents(
-    path: Path = MUTATION / "equivalent.toml",
-) -> dict[tuple[str, str, str], str]:
+def read_equivalents() -> dict[tuple[str, str, str], str]:
     """Why a mutant changes nothing, by file and what its line was and is."""
-    listed = tomllib.loads(path.read_text())
+    listed = tomllib.loads((MUTATION / "equivalent.toml").read_text())
     whys: dict[tuple[str, str, str], str] = {}
     for one in listed["equivalent"]:
         whys[one["file"], one["was"], one["now"]] = one["why"]
@@ -155,125 +130,100 @@ def read_equivalents(
 class Trial:
     """Builds mutants and tries to kill them."""
 
-    def __init__(self, place: Workplace, effort: Effort) -> None:
-        self.effort = effort
-        self.steps, self.pace, self.examples = (
-            place.harness(variant, f"mutants-{variant.name}")
-            for variant in (STEPS, PACE, EXAMPLES)
-        )
-        threads = place.harness(THREADS, "mutants-threads") if effort.threads else None
-        self.threads = threads
+    def __init__(self, workshop: Workshop, effort: Effort) -> None:
+        self._workshop, self._effort = workshop, effort
+        workshop.must_build("examples", "steps", "pace", "threads")
         self._equivalents = read_equivalents()
-        self._killed: set[str] = set()  # digests of examples' code
-        self._seen = {self._digest(self.steps, "base")}
+        self._decided = {workshop.digest("steps")}
         self._lock = threading.Lock()
 
-    def _digest(self, harness: Harness, name: str) -> str:
-        """Of the objects that the mutant changes; of all for the original."""
-        own, total = harness.folder / name, hashlib.sha256()
-        for base in sorted((harness.folder / "base").glob("*.o")):
-            path = own / base.name
-            total.update((path if path.exists() else base).read_bytes())
-        return total.hexdigest()
+    def _is_decided(self, code: str) -> bool:
+        """Whether it is the source's or that of another mutant."""
+        with self._lock:
+            decided = code in self._decided
+            self._decided.add(code)
+        return decided
 
     def try_one(self, mutant: Mutant) -> Result:
-        key = (mutant.file, mutant.was, mutant.now)
-        if key in self._equivalents:
-            return Result(mutant, "equivalent", self._equivalents[key])
-        result = self._by_examples(mutant) or self._by_all(mutant)
-        for harness in (self.examples, self.steps, self.pace, self.threads):
-            if harness:
-                harness.forget(mutant.name)
-        return result
-
-    def _by_examples(self, mutant: Mutant) -> Result | None:
-        """Most are decided in a tenth of the time of a world; None if not."""
-        if not self.examples.mutant(mutant.name, {mutant.file: mutant.text}):
-            return Result(mutant, "invalid")
-        digest = self._digest(self.examples, mutant.name)
-        if digest in self._killed:
-            return Result(mutant, "same")
-        verdict, detail = self.examples.ask(name=mutant.name)
-        if verdict == FINE:
-            return None
-        self._killed.add(digest)
-        return Result(mutant, "killed", detail)
-
-    def _by_all(self, mutant: Mutant) -> Result:
-        if not self.steps.mutant(mutant.name, {mutant.file: mutant.text}):
-            return Result(mutant, "invalid")
-        digest = self._digest(self.steps, mutant.name)
-        with self._lock:
-            same = digest in self._seen
-            self._seen.add(digest)
-        if same:
-            return Result(mutant, "same")
-        for verdict, detail in self._verdicts(mutant):
-            if verdict != FINE and not self._fails_anyway(detail):
-                return Result(mutant, "killed", detail)
+        if (mutant.file, mutant.was, mutant.now) in self._equivalents:
+            return Result(mutant, "equivalent")
+        file = f"kmod/{mutant.file}"
+        with self._workshop.changed(mutant.name, file, mutant.text) as copy:
+            if copy.build("examples") is not None or copy.build("steps") is not None:
+                return Result(mutant, "invalid")
+            if self._is_decided(copy.digest("steps")):
+                return Result(mutant, "same")
+            for verdict, detail in self._verdicts(copy, mutant.file):
+                if verdict != FINE and not self._fails_anyway(detail):
+                    return Result(mutant, "killed")
         return Result(mutant, "survives")
 
     def _fails_anyway(self, detail: str) -> bool:
         """Whether the seed that fails does so with the source as it is, too."""
         seed = re.match(r"seed (\d+), step", detail)
-        return seed is not None and self.steps.ask(int(seed[1]), 1, 10)[0] != FINE
+        if seed is None:
+            return False
+        return self._workshop.ask("steps", int(seed[1]), 1, 10)[0] != FINE
 
-    def _verdicts(self, mutant: Mutant) -> Iterator[tuple[str, str]]:
-        name, effort = mutant.name, self.effort
-        changed = {mutant.file: mutant.text}
-        yield self.steps.ask(0, effort.seeds, min(4, effort.seconds), name=name)
-        if mutant.file == "queue.c":
-            self.pace.mutant(name, changed)
-            yield self.pace.ask(name=name)
-        yield self.steps.ask(1000, effort.seeds, effort.seconds, name=name)
-        if self.threads:
-            self.threads.mutant(name, changed)
-            yield self.threads.ask(0, effort.threads, 0, name=name)
+    def _verdicts(self, copy: Workshop, file: str) -> Iterator[tuple[str, str]]:
+        """The examples decide most, in a tenth of the time of the others."""
+        effort = self._effort
+        yield copy.ask("examples")
+        yield copy.ask("steps", 0, effort.seeds, min(4, effort.seconds))
+        if file == "queue.c":
+            copy.build("pace")
+            yield copy.ask("pace")
+        yield copy.ask("steps", 1000, effort.seeds, effort.seconds)
+        if effort.threads:
+            copy.build("threads")
+            yield copy.ask("threads", 0, effort.threads)
 
 
-def try_sample(trial: Trial, mutants: list[Mutant], count: int) -> list[Result]:
-    """Tries until so many were killed or survived; all if count is 0."""
+def try_all(trial: Trial, mutants: list[Mutant], sample: int) -> list[Result]:
+    """Tries until so many were killed or survived; all if sample is 0."""
     results: list[Result] = []
-    left, workers = iter(mutants), os.cpu_count() or 1
-    judged = 0
-    with processes.workers(workers) as pool:
-        while not count or judged < count:
-            some = list(itertools.islice(left, workers if count else None))
-            if not some:
-                break
-            for result in pool.map(trial.try_one, some):
-                results.append(result)
-                judged += result.verdict in ("killed", "survives")
-                if result.verdict == "survives":
-                    print(f"survives  {result.mutant}", flush=True)
+    with processes.workers(os.cpu_count()) as pool:
+        for result in pool.map(trial.try_one, mutants):
+            results.append(result)
+            if result.verdict == "survives":
+                print(f"survives  {result.mutant}", flush=True)
+            if len(results) % 100 == 0:
+                say(f"mutants: {len(results)} of {len(mutants)} tried")
+            if sample and len(judged(results)) == sample:
+                break  # what has not begun does not
     return results
 
 
-def format_file(file: str, results: list[Result], seconds: float) -> str:
-    told = facts(file, results)
-    judged = told["killed"] + len(told["survive"])
-    share = f"{told['killed_percent']:.0f} %" if judged else "none"
-    return (
-        f"mutants  kmod/{file}: {share} of {judged} killed "
-        f"({told['equivalent']} listed as equivalent, {told['same_code']} that the "
-        f"compiler translates as the source or another; {seconds:.0f} s)"
-    )
+def judged(results: list[Result]) -> list[Result]:
+    return [one for one in results if one.verdict in ("killed", "survives")]
 
 
-def facts(file: str, results: list[Result]) -> dict[str, Any]:
+def facts(results: list[Result]) -> dict[str, Any]:
     """What is kept of a file's results: counts, and each survivor's line."""
-    own = [result for result in results if result.mutant.file == file]
-    counts = Counter(result.verdict for result in own)
-    judged = counts["killed"] + counts["survives"]
+    counts = Counter(result.verdict for result in results)
+    ran = len(judged(results))
     return {
         "tried": counts.total(),
         "do_not_compile": counts["invalid"],
         "same_code": counts["same"],
         "equivalent": counts["equivalent"],
         "killed": counts["killed"],
-        "survive": [str(one.mutant) for one in own if one.verdict == "survives"],
-        "killed_percent": round(100 * counts["killed"] / judged, 1) if judged else None,
+        "survive": [str(one.mutant) for one in results if one.verdict == "survives"],
+        "killed_percent": round(100 * counts["killed"] / ran, 1) if ran else None,
     }
+
+
+def by_file(results: list[Result]) -> dict[str, dict[str, Any]]:
+    found = {file: [one for one in results if one.mutant.file == file] for file in FILES}
+    return {file: facts(own) for file, own in found.items() if own}
+
+
+def format_file(file: str, told: dict[str, Any]) -> str:
+    return (
+        f"mutants  kmod/{file}: {told['killed']} killed, {len(told['survive'])} survive "
+        f"({told['equivalent']} listed as equivalent, {told['same_code']} that the "
+        "compiler translates as the source or another)"
+    )
 
 
 def write_facts(path: Path, results: list[Result], sample: int) -> None:
@@ -286,52 +236,39 @@ def write_facts(path: Path, results: list[Result], sample: int) -> None:
         "effort": asdict(SHORT if sample else FULL),
         "host_cpus": os.cpu_count(),
     }
-    files = {file: facts(file, results) for file in FILES}
-    files = {file: one for file, one in files.items() if one["tried"]}
-    whole = {"provenance": provenance, "files": files}
+    whole = {"provenance": provenance, "files": by_file(results)}
     path.write_text(json.dumps(whole, indent=1) + "\n")
 
 
 def mutants(
-    sample: int,
-    seed: int | None,
-    files: tuple[str, ...],
-    goal: float,
+    sample: int = SAMPLE,
+    seed: int | None = None,
+    files: tuple[str, ...] = FILES,
     path: Path | None = None,
 ) -> int:
     """Kill mutants; 0 if the share that is killed reaches the goal.
 
-    sample: so many sixteenths of SHARES, 0 for every mutant; path: for the result.
+    sample: so many, 0 for every one; path: for the result.
     """
-    seed = random.SystemRandom().randrange(1 << 16) if seed is None else seed
     python = ensure_venv()
-    made = {file: make_mutants(python, file) for file in files}
+    made = [mutant for file in files for mutant in make_mutants(python, file)]
     if sample:
+        seed = random.SystemRandom().randrange(1 << 16) if seed is None else seed
         say(f"mutants: a sample; to repeat it: --seed {seed}")
-        chosen = random.Random(seed)
-        made = {file: chosen.sample(every, len(every)) for file, every in made.items()}
-    results: list[Result] = []
+        random.Random(seed).shuffle(made)
     with Workplace() as place:
-        trial = Trial(place, SHORT if sample else FULL)
-        for file in files:
-            started = time.monotonic()
-            count = max(1, sample * SHARES[file] // 16) if sample else 0
-            one = try_sample(trial, made[file], count)
-            results += one
-            print(format_file(file, one, time.monotonic() - started), flush=True)
+        trial = Trial(place.workshop(), SHORT if sample else FULL)
+        results = try_all(trial, made, sample)
+    for file, told in by_file(results).items():
+        print(format_file(file, told))
     if path:
         write_facts(path, results, sample)
-    return judge(results, goal)
-
-
-def sample() -> int:
-    """What make test asks: a few mutants, others each time."""
-    return mutants(SAMPLE, None, FILES, SAMPLE_KILLED)
+    return judge(results, GOAL_OF_SAMPLE if sample else GOAL)
 
 
 def judge(results: list[Result], goal: float) -> int:
-    counts = Counter(result.verdict for result in results)
-    killed, left = counts["killed"], counts["survives"]
-    share = killed / (killed + left) if killed + left else 0.0
-    print(f"mutants: {killed} killed, {left} survive: {share:.0%}, at least {goal:.0%}")
+    ran = judged(results)
+    killed = sum(one.verdict == "killed" for one in ran)
+    share = killed / len(ran) if ran else 0.0
+    print(f"mutants: {killed} of {len(ran)} killed: {share:.0%}, at least {goal:.0%}")
     return 0 if share >= goal else 1

@@ -13,7 +13,9 @@ from lab.machines.roots import ensure_root, unpack
 from lab.setup import ensure_tools, say
 
 SUITE = "forky"  # the first with herdtools7
-PACKAGES = ("base-files", "coreutils", "dash", "gcc", "herdtools7", "libc6-dev", "spin")
+PACKAGES = (
+    "base-files", "coreutils", "dash", "gcc", "herdtools7", "libc6-dev", "make", "spin"
+)
 MOUNTED = ("dev", "mnt", "proc", "tmp")  # see chroot.run_in_root()
 # The kernel's own: its memory model, and the ring of the stock driver.
 MEMORY_MODEL = (

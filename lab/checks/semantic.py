@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab.failure import LabError
 
-_RULE = re.compile(r"^@(\w+)@$", re.MULTILINE)
+_RULE = re.compile(r"^(?=@\w+@$)", re.MULTILINE)
 _HEAD = re.compile(r"^(?:// )?(file|if|unless|after|before|from): (.*)\n", re.MULTILINE)
 # How spatch prints lines it adds, and how the kernel does.
 _FOR = re.compile(r"^(\s*for) ?(\(.*)$")
@@ -22,17 +22,11 @@ _ENDS = ("}", "};")
 
 
 @dataclass(frozen=True)
-class Rule:
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
 class SemanticPatch:
     name: str
     file: str  # that it changes
     conditions: dict[str, str]  # if, unless -> "WORD in FILE"
-    rules: list[Rule]
+    rules: list[str]  # each is applied by itself
 
     @property
     def looked_at(self) -> set[str]:
@@ -49,20 +43,9 @@ class SemanticPatch:
         return True
 
 
-def parse_rules(text: str) -> list[Rule]:
-    """The rules of a semantic patch; each is applied by itself."""
-    starts = [(found[1], found.start()) for found in _RULE.finditer(text)]
-    ends = [*(start for _, start in starts[1:]), len(text)]
-    return [
-        Rule(name, text[start:end])
-        for (name, start), end in zip(starts, ends, strict=False)
-    ]
-
-
 def parse_semantic_patch(name: str, text: str) -> SemanticPatch:
-    first = _RULE.search(text)
-    head = dict(_HEAD.findall(text[: first.start()] if first else text))
-    rules = parse_rules(text)
+    first, *rules = _RULE.split(text)
+    head = dict(_HEAD.findall(first))
     if "file" not in head or not rules:
         raise LabError(f"{name}: names no file or has no named rule; add it")
     return SemanticPatch(name, head.pop("file"), head, rules)

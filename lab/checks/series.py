@@ -36,12 +36,14 @@ SERIES = REPOSITORY / "series"
 CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
 MEASURED = REPOSITORY / "lab" / "results" / "native-7.3.json"
-# The sources there are patches for -> a kernel that is built from them.
-KERNELS = {NEWEST: f"{NEWEST}-debug", "6.12": "6.12-builtin"}
-# The kernels on which its tests are played. The native one has no ftrace.
-BOOTED = {NEWEST: (NEWEST, NATIVE.name), "6.12": ("6.12",)}
+# The sources there are patches for -> a kernel that is built from them, and those on
+# which the tests are played. The native one has no ftrace.
+KERNELS = {
+    NEWEST: (f"{NEWEST}-debug", NEWEST, NATIVE.name),
+    "6.12": ("6.12-builtin", "6.12"),
+}
 AUTHOR = "Your Name <you@example.org>"
-OBJECTS = ("drivers/net/tun.o", "drivers/net/tap.o", "drivers/vhost/net.o")
+CHECKED = ("drivers/net/tun.c", "drivers/net/tap.c", "drivers/vhost/net.c")
 # Folders that older kernels do not have as the newest has them.
 NEWEST_ONLY = ("lib/", "tools/", "Documentation/")
 # MAINTAINERS has drivers/net/tun* and the folders: new files need no entry.
@@ -73,10 +75,6 @@ class Patch:
     """One directory of series/."""
 
     folder: Path
-
-    @cached_property
-    def subject(self) -> str:
-        return self.message.partition("\n")[0]
 
     @cached_property
     def message(self) -> str:
@@ -137,7 +135,7 @@ class Tree:
 def ensure_tree(source: str) -> Tree:
     """The source (of KERNELS), configured: from the cache, or unpacked now."""
     newest = source == NEWEST
-    kernel = find_kernel(kernel_named(KERNELS[source]))
+    kernel = find_kernel(kernel_named(KERNELS[source][0]))
     root = ensure_source_root(kernel)
     patches = read_series(newest)
     files = " ".join(sorted(set().union(*(patch.touched(newest) for patch in patches))))
@@ -160,7 +158,7 @@ def _apply_rules(tree: Tree, one: SemanticPatch) -> None:
     path = tree.linux / one.file
     for rule in one.rules:
         old = path.read_text()
-        (tree.work / "rule.cocci").write_text(rule.text)
+        (tree.work / "rule.cocci").write_text(rule)
         status, log = tree.run(
             f"spatch --very-quiet --in-place --sp-file ../rule.cocci {one.file}"
         )
@@ -168,16 +166,17 @@ def _apply_rules(tree: Tree, one: SemanticPatch) -> None:
         if status != 0 or new == old:
             print(log)
             raise LabError(
-                f"series/{one.name}: rule {rule.name} changes nothing in {one.file}; "
-                "the kernel's code differs: correct the rule"
+                f"series/{one.name}: rule {rule.split()[0]} changes nothing in "
+                f"{one.file}; the kernel's code differs: correct the rule"
             )
         path.write_text(tidy(old, new))
 
 
 def _apply(tree: Tree, patch: Patch) -> bool:
     """Whether it changed anything, and if so it is committed."""
-    for one in [one for one in patch.semantic if one.applies(tree.linux)]:
-        _apply_rules(tree, one)
+    for one in patch.semantic:
+        if one.applies(tree.linux):
+            _apply_rules(tree, one)
     for file, source in patch.below("insert", tree.newest).items():
         path = tree.linux / file
         name = f"series/{patch.folder.name}/insert/{file}"
@@ -200,8 +199,9 @@ def make_patches(tree: Tree, output: Path) -> list[Path]:
     """The files for git am, and a cover letter before them."""
     tree.must("git am --abort 2>/dev/null || :; git checkout -q -f base")
     for patch in read_series(tree.newest):
+        subject = patch.message.splitlines()[0]
         made = _apply(tree, patch)
-        say(f"series: {patch.subject}" + ("" if made else ": no change for this kernel"))
+        say(f"series: {subject}" + ("" if made else ": no change for this kernel"))
     shutil.rmtree(tree.work / "patches", ignore_errors=True)
     tree.must("git format-patch -q --cover-letter -o ../patches base")
     shutil.rmtree(output, ignore_errors=True)
@@ -216,12 +216,9 @@ def make_patches(tree: Tree, output: Path) -> list[Path]:
 
 def _complaints(tree: Tree) -> Counter[str]:
     """What the compiler with W=1 and sparse say of the objects, without lines."""
-    objects = [*OBJECTS]
-    if (tree.linux / KUNIT).exists():
-        objects.append(KUNIT.replace(".c", ".o"))
-    sources = " ".join(name.replace(".o", ".c") for name in objects)
-    script = f"touch {sources}; make -s W=1 {SPARSE} {' '.join(objects)}"
-    log = tree.must(f"{script} 2>&1")
+    sources = " ".join([*CHECKED, *([KUNIT] if (tree.linux / KUNIT).exists() else [])])
+    objects = sources.replace(".c", ".o")
+    log = tree.must(f"touch {sources}; make -s W=1 {SPARSE} {objects} 2>&1")
     return Counter(f"{file}: {text}" for file, text in _COMPLAINT.findall(log))
 
 
@@ -258,25 +255,19 @@ def stage_newest_drivers(root: Root, output: Path) -> None:
         stage_drivers(root, tree.linux, output)
 
 
-def _boot(source: str, tree: Tree) -> None:
-    selftest = SERIES / "06-selftests" / "files" / series_boot.SELFTEST
-    newest = tree if tree.newest else ensure_tree(NEWEST)
-    for name in BOOTED[source]:
-        kernel = kernel_named(name)
-        series_boot.boot(kernel, tree.linux, selftest, newest.linux)
-
-
 def series(source: str, output: Path, booted: bool) -> int:
     """Make, write and check the patches for this source; 0 or an error.
 
-    booted: play its tests on the kernels of BOOTED as well.
+    booted: play the tests as well.
     """
     with locked("series"):
         tree = ensure_tree(source)
         files = make_patches(tree, output)
         wrong = check_patches(tree, files)
         if booted and not wrong:
-            _boot(source, tree)
+            newest = tree if tree.newest else ensure_tree(NEWEST)
+            for name in KERNELS[source][1:]:
+                series_boot.boot(kernel_named(name), tree.linux, newest.linux)
     if wrong:
         print("\n".join(wrong))
         raise LabError(f"series: {len(wrong)} complaints (see above); correct series/")

@@ -45,6 +45,7 @@ CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'
 """
 PACKAGES = ("python3-yaml",)  # the selftests' netlink client reads specs
 DEADLINE_SECONDS = 600.0
+FILES = vm.REPOSITORY / "series" / "06-selftests" / "files"
 SELFTEST = "tools/testing/selftests/net/tun_backpressure.py"
 # What the selftest and the library it stands on need of the kernel's tree.
 _TREES = (
@@ -54,7 +55,10 @@ _TREES = (
 )
 _PLAY = f"""
 export PYTHONDONTWRITEBYTECODE=1
-(cd /sluice && python3 /out/drivers.py)
+(cd /sluice && python3 -c "
+from pathlib import Path
+from lab.guest.env import GuestEnv
+GuestEnv(Path('/out/bin')).use_drivers('{SERIES}')")
 (cd /out/linux && python3 {SELFTEST})
 if test -e /out/{SERIES}/ptr_ring_kunit.ko; then
     modprobe kunit enable=1 autorun=1
@@ -66,13 +70,6 @@ fi
 insmod /out/sluice.ko || insmod -f /out/sluice.ko || (dmesg | tail -n 20; exit 1)
 cd /sluice
 exec python3 /out/states.py
-"""
-_USE_DRIVERS = f"""
-import sys
-from pathlib import Path
-sys.path.insert(0, "/sluice")
-from lab.guest.env import GuestEnv
-GuestEnv(Path("/out/bin")).use_drivers({SERIES!r})
 """
 # With the patched driver the module serves no device, and says why.
 _STATES = """
@@ -115,7 +112,7 @@ def stage_drivers(root: Root, linux: Path, output: Path) -> None:
             shutil.copy(module, output / SERIES)
 
 
-def boot(kernel: Kernel, linux: Path, selftest: Path, source: Path) -> None:
+def boot(kernel: Kernel, linux: Path, source: Path) -> None:
     """Play the selftest, and on a native kernel the KUnit tests.
 
     linux: the patched tree of this kernel; source: the newest kernel's, which the
@@ -128,10 +125,9 @@ def boot(kernel: Kernel, linux: Path, selftest: Path, source: Path) -> None:
         for folder in _TREES:
             copy = output / "linux" / folder
             shutil.copytree(source / folder, copy, symlinks=True)
-        shutil.copy(selftest, output / "linux" / SELFTEST)
+        shutil.copy(FILES / SELFTEST, output / "linux" / SELFTEST)
         stage_drivers(root, linux, output)
         shutil.copy(build_module(root), output)
-        (output / "drivers.py").write_text(_USE_DRIVERS)
         (output / "states.py").write_text(_STATES)
         machine = vm.Machine(root, output)
         job = {"kind": "command", "argv": ["sh", "-ec", _PLAY]}

@@ -25,6 +25,7 @@ from lab.workloads.applications import PACKAGES
 
 GOOD = ("passed", "skipped")
 RACED = "lost by the emulator"  # see vm.EmulatorRace
+Say = Callable[[str], None]
 # For a boot, besides the mean time of its scenarios; the longest takes 15 minutes.
 BOOT_SECONDS = 900.0
 BOOTS = 4  # at most: each scenario that loses the VM needs another
@@ -35,48 +36,46 @@ class Suite:
     """The scenarios of one folder, and what they are played on."""
 
     name: str  # of the folder below tests/
-    kernels: tuple[str, ...]
-    often: tuple[str, ...]  # of these, what make test plays
+    kernels: tuple[Kernel, ...]
+    often: tuple[Kernel, ...]  # of these, what make test plays
     extra: tuple[str, ...] = ()  # packages its roots have besides the lab's
     seconds: float = 90.0  # for each scenario, on average
     disk: bool = False  # the root is a disk image
     cmdline: str = ""  # more of the kernel's command line
     stage: Callable[[Root, Path], dict[str, str]] = build.stage
 
-    def chosen(self, every: bool) -> list[Kernel]:
-        return [kernel_named(name) for name in (self.kernels if every else self.often)]
+    def chosen(self, every: bool) -> tuple[Kernel, ...]:
+        return self.kernels if every else self.often
 
 
 KERNEL = Suite(
     name="kernel",
-    kernels=tuple(kernel.name for kernel in KERNELS if not kernel.debug),
-    often=tuple(kernel.name for kernel in PACKAGED if kernel.often),
+    kernels=tuple(kernel for kernel in KERNELS if not kernel.debug),
+    often=tuple(kernel for kernel in PACKAGED if kernel.often),
 )
 # The program is the same on every kernel, and slow to start in an emulated one.
 COMMAND = replace(
     KERNEL,
     name="command",
-    kernels=tuple(name for name in KERNEL.kernels if not kernel_named(name).only),
-    often=(NEWEST,),
+    kernels=tuple(kernel for kernel in KERNEL.kernels if not kernel.only),
+    often=(kernel_named(NEWEST),),
     extra=("python3-prometheus-client",),
 )
 # Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
 PACKAGING = Suite(
     name="packaging",
-    kernels=("5.10", "6.1", "6.12", NEWEST),
-    often=("6.12",),
+    kernels=tuple(map(kernel_named, ("5.10", "6.1", "6.12", NEWEST))),
+    often=(kernel_named("6.12"),),
     extra=("ccache", "dkms", "openssl", "python3-prometheus-client"),
     seconds=600.0,
     disk=True,
     stage=packages.stage,
 )
-
-
 # A kernel whose first process is systemd, with udevd.
 SYSTEMD = replace(
     COMMAND,
     name="systemd",
-    kernels=(NEWEST,),
+    kernels=(kernel_named(NEWEST),),
     often=(),
     seconds=240.0,
     cmdline="lab.systemd",
@@ -114,28 +113,15 @@ def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
         one.name
         for one in find_scenarios(suite.name)
         if not kernel.only or one.name.partition(".")[0] in kernel.only
-        if every or one.often and (one.everywhere or kernel.name == suite.often[-1])
+        if every or one.often and (one.everywhere or kernel == suite.often[-1])
     ]
 
 
-def parse_outcomes(
-    result: dict, lost_because: str | None, lost: str = "lost"
-) -> list[Outcome]:
-    """The outcomes of one boot; lost: of the scenario that ran when the VM was lost."""
-    settled = [Outcome(**one) for one in result.get("results", [])]
-    running = result.get("running")
-    if running and lost_because is not None:
-        settled.append(Outcome(running, lost, lost_because))
-    return settled
-
-
 def boot(
-    machine: vm.Machine,
-    job: dict,
-    deadline: float,
-    progress: Callable[[str], None],
+    machine: vm.Machine, job: dict, deadline: float, progress: Say
 ) -> tuple[list[Outcome], list[str]]:
-    """One boot: the outcomes, and the kernel's trouble."""
+    """One boot: the outcomes, and the kernel's trouble. The scenario that runs when the
+    VM is lost, is lost."""
     lost_because, lost, trouble = None, "lost", []
     try:
         result = vm.run_job(machine, job, deadline, progress)
@@ -148,7 +134,9 @@ def boot(
         progress(f"lab: {error}")
     path = machine.output / "result.json"
     written = json.loads(path.read_text()) if path.exists() else {}
-    settled = parse_outcomes(written, lost_because, lost)
+    settled = [Outcome(**one) for one in written.get("results", [])]
+    if lost_because is not None and written.get("running"):
+        settled.append(Outcome(written["running"], lost, lost_because))
     if not settled:
         raise LabError(
             f"kernel {machine.root.kernel}: no scenario ran: "
@@ -188,7 +176,7 @@ def play_on(
     machine: vm.Machine,
     kernel: Kernel,
     names: list[str],
-    progress: Callable[[str], None],
+    progress: Say,
     suite: Suite = KERNEL,
     seconds: float | None = None,
     **more: object,
@@ -206,10 +194,7 @@ def play_on(
 
 
 def play(
-    kernel: Kernel,
-    names: list[str],
-    progress: Callable[[str], None],
-    suite: Suite = KERNEL,
+    kernel: Kernel, names: list[str], progress: Say, suite: Suite = KERNEL
 ) -> Played:
     """Run the scenarios on one kernel, booting again after a lost VM.
 
@@ -225,7 +210,7 @@ def play(
 
 
 def play_across_boots(
-    kernel: Kernel, names: list[str], progress: Callable[[str], None], suite: Suite
+    kernel: Kernel, names: list[str], progress: Say, suite: Suite
 ) -> Played:
     """Each scenario in a boot of its own, which finds what the one before changed."""
     played = Played()
@@ -257,17 +242,9 @@ def again(kernel: Kernel, scenario: str, times: int) -> int:
     return FINE if passed + skipped == times and not trouble else NO
 
 
-FOLDERS = {
-    "all": ["unit", "kernel", "command", "packaging"],
-    "unit": ["unit"],
-    "kernel": ["kernel"],
-    "command": ["command"],
-    "packaging": ["packaging"],
-    "systemd": ["systemd"],
-    "debug": ["debug"],  # the kernel's, on kernels that watch themselves
-    # all, on every kernel
-    "long": ["unit", "kernel", "command", "packaging", "systemd", "debug"],
-}
+# debug: the kernel's, on kernels that watch themselves; long: all, on every kernel
+_EACH = ("unit", "kernel", "command", "packaging", "systemd", "debug")
+FOLDERS = {"all": _EACH[:4], **{name: (name,) for name in _EACH}, "long": _EACH}
 # The kernels whose roots these need.
 BOOTED = {
     "all": (*PACKAGED, NATIVE),
@@ -289,7 +266,7 @@ def test(what: str, arguments: list[str]) -> int:
         if verify.verify(short=what == "all") != 0:
             return 1
         say("some faults that the proofs must find")
-        if mutants.sample() != 0:
+        if mutants.mutants() != 0:
             return 1
     # Built here: pytest would hide the progress.
     for kernel in BOOTED.get(what, ()):

@@ -19,22 +19,8 @@ from functools import partial
 from pathlib import Path
 
 from lab import processes
-from lab.checks import copies, ring, series_pace
-from lab.checks.policy import (
-    ADDRESSES,
-    EXAMPLES,
-    FINE,
-    FOUND,
-    PACE,
-    POLICY,
-    STEPS,
-    THREADS,
-    Harness,
-    Seeded,
-    Variant,
-    read_guards,
-    seeded_text,
-)
+from lab.checks import copies, programs
+from lab.checks.programs import FINE, FOUND, Workshop, read_faults
 from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
 from lab.failure import LabError
 from lab.machines.chroot import Root, last_line, run_in_root
@@ -52,19 +38,6 @@ class Proof:
     expected: str
     ask: Callable[[], tuple[str, str]]  # its verdict, and what it adds to that
     short: bool = True  # make test asks it; if not, only make verify
-
-
-@dataclass(frozen=True)
-class Verdict:
-    name: str
-    expected: str
-    said: str
-    detail: str
-    seconds: float
-
-    @property
-    def as_expected(self) -> bool:
-        return self.said == self.expected
 
 
 @dataclass(frozen=True)
@@ -110,8 +83,6 @@ SEARCHES = (
 SEEDS_SHORT, SEEDS_LONG = 1500, 50000
 THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 6, 48
 ADDRESS_SECONDS_SHORT = 5  # a seed takes some
-# A guard that is taken out is found within so many seeds of steps or of threads.
-SEEDS_MOST, THREAD_SEEDS_MOST = 40000, 60
 
 
 def parse_expected(litmus: str) -> str:
@@ -160,25 +131,26 @@ class Workplace(contextlib.ExitStack):
     def run(self, work: Path, script: str) -> tuple[int, str]:
         return run_in_root(self.root, work, script)
 
-    def harness(self, variant: Variant, name: str = "") -> Harness:
-        folder = self.folder(name or variant.name)
-        return Harness(variant, folder, self.kernel, self.run)
-
-
-def _ask_litmus(place: Workplace, path: Path) -> tuple[str, str]:
-    work = place.folder(f"litmus-{path.stem}")
-    for source in (path, *place.kernel.iterdir()):
-        shutil.copy(source, work)
-    _, log = place.run(work, f"herd7 -conf linux-kernel.cfg '{path.name}'")
-    said = parse_observation(log, path.stem)
-    return said, last_line(log) if said == "no verdict" else ""
+    def workshop(self) -> Workshop:
+        folder = self.folder("programs")
+        programs.stage(folder, (self.kernel / RING).read_text())
+        return Workshop(folder, self.run)
 
 
 def litmus_proofs(place: Workplace) -> list[Proof]:
+    work = place.folder("litmus")
+    tests = sorted(LITMUS.glob("*.litmus"))
+    for source in (*tests, *place.kernel.iterdir()):
+        shutil.copy(source, work)
+
+    def ask(path: Path) -> tuple[str, str]:
+        _, log = place.run(work, f"herd7 -conf linux-kernel.cfg '{path.name}'")
+        said = parse_observation(log, path.stem)
+        return said, last_line(log) if said == "no verdict" else ""
+
     return [
-        Proof(f"litmus/{path.stem}", expected, partial(_ask_litmus, place, path))
-        for path in sorted(LITMUS.glob("*.litmus"))
-        for expected in [parse_expected(path.read_text())]
+        Proof(f"litmus/{path.stem}", parse_expected(path.read_text()), partial(ask, path))
+        for path in tests
     ]
 
 
@@ -200,57 +172,25 @@ def model_proofs(place: Workplace) -> list[Proof]:
     ]
 
 
-def _ask_seeded(harness: Harness, bug: Seeded) -> tuple[str, str]:
-    if not harness.mutant(bug.name, {bug.file: seeded_text(bug)}):
-        return "no verdict", "does not build"
-    if harness.variant in (PACE, EXAMPLES):
-        return harness.ask(name=bug.name)
-    most = SEEDS_MOST if harness.variant is STEPS else THREAD_SEEDS_MOST
-    return harness.ask(0, most, name=bug.name)
-
-
-def policy_proofs(place: Workplace, short: bool) -> list[Proof]:
-    steps, threads, addresses, pace, examples = (
-        place.harness(variant)
-        for variant in (STEPS, THREADS, ADDRESSES, PACE, EXAMPLES)
-    )
-    seeds = SEEDS_SHORT if short else SEEDS_LONG
+def program_proofs(workshop: Workshop, short: bool) -> list[Proof]:
+    """The programs of proofs/Makefile, and each fault that one of them must find."""
     few = THREAD_SEEDS_SHORT if short else THREAD_SEEDS_LONG
-    most = ADDRESS_SECONDS_SHORT if short else 0
-    guards = read_guards(POLICY)
-    freed_at_once = next(one for one in guards if one.name == "device_freed_at_once")
-    proofs = [
-        Proof("policy/steps", FINE, partial(steps.ask, 0, seeds)),
-        Proof("policy/threads", FINE, partial(threads.ask, 0, few)),
-        Proof("policy/addresses", FINE, partial(addresses.ask, 0, few, most)),
-        Proof(
-            *("policy/addresses_freed_at_once", FOUND),
-            partial(_ask_seeded, addresses, freed_at_once),
-        ),
-        Proof("policy/pace", FINE, pace.ask),
-        Proof("policy/examples", FINE, examples.ask),
-    ]
-    programs = {"steps": steps, "threads": threads, "pace": pace, "examples": examples}
-    return proofs + [
-        Proof(
-            *(f"policy/{one.name}", FOUND),
-            partial(_ask_seeded, programs[one.program], one),
-            one.short,
-        )
-        for one in guards
-    ]
-
-
-def ring_proofs(place: Workplace) -> list[Proof]:
-    text = (place.kernel / RING).read_text()
-
-    def asked(name: str, meaning: ring.Meaning | None = None) -> tuple[str, str]:
-        return ring.ask(place.folder(f"ring-{name}"), place.run, text, meaning)
-
-    return [Proof("ring/as_it_is", FINE, partial(asked, "as_it_is"))] + [
-        Proof(f"ring/{one.name}", FOUND, partial(asked, one.name, one))
-        for one in ring.read_meanings()
-    ]
+    asked = {
+        "steps": (0, SEEDS_SHORT if short else SEEDS_LONG),
+        "threads": (0, few),
+        "addresses": (0, few, ADDRESS_SECONDS_SHORT if short else 0),
+    }
+    proofs = []
+    for folder in programs.FOLDERS:
+        faults = read_faults(folder)
+        for name in dict.fromkeys(fault.program for fault in faults):
+            workshop.must_build(name)
+            ask = partial(workshop.ask, name, *asked.get(name, ()))
+            proofs.append(Proof(f"{folder}/{name}", FINE, ask))
+        for fault in faults:
+            ask = partial(workshop.ask_fault, fault)
+            proofs.append(Proof(f"{folder}/{fault.name}", FOUND, ask, fault.short))
+    return proofs
 
 
 def _ask_copies() -> tuple[str, str]:
@@ -259,56 +199,31 @@ def _ask_copies() -> tuple[str, str]:
     return (FOUND, "; ".join(changed)) if changed else (FINE, "")
 
 
-def ask(proof: Proof) -> Verdict:
+def ask(proof: Proof) -> tuple[bool, str]:
+    """Whether its verdict is as expected, and a line that tells it."""
     started = time.monotonic()
     said, detail = proof.ask()
     seconds = time.monotonic() - started
-    return Verdict(proof.name, proof.expected, said, detail, seconds)
-
-
-def format_verdict(verdict: Verdict) -> str:
-    line = f"{verdict.name:44} {verdict.said:10}"
-    if not verdict.as_expected:
-        line += f" NOT {verdict.expected}"
-    line += f" {verdict.seconds:5.1f} s  {verdict.detail}"
-    return line.rstrip()
-
-
-def format_summary(verdicts: list[Verdict], planned: int) -> str:
-    wrong = [one.name for one in verdicts if not one.as_expected]
-    if wrong or not verdicts or len(verdicts) != planned:
-        return (
-            f"verify: {len(wrong)} of {planned} proofs not as expected, "
-            f"{planned - len(verdicts)} not asked: {', '.join(wrong)}"
-        )
-    return f"verify: {planned} proofs, each as expected"
-
-
-def series_proofs(place: Workplace) -> list[Proof]:
-    """The patch series' policy, whole and with guards removed."""
-
-    def asked(name: str, bug: Seeded | None = None) -> tuple[str, str]:
-        return series_pace.ask_pace(place.run, place.folder(f"series-{name}"), bug)
-
-    return [Proof("series/pace", FINE, partial(asked, "pace"))] + [
-        Proof(f"series/{bug.name}", FOUND, partial(asked, bug.name, bug))
-        for bug in series_pace.SEEDED
-    ]
+    told = said if said == proof.expected else f"{said} NOT {proof.expected}"
+    line = f"{proof.name:44} {told:10} {seconds:5.1f} s  {detail}"
+    return said == proof.expected, line.rstrip()
 
 
 def verify(short: bool) -> int:
     """Ask every proof, print each verdict; 0 if all are as expected."""
     with Workplace() as place:
         proofs = [Proof("copies", FINE, _ask_copies), *litmus_proofs(place)]
-        proofs += model_proofs(place) + policy_proofs(place, short)
-        proofs += ring_proofs(place) + series_proofs(place)
+        proofs += model_proofs(place) + program_proofs(place.workshop(), short)
         proofs = [proof for proof in proofs if proof.short or not short]
         say(f"verify: {len(proofs)} proofs")
-        verdicts = []
+        wrong = []
         with processes.workers(os.cpu_count()) as pool:
-            for verdict in pool.map(ask, proofs):
-                verdicts.append(verdict)
-                print(format_verdict(verdict), flush=True)
-    print(format_summary(verdicts, len(proofs)))
-    fine = len(verdicts) == len(proofs) and all(v.as_expected for v in verdicts)
-    return 0 if fine and verdicts else 1
+            for proof, (fine, line) in zip(proofs, pool.map(ask, proofs), strict=True):
+                print(line, flush=True)
+                if not fine:
+                    wrong.append(proof.name)
+    if wrong:
+        print(f"verify: {len(wrong)} proofs not as expected: {', '.join(wrong)}")
+        return 1
+    print(f"verify: {len(proofs)} proofs, each as expected")
+    return 0

@@ -21,6 +21,7 @@ void fail(const char *format, ...)
 {
 	va_list arguments;
 
+	printf("found: ");
 	va_start(arguments, format);
 	vprintf(format, arguments);
 	va_end(arguments);

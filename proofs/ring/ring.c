@@ -9,5 +9,5 @@ int sluice_selftest_ring(void);
 
 int main(void)
 {
-	return sluice_selftest_ring() ? 1 : puts("ring: as the policy reads it") < 0;
+	return sluice_selftest_ring() ? 1 : puts("fine: as the policy reads it") < 0;
 }

@@ -202,5 +202,7 @@ int main(void)
 		reader = &readers[i];
 		wrong |= run(reader->seconds * NSEC_PER_SEC);
 	}
+	if (!wrong)
+		printf("fine: %zu readers\n", sizeof(readers) / sizeof(*readers));
 	return wrong;
 }

@@ -10,7 +10,7 @@ from lab.machines.matrix import DEBUG
 from tests._outcomes import assert_no_trouble, assert_passed
 
 SUITE = dataclasses.replace(
-    testing.KERNEL, kernels=tuple(kernel.name for kernel in DEBUG), often=()
+    testing.KERNEL, kernels=DEBUG, often=()
 )
 
 

@@ -37,7 +37,7 @@ def stage(root: Root, output: Path) -> dict[str, str]:
 
 SUITE = testing.Suite(
     name="debug",
-    kernels=tuple(kernel.name for kernel in DEBUG),
+    kernels=DEBUG,
     often=(),
     stage=stage,
 )

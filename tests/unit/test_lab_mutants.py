@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import json
 
+from lab.checks.copies import without_comments
 from lab.checks.mutants import (
-    FILES,
-    SHARES,
     Mutant,
     Result,
-    facts,
+    by_file,
     first_difference,
     format_file,
     judge,
     read_equivalents,
-    without_comments,
+    try_all,
 )
 from lab.machines.build import KMOD
 from lab.machines.vm import REPOSITORY
@@ -44,15 +43,11 @@ def test_share_is_of_those_that_ran() -> None:
     assert judge([], 0.1) == 1
 
 
-def test_no_mutant_is_no_share() -> None:
-    assert "none of 0 killed" in format_file("queue.c", [], 1.0)
-    assert "100 % of 1 killed" in format_file("queue.c", [Result(ONE, "killed")], 1.0)
-
-
 def test_result_names_each_survivor() -> None:
     other = Mutant("hook.c", 7, "c", "d", "text")
-    results = [Result(ONE, "killed"), Result(ONE, "survives"), Result(other, "survives")]
-    assert facts("queue.c", results) == {
+    results = [Result(ONE, "killed"), Result(ONE, "survives"), Result(other, "same")]
+    told = by_file(results)
+    assert told["queue.c"] == {
         "tried": 2,
         "do_not_compile": 0,
         "same_code": 0,
@@ -61,12 +56,29 @@ def test_result_names_each_survivor() -> None:
         "survive": ["kmod/queue.c:3: a -> b"],
         "killed_percent": 50.0,
     }
-    assert facts("hook.c", results)["killed_percent"] == 0.0
-    assert facts("layout.c", results)["killed_percent"] is None
+    assert told["hook.c"]["killed_percent"] is None
+    assert list(told) == ["queue.c", "hook.c"]
+    assert "1 killed, 1 survive" in format_file("queue.c", told["queue.c"])
 
 
-def test_each_file_has_its_share() -> None:
-    assert set(SHARES) == set(FILES) and sum(SHARES.values()) == 16
+class Tried:
+    """Kills every second mutant that is neither the first nor the second."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def try_one(self, mutant: Mutant) -> Result:
+        self.count += 1
+        verdicts = {1: "invalid", 2: "same"}
+        usual = "killed" if self.count % 2 else "survives"
+        return Result(mutant, verdicts.get(self.count, usual))
+
+
+def test_sample_counts_those_that_ran() -> None:
+    verdicts = [one.verdict for one in try_all(Tried(), [ONE] * 9, 0)]
+    assert verdicts.count("killed") == 4 and len(verdicts) == 9
+    sample = try_all(Tried(), [ONE] * 99, 3)
+    assert len(sample) == 5
 
 
 def test_equivalents_are_of_lines_there_are() -> None:

@@ -10,9 +10,7 @@ from lab.checks.testing import (
     COMMAND,
     KERNEL,
     PACKAGING,
-    Outcome,
     choose_scenarios,
-    parse_outcomes,
 )
 from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import Scenario, find_scenarios
@@ -127,12 +125,3 @@ def test_make_test_plays_a_part_of_each_suite(suite) -> None:
         assert (part == of_newest) == (kernel == newest or suite is not KERNEL)
     often = [kernel.name for kernel in suite.chosen(every=False)]
     assert often and set(often) <= {kernel.name for kernel in suite.chosen(every=True)}
-
-
-def test_scenario_running_when_the_vm_is_lost_is_lost() -> None:
-    done = {"name": "a.b", "outcome": "passed", "message": "", "seconds": 1.0}
-    settled = parse_outcomes({"results": [done], "running": "a.c"}, "panic")
-    assert settled == [
-        Outcome("a.b", "passed", "", 1.0),
-        Outcome("a.c", "lost", "panic"),
-    ]

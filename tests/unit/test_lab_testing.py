@@ -99,14 +99,14 @@ def test_slow_kernel_has_more_time_and_fewer_packets(machine, monkeypatch) -> No
     assert divisors == [1, patience * patience]
 
 
-STEPS = ("lint", "verify", "sample")
+STEPS = ("lint", "verify", "mutants")
 
 
 @pytest.fixture
 def steps(monkeypatch) -> dict[str, object]:
     """What each step of `lab test` answers; afterwards "ran" has those that ran."""
     ran: list[str] = []
-    answers: dict[str, object] = {"lint": True, "verify": 0, "sample": 0, "ran": ran}
+    answers: dict[str, object] = {"lint": True, "verify": 0, "mutants": 0, "ran": ran}
 
     def step(name: str):
         def run(**how):
@@ -118,7 +118,7 @@ def steps(monkeypatch) -> dict[str, object]:
 
     monkeypatch.setattr(testing.quick, "lint", step("lint"))
     monkeypatch.setattr(testing.verify, "verify", step("verify"))
-    monkeypatch.setattr(testing.mutants, "sample", step("sample"))
+    monkeypatch.setattr(testing.mutants, "mutants", step("mutants"))
     monkeypatch.setattr(testing, "ensure_venv", lambda: Path("/venv/python"))
     root = Root("6.12", Path("/root"), "6.12.1", "linux-image 6.12.1", "key")
     monkeypatch.setattr(testing, "scenario_root", lambda *_: root)

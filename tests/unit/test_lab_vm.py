@@ -216,6 +216,22 @@ def test_end_that_no_scenario_tells_of_is_trouble(
     assert trouble == told
 
 
+def test_scenario_running_when_the_vm_is_lost_is_lost(machine, monkeypatch) -> None:
+    done = {"name": "a.b", "outcome": "passed", "message": "", "seconds": 1.0}
+    written = json.dumps({"results": [done], "running": "a.c"})
+    (machine.output / "result.json").write_text(written)
+
+    def run_job(*_):
+        raise VmLost("panic")
+
+    monkeypatch.setattr(testing.vm, "run_job", run_job)
+    settled, _ = testing.boot(machine, {}, 1.0, lambda _: None)
+    assert settled == [
+        testing.Outcome("a.b", "passed", "", 1.0),
+        testing.Outcome("a.c", "lost", "panic"),
+    ]
+
+
 def test_root_and_repository_are_shared_read_only(machine) -> None:
     shares = [
         part

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Builds and runs the programs of proofs/Makefile: the sources of the module and of the
+series in user space, as they are or with a fault put in.
+
+A fault is put into a copy of the folder in which all is built, so that make compiles
+only what it changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.cache import digest
+from lab.checks.provers import RING
+from lab.failure import LabError
+from lab.machines.build import KMOD
+from lab.machines.chroot import last_line
+from lab.machines.vm import REPOSITORY
+
+PROOFS = REPOSITORY / "proofs"
+SERIES = REPOSITORY / "series"
+TXQ = SERIES / "02-tun" / "files" / "drivers" / "net" / "tun_txq.h"
+HELPERS = SERIES / "01-ptr_ring" / "ptr_ring.cocci"
+FINE, FOUND = "fine", "found"  # no fault; a fault was found
+# A fault is found within so many seeds.
+SEEDS_MOST = {"steps": 40000, "threads": 60, "addresses": 60}
+
+FOLDERS = ("policy", "ring", "series")  # of proofs/; guards.toml names the programs
+_COMPLAINT = re.compile(
+    r"^(found: |seed \d+(, step \d+)?: |SUMMARY: \w+Sanitizer).*"
+    r"|^.*(TOO MUCH$|self-test: .* of a ptr_ring is not.*)",
+    re.MULTILINE,
+)
+# Runs a script in a directory, where the compiler is: its status and output.
+Runner = Callable[[Path, str], tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A guard that is taken out, or a field that means something else."""
+
+    program: str  # must find it
+    name: str
+    file: str
+    edits: dict[str, str]  # expression -> what is there instead
+    said: str = ""  # by the program of it; if empty, anything
+    short: bool = True
+
+    def put_into(self, text: str) -> str:
+        for pattern, instead in self.edits.items():
+            text, count = re.subn(pattern, instead, text)
+            if not count:
+                raise LabError(
+                    f"{self.name}: {self.file} does not match '{pattern}'; "
+                    "correct proofs/*/guards.toml"
+                )
+        return text
+
+
+def read_faults(folder: str) -> list[Fault]:
+    """Those that proofs/FOLDER/guards.toml lists."""
+    listed = tomllib.loads((PROOFS / folder / "guards.toml").read_text())
+    file, patterns = listed.pop("file"), listed.pop("patterns", {})
+
+    def fault(program: str, one: dict[str, Any]) -> Fault:
+        edits = {patterns[name]: new for name, new in one.pop("replaced", {}).items()}
+        if "old" in one:
+            edits = {re.escape(one.pop("old")): one.pop("new").replace("\\", r"\\")}
+        return Fault(program, edits=edits, **{"file": file, **one})
+
+    return [fault(program, one) for program, found in listed.items() for one in found]
+
+
+def added_lines(semantic_patch: str) -> str:
+    """What a semantic patch adds: here, the ring's helpers."""
+    lines = semantic_patch.splitlines()
+    return "".join(f"{line[1:]}\n" for line in lines if line.startswith("+"))
+
+
+def headers_named(sources: list[str]) -> set[str]:
+    """But asm/, which the compiler has."""
+    names = {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
+    return {name for name in names if not name.startswith("asm/")}
+
+
+def stage(folder: Path, ring: str) -> None:
+    """Fill the folder in which proofs/Makefile works; ring: the kernel's ptr_ring.h."""
+    shutil.copytree(PROOFS, folder, dirs_exist_ok=True)
+    shutil.copytree(KMOD, folder / "kmod")
+    shutil.copy(TXQ, folder / "series")
+    (folder / "series" / "helpers.h").write_text(added_lines(HELPERS.read_text()))
+    texts = [path.read_text() for path in (TXQ, *KMOD.glob("*.[ch]"))]
+    for name in headers_named([*texts, ring]):
+        path = folder / "headers" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (folder / "headers" / "linux" / RING).write_text(ring)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A staged folder, and the programs that are built in it."""
+
+    folder: Path
+    run: Runner
+
+    def build(self, program: str) -> str | None:
+        """The compiler's complaints, if it does not build."""
+        status, log = self.run(self.folder, f"make -s PROGRAM={program}")
+        return log if status else None
+
+    def must_build(self, *programs: str) -> None:
+        for program in programs:
+            if log := self.build(program):
+                print(log)
+                raise LabError(f"proofs/: {program} does not build (see above)")
+
+    def digest(self, program: str) -> str:
+        """Of what the compiler made."""
+        objects = sorted((self.folder / "out" / program).rglob("*.o"))
+        return digest(*(path.read_bytes() for path in objects))
+
+    def ask(self, program: str, *arguments: int) -> tuple[str, str]:
+        """The program's verdict, and what it adds to that.
+
+        steps, threads and addresses take the first seed, how many, and the seconds at
+        most.
+        """
+        command = " ".join([f"out/{program}/run", *map(str, arguments)])
+        status, log = self.run(self.folder, command)
+        return parse_verdict(log, status)
+
+    @contextlib.contextmanager
+    def changed(self, name: str, file: str, text: str) -> Iterator[Workshop]:
+        """A copy in which one file has another text."""
+        folder = self.folder.with_name(f"{self.folder.name}-{name}")
+        shutil.copytree(self.folder, folder)
+        (folder / file).write_text(text)
+        try:
+            yield Workshop(folder, self.run)
+        finally:
+            shutil.rmtree(folder)
+
+    def ask_fault(self, fault: Fault) -> tuple[str, str]:
+        """The verdict of the program that must find it."""
+        text = fault.put_into((self.folder / fault.file).read_text())
+        name = f"{fault.program}-{fault.name}"  # a program's are unique
+        with self.changed(name, fault.file, text) as copy:
+            if copy.build(fault.program):
+                return "no verdict", "does not build"
+            seeds = [0, SEEDS_MOST[fault.program]] if fault.program in SEEDS_MOST else []
+            said, detail = copy.ask(fault.program, *seeds)
+        if said == FOUND and fault.said not in detail:
+            return "no verdict", f"says '{detail}', not '{fault.said}'"
+        return said, detail
+
+
+def parse_verdict(log: str, status: int) -> tuple[str, str]:
+    """A program's verdict, and its first complaint or what it did."""
+    if complaint := _COMPLAINT.search(log):
+        return FOUND, " ".join(complaint[0].removeprefix("found: ").split())
+    fine = re.search(r"^fine: (?!0 )(.*)", log, re.MULTILINE)
+    return (FINE, fine[1]) if fine and not status else ("no verdict", last_line(log))
