@@ -7,6 +7,7 @@ operations is one of struct genl_split_ops, which Linux has since 6.2.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,10 +23,6 @@ from lab.setup import ensure_venv
 SPEC = REPOSITORY / "docs/sluice.yaml"
 # The generator takes no other; what it then writes is under our licences again.
 DEMANDED = "((GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause)"
-LICENCES = {
-    "uapi.h": "GPL-2.0-only WITH Linux-syscall-note",
-    "policy.h": "GPL-2.0-only",
-}
 TAG = "SPDX-License-" "Identifier:"  # in one word it would be this file's
 HEAD = f"""\
 /* {TAG} {{licence}} */
@@ -33,8 +30,7 @@ HEAD = f"""\
  * Made from docs/sluice.yaml by the kernel's ynl-gen: edit that, run make generate.
  */
 """
-POLICIES = "/* Integer value ranges */"
-OPERATIONS = "/* Ops table for sluice */"
+_POLICIES = re.compile(r"/\* Integer value ranges \*/.*(?=/\* Ops table)", re.DOTALL)
 
 
 def _run_generator(python: Path, files: Path, work: Path, *mode: str) -> str:
@@ -54,30 +50,24 @@ def _run_generator(python: Path, files: Path, work: Path, *mode: str) -> str:
     return output.read_text()
 
 
-def _between(text: str, first: str, last: str) -> str:
-    if first not in text or last not in text:
-        raise LabError(
-            f"ynl-gen: wrote no {first!r} or no {last!r}; correct {__name__}"
-        )
-    return first + text.partition(first)[2].partition(last)[0]
-
-
 def format_uapi(text: str) -> str:
     """Its header for programs, under our head."""
-    return HEAD.format(licence=LICENCES["uapi.h"]) + text[text.index("\n\n") + 1 :]
+    head = HEAD.format(licence="GPL-2.0-only WITH Linux-syscall-note")
+    return head + text[text.index("\n\n") + 1 :]
 
 
 def format_policies(text: str) -> str:
     """Its policies, as a header for netlink.c."""
-    body = _between(text, POLICIES, OPERATIONS)
+    found = _POLICIES.search(text)
+    if not found:
+        raise LabError(f"ynl-gen: wrote nothing like {_POLICIES.pattern}; correct that")
     # Linux before 6.6 has a policy point to a range that is not const.
     ranges = "static {}struct netlink_range_validation"
-    body = body.replace(ranges.format("const "), ranges.format(""))
+    body = found[0].replace(ranges.format("const "), ranges.format(""))
     # It forgets for an attribute that is repeated that strings end with a NUL.
     body = body.replace("NLA_STRING", "NLA_NUL_STRING")
-    head = HEAD.format(licence=LICENCES["policy.h"])
-    guard = "SLUICE_POLICY_H"
-    return f"{head}#ifndef {guard}\n#define {guard}\n\n{body}#endif\n"
+    head = HEAD.format(licence="GPL-2.0-only")
+    return f"{head}#ifndef SLUICE_POLICY_H\n#define SLUICE_POLICY_H\n\n{body}#endif\n"
 
 
 def make(python: Path, files: Path) -> dict[str, str]:

@@ -24,6 +24,8 @@ from lab.setup import say
 BOOT_SECONDS = 60.0
 # A VM that counts instructions, on a busy host.
 COUNTED_SLOWER = 10
+# What the guest does as the plan says.
+ASKED_OF_GUEST = ("rounds", "seconds", "counted", "retries", "minutes", "series")
 
 
 @dataclass(frozen=True)
@@ -67,25 +69,16 @@ def choose_rows(patterns: Sequence[str], known: list[Row]) -> list[Row]:
     return list(chosen.values())
 
 
-def _read_measured(
-    machine: vm.Machine, load: HostLoad, trouble: list[str]
-) -> Run | None:
-    """What the guest has written until now."""
-    path = machine.output / "result.json"
-    if not path.exists():
+def _save_measured(
+    machine: vm.Machine, load: HostLoad, trouble: list[str], path: Path | None
+) -> tuple[Run, Path] | None:
+    """What the guest has written until now; None if that is nothing."""
+    written = machine.output / "result.json"
+    if not written.exists():
         return None
-    measured = json.loads(path.read_text())
-    return run_of(read_provenance(machine, load), measured, trouble)
-
-
-def _save_part(run: Run, path: Path | None) -> str:
-    """Save the samples of a boot that was cut short; where they are."""
-    measured = sum(m.status == "measured" for m in run.measurements)
-    path = save(run, path)
-    return (
-        f"{measured} of {run.planned} samples are saved in {path}; "
-        f"to see them: python3 -m lab report {path}"
-    )
+    measured = json.loads(written.read_text())
+    run = run_of(read_provenance(machine, load), measured, trouble)
+    return run, save(run, path)
 
 
 def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
@@ -97,39 +90,30 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
     root = ensure_root(plan.kernel, plan.packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
-        staged = build.stage(root, output)
+        job: dict[str, object] = {"kind": "bench", "native": root.native}
+        job |= {name: getattr(plan, name) for name in ASKED_OF_GUEST}
+        job |= {"rows": [row.name for row in plan.rows], **build.stage(root, output)}
         if plan.series:
             series.stage_newest_drivers(root, output)
         machine = vm.Machine(root, output, plan.vcpus, counted=plan.counted)
-        job = {
-            "kind": "bench",
-            "rows": [row.name for row in plan.rows],
-            "rounds": plan.rounds,
-            "seconds": plan.seconds,
-            "counted": plan.counted,
-            "retries": plan.retries,
-            "native": root.native,
-            "minutes": plan.minutes,
-            "series": plan.series,
-            **staged,
-        }
         say(f"kernel {root.release}: booting under {vm.accelerator(root, plan.counted)}")
         load = HostLoad()
         try:
             result = vm.run_job(machine, job, plan.deadline, say)
         except BaseException as error:
-            part = _read_measured(machine, load, ["cut short"])
-            if part is None:
-                raise
-            told = _save_part(part, path)
-            if isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt(told) from None
-            say(f"cut short: {told}")
+            if part := _save_measured(machine, load, ["cut short"], path):
+                run, path = part
+                done = sum(m.status == "measured" for m in run.measurements)
+                told = f"{done} of {run.planned} samples are saved in {path}"
+                told += f"; to see them: python3 -m lab report {path}"
+                if isinstance(error, KeyboardInterrupt):
+                    raise KeyboardInterrupt(told) from None
+                say(f"cut short: {told}")
             raise
-        run = _read_measured(machine, load, result.trouble)
-        if run is None:
+        whole = _save_measured(machine, load, result.trouble, path)
+        if whole is None:
             raise LabError(f"kernel {root.kernel}: nothing measured: {result.reason}")
-        return run, save(run, path)
+        return whole
 
 
 def writable(name: str) -> Path:

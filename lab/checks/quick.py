@@ -6,7 +6,6 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,10 +22,8 @@ LINTERS = {"mandoc": "mandoc", "shellcheck": "shellcheck"}
 WORKERS = 2  # steps at a time
 
 
-@dataclass(frozen=True)
-class Step:
-    name: str
-    run: Callable[[], str]  # what there is to correct; empty if nothing
+# By name: what there is to correct, empty if nothing.
+Steps = dict[str, Callable[[], str]]
 
 
 def tracked_files() -> list[str]:
@@ -68,7 +65,7 @@ def lint_manual(names: list[str]) -> str:
     return "\n".join(line for line in said.split("\n") if "mandoc.db" not in line)
 
 
-def static_steps(python: Path) -> list[Step]:
+def static_steps(python: Path) -> Steps:
     """Everything that only reads the sources."""
     names = tracked_files()
     shell = [name for name in names if is_shell(_read_text(name))]
@@ -79,8 +76,8 @@ def static_steps(python: Path) -> list[Step]:
         "codespell": (python.with_name("codespell"), *names),
         "shellcheck": ("shellcheck", *shell),
     }
-    steps = [Step(name, partial(run_tool, *words)) for name, words in tools.items()]
-    return [*steps, Step("man pages", lambda: lint_manual(names))]
+    steps: Steps = {name: partial(run_tool, *words) for name, words in tools.items()}
+    return steps | {"man pages": lambda: lint_manual(names)}
 
 
 def _build(kernel: Kernel) -> str:
@@ -89,24 +86,22 @@ def _build(kernel: Kernel) -> str:
     return "\n".join(build.complaints(root))
 
 
-def _timed(step: Step) -> bool:
+def _timed(name: str, run: Callable[[], str]) -> bool:
     started = time.monotonic()
-    complaints = step.run()
+    complaints = run()
     # Ctrl-C ends the tools, too: that is no complaint.
     if complaints and processes.interrupted.wait(0.3):
         return False
-    seconds = time.monotonic() - started
     outcome = "failed" if complaints else "fine"
-    print(f"{outcome:6}  {step.name} ({seconds:.0f} s)", flush=True)
-    if complaints:
-        print(complaints, flush=True)
+    lines = [f"{outcome:6}  {name} ({time.monotonic() - started:.0f} s)", complaints]
+    print("\n".join(filter(None, lines)), flush=True)
     return not complaints
 
 
-def run_steps(steps: list[Step]) -> bool:
+def run_steps(steps: Steps) -> bool:
     """All of them, whatever the others come to; whether all are fine."""
     with processes.workers(WORKERS) as pool:
-        return all(list(pool.map(_timed, steps)))
+        return all(list(pool.map(_timed, steps.keys(), steps.values())))
 
 
 def lint() -> bool:
@@ -121,11 +116,9 @@ def check(kernel: Kernel) -> int:
     ensure_root(kernel)
     say(f"linters, unit tests, and the module on Linux {kernel.name}")
     pytest = (python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    steps = [
-        Step("unit tests", lambda: run_tool(*pytest, "tests/unit")),
-        Step(f"module on {kernel.name}", lambda: _build(kernel)),
-        *static_steps(python),
-    ]
+    steps: Steps = {
+        "unit tests": lambda: run_tool(*pytest, "tests/unit"),
+        f"module on {kernel.name}": lambda: _build(kernel),
+        **static_steps(python),
+    }
     return 0 if run_steps(steps) else 1
-
-

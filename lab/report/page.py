@@ -51,7 +51,6 @@ LATENCY_ROWS = {
     "kernel_tcp_8_slow": "8 TCP streams, reader with 20 us of work",
     "kernel_tcp_8_link": "8 TCP streams, link of 5000 packets/s",
 }
-POINTS = 60  # of a curve
 LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
 
 STYLE = """
@@ -181,9 +180,8 @@ def plot_latency(run: Run) -> str:
             one = summaries(run, row).get(name)
             answered = 1.0 if one is None else one.ping_answered or 1.0
             sent = len(times) / answered
-            some = slice(None, None, -max(1, len(times) // POINTS))  # and the last
-            shares = [number / sent for number in range(1, len(times) + 1)][some]
-            axes.step(times[some], shares, where="pre", color=COLOURS[name], lw=1.5)
+            shares = [number / sent for number in range(1, len(times) + 1)]
+            axes.step(times, shares, where="post", color=COLOURS[name], lw=1.5)
     return _with_labels(figure, grid, "ping under load, ms", "share of the pings sent")
 
 

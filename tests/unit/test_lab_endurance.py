@@ -4,63 +4,78 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from lab.checks import endurance
 from lab.checks.endurance import ABUSE, SOAK, format_lanes, format_memory
-from lab.checks.endurance import format_outcome, format_seconds, format_sum, read_boots
-from lab.failure import UsageError
+from lab.checks.endurance import format_sequences
+from lab.checks.testing import Outcome
+from lab.failure import FINE, LabError, NO
 from lab.guest.scenarios import find_scenarios
+from lab.machines.matrix import kernel_named
+from lab.machines.roots import Root
+from lab.machines.vm import Machine
 from tests.kernel.scenarios.soak import Tally
+from tests.unit.test_lab_bench import PROVENANCE
+
+ANSWER = {
+    "seed": 17,
+    "sequences": 3,
+    "done": {"mtu": 7},
+    "refused": {"mtu": 1, "steer": 2},
+    "seconds": {"mtu": 1.2, "check": 30.0, "move": 4.0},
+    "lacks": ["starve"],
+}
 
 
 def test_scenarios_exist() -> None:
     assert {ABUSE, SOAK} <= {one.name for one in find_scenarios("kernel")}
 
 
-def test_operations_done_and_refused_are_counted() -> None:
-    played = {"sequences": 3, "done": {"mtu": 7}, "refused": {"mtu": 1, "steer": 2}}
-    said = format_outcome("", {**played, "grown_kb": 12})
-    assert "3 sequences: mtu 7 (1 refused), steer 0 (2 refused)" in said
-    assert said.endswith("none failed; memory taken grew by 12 kB")
-
-
-def test_slowest_operations_are_told() -> None:
-    said = format_seconds({"mtu": 1.2, "check": 30.0, "move": 4.0})
-    assert said == "abuse: 35 s: check 30, move 4, mtu 1\n"
-
-
-def test_operation_the_kernel_lacks_is_said() -> None:
-    assert "starve: not offered" in format_outcome("", {"lacks": ["starve"]})
-    assert "not offered" not in format_outcome("", {"lacks": []})
-
-
-def test_failure_names_the_seed_to_repeat() -> None:
-    assert format_outcome("lost", {"seed": 17}).endswith("seed 17: lost")
-    assert format_outcome("VM lost", {}).endswith("seed None: VM lost")
-
-
-def test_boots_of_a_file_add_up(tmp_path: Path) -> None:
-    path = tmp_path / "abuse.json"
-    assert read_boots(path) == []
-    path.touch()
-    assert read_boots(path) == []
-    boots = [
-        {"played": {"sequences": number}, "message": message}
-        for number, message in ((9, ""), (3, "lost"))
+def test_operations_are_counted_and_the_seed_is_told() -> None:
+    assert format_sequences(ANSWER).splitlines() == [
+        "abuse: 3 sequences: mtu 7 (1 refused), steer 0 (2 refused)",
+        "abuse: 35 s: check 30, move 4, mtu 1",
+        "abuse: starve: not offered by this kernel",
+        "abuse: last seed 17, which repeats it if it failed",
     ]
-    path.write_text(json.dumps(boots))
-    assert read_boots(path) == boots
-    assert format_sum(boots) == "abuse: 12 sequences in all 2 boots, 1 failed"
+    grown = format_sequences({**ANSWER, "grown_kb": 12})
+    assert grown.endswith("\nabuse: memory taken grew by 12 kB")
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '[{"played": {}}]', '{"rows": []}'])
-def test_file_of_something_else_is_not_written_over(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "other.json"
-    path.write_text(text)
-    with pytest.raises(UsageError, match="other.json: not what lab abuse writes"):
-        read_boots(path)
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """One in which a scenario passes without a word; its answer is to be written."""
+    root = Root("6.12", tmp_path, "6.12.1", "linux-image 6.12.1", "key")
+    machine = Machine(root, tmp_path)
+    settled = [Outcome(ABUSE, "passed", "")]
+    monkeypatch.setattr(endurance, "machine_for", lambda _: nullcontext(machine))
+    monkeypatch.setattr(endurance, "play_on", lambda *_, **__: (settled, []))
+    monkeypatch.setattr(endurance, "read_provenance", lambda *_: PROVENANCE)
+    return machine
+
+
+def test_answer_is_saved_and_told(machine: Machine, monkeypatch, capsys) -> None:
+    (machine.output / "abuse.json").write_text(json.dumps(ANSWER))
+    path = machine.output / "new" / "saved.json"
+    assert endurance.abuse(kernel_named("6.12"), 15, 3, path) == FINE
+    saved = json.loads(path.read_text())
+    assert saved["seed"] == 17 and saved["message"] == ""
+    assert saved["provenance"]["boot_id"] == "one"
+    told = capsys.readouterr().out
+    assert "abuse: passed: " in told and f"saved in {path}" in told
+    settled = [Outcome(ABUSE, "failed", "one lost")]
+    monkeypatch.setattr(endurance, "play_on", lambda *_, **__: (settled, ["BUG: x"]))
+    assert endurance.abuse(kernel_named("6.12"), 15, 3, path) == NO
+    assert "abuse: failed: one lost; BUG: x" in capsys.readouterr().out
+
+
+def test_boot_without_an_answer_is_an_error(machine: Machine) -> None:
+    with pytest.raises(LabError, match="soak: no result"):
+        endurance.soak(kernel_named("6.12"), 1.0, None)
 
 
 def test_lanes_line_up() -> None:
@@ -74,7 +89,4 @@ def test_lanes_line_up() -> None:
 def test_memory_is_told_before_at_both_ends_and_after() -> None:
     sizes = (1, 2, 3, 4, 5)
     memory = [{"slab_kb": 1024 * n, "available_kb": 10240 * n} for n in sizes]
-    assert format_memory(memory) == (
-        "slab, MB: 1.0 before; 2.0 at the start, 4.0 at the end; 5.0 after\n"
-        "available, MB: 10; 20, 40; 50"
-    )
+    assert format_memory(memory).endswith("1.0 (10), 2.0 (20), 4.0 (40), 5.0 (50)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.checks.quick import Step, is_shell, run_steps, run_tool, tracked_files
+from lab.checks.quick import is_shell, run_steps, run_tool, tracked_files
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,6 @@ def test_tool_without_complaint_says_nothing() -> None:
 
 
 def test_one_complaint_fails_the_lane(capsys) -> None:
-    assert run_steps([Step("one", lambda: "")])
-    assert not run_steps([Step("one", lambda: ""), Step("two", lambda: "line 3: wrong")])
+    assert run_steps({"one": lambda: ""})
+    assert not run_steps({"one": lambda: "", "two": lambda: "line 3: wrong"})
     assert "failed  two" in capsys.readouterr().out
