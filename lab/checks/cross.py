@@ -71,17 +71,6 @@ done
 """
 
 
-def _headers_script(kernel: Kernel, name: str, targets: list[Target]) -> str:
-    foreign = [target for target in targets if target.arch != HOST.name]
-    newest = name == NEWEST
-    return _HEADERS.format(
-        host=HOST.name,
-        targets=" ".join(f"{target.flavour}:{target.arch}" for target in foreign),
-        series=kernel.name.split(".")[0] + "." if newest else f"{name}.",
-        source=f"deb {read_mirror()} {NEXT_SUITE} main" if newest else "",
-    )
-
-
 def headers_of(root: Root, target: Target) -> Path | None:
     """The newest headers of that architecture."""
     wanted = re.compile(rf"linux-headers-[0-9.]+[+-][0-9a-z]+-{target.flavour}")
@@ -92,14 +81,20 @@ def headers_of(root: Root, target: Target) -> Path | None:
 
 def ensure_cross_root(kernel: Kernel) -> Root:
     """Where all architectures' modules are built: from the cache, or made now."""
-    name = kernel.name
-    targets = [target for target in TARGETS if name in target.kernels]
-    kernel = find_kernel(kernel)
+    newest = kernel.name == NEWEST
+    targets = [target for target in TARGETS if kernel.name in target.kernels]
+    kernel = find_kernel(kernel)  # which names the newest by its series
     tools = (*roots.TOOLS, "kmod", "python3", *(one.compiler for one in targets))
     headers = f"?name(^linux-headers-{kernel.release}$)"
     recipe = roots.recipe_of(kernel, (*kernel.pins, headers), tools)
     what = f"kernel {kernel.name}, headers and compilers of all architectures"
-    script = _headers_script(kernel, name, targets)
+    foreign = [f"{one.flavour}:{one.arch}" for one in targets if one.arch != HOST.name]
+    script = _HEADERS.format(
+        host=HOST.name,
+        targets=" ".join(foreign),
+        series=kernel.name.split(".")[0] + "." if newest else f"{kernel.name}.",
+        source=f"deb {read_mirror()} {NEXT_SUITE} main" if newest else "",
+    )
     return roots.ensure_made(kernel, f"cross/{kernel.name}", what, recipe, script)
 
 

@@ -24,13 +24,6 @@ ABUSE = "abuse.random_sequences_leave_a_device_that_flows"
 SEQUENCE_SECONDS = 20.0  # far more than one takes
 SOAK = "soak.mixed_traffic_loses_nothing_but_in_stalls"
 
-_COLUMNS = {
-    "name": "lane", "qdisc": "qdisc", "reader": "reader", "read": "read",
-    "lost_at_ring": "lost", "stops": "stops", "stalls": "stalls",
-    "longest_stop_ms": "longest stop, ms", "pauses": "pauses", "deaths": "deaths",
-    "ping_p50_ms": "ping p50, ms", "ping_p99_ms": "p99",
-}  # fmt: skip
-
 
 def _play(
     kernel: Kernel,
@@ -96,14 +89,11 @@ def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
 
 
 def format_lanes(lanes: list[dict[str, Any]]) -> str:
-    """A table, one line for each device; numbers to the right."""
-    rows = [list(_COLUMNS.values())]
-    rows += [[str(lane[name]) for name in _COLUMNS] for lane in lanes]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    form = "  ".join(
-        f"{{:{'<' if place < 3 else '>'}{width}}}" for place, width in enumerate(widths)
+    """A table, one column for each device."""
+    return "\n".join(
+        f"{fact:<15}" + "".join(f"{lane[fact]!s:>11}" for lane in lanes)
+        for fact in lanes[0]
     )
-    return "\n".join(form.format(*row) for row in rows)
 
 
 def format_memory(memory: list[dict[str, int]]) -> str:

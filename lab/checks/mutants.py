@@ -198,32 +198,27 @@ def judged(results: list[Result]) -> list[Result]:
     return [one for one in results if one.verdict in ("killed", "survives")]
 
 
-def facts(results: list[Result]) -> dict[str, Any]:
-    """What is kept of a file's results: counts, and each survivor's line."""
-    counts = Counter(result.verdict for result in results)
-    ran = len(judged(results))
-    return {
-        "tried": counts.total(),
-        "do_not_compile": counts["invalid"],
-        "same_code": counts["same"],
-        "equivalent": counts["equivalent"],
-        "killed": counts["killed"],
-        "survive": [str(one.mutant) for one in results if one.verdict == "survives"],
-        "killed_percent": round(100 * counts["killed"] / ran, 1) if ran else None,
-    }
-
-
 def by_file(results: list[Result]) -> dict[str, dict[str, Any]]:
-    found = {file: [one for one in results if one.mutant.file == file] for file in FILES}
-    return {file: facts(own) for file, own in found.items() if own}
+    """What is kept of each file's results: counts, and each survivor's line."""
+    kept: dict[str, dict[str, Any]] = {}
+    for file in FILES:
+        own = [one for one in results if one.mutant.file == file]
+        counts = Counter(one.verdict for one in own)
+        if own:
+            kept[file] = {
+                "tried": len(own),
+                "do_not_compile": counts["invalid"],
+                "same_code": counts["same"],
+                "equivalent": counts["equivalent"],
+                "killed": counts["killed"],
+                "survive": [str(one.mutant) for one in own if one.verdict == "survives"],
+            }
+    return kept
 
 
-def format_file(file: str, told: dict[str, Any]) -> str:
-    return (
-        f"mutants  kmod/{file}: {told['killed']} killed, {len(told['survive'])} survive "
-        f"({told['equivalent']} listed as equivalent, {told['same_code']} that the "
-        "compiler translates as the source or another)"
-    )
+def format_file(file: str, kept: dict[str, Any]) -> str:
+    counts = {**kept, "survive": len(kept["survive"])}.items()
+    return f"kmod/{file}: " + ", ".join(f"{name} {count}" for name, count in counts)
 
 
 def write_facts(path: Path, results: list[Result], sample: int) -> None:
@@ -259,8 +254,8 @@ def mutants(
     with Workplace() as place:
         trial = Trial(place.workshop(), SHORT if sample else FULL)
         results = try_all(trial, made, sample)
-    for file, told in by_file(results).items():
-        print(format_file(file, told))
+    for file, kept in by_file(results).items():
+        print(format_file(file, kept))
     if path:
         write_facts(path, results, sample)
     return judge(results, GOAL_OF_SAMPLE if sample else GOAL)

@@ -80,10 +80,10 @@ def test_boot_without_an_answer_is_an_error(machine: Machine) -> None:
 
 def test_lanes_line_up() -> None:
     tallies = [Tally("fq", "fq", "process", read=123456), Tally("vhost", "mq", "vhost")]
-    heading, first, second = format_lanes([vars(one) for one in tallies]).splitlines()
-    assert heading.startswith("lane   qdisc  reader   ")
-    assert first.index("123456") + 6 == second.index(" 0 ") + 2
-    assert second.endswith("None")
+    lines = format_lanes([vars(one) for one in tallies]).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[0].split() == ["name", "fq", "vhost"]
+    assert ["read", "123456", "0"] in [line.split() for line in lines]
 
 
 def test_memory_is_told_before_at_both_ends_and_after() -> None:
