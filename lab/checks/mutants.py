@@ -26,8 +26,7 @@ from typing import Any
 from lab import processes
 from lab.cache import digest
 from lab.checks.copies import without_comments
-from lab.checks.programs import FINE, Workshop
-from lab.checks.verify import Workplace
+from lab.checks.programs import FINE, Workshop, workshop
 from lab.failure import LabError
 from lab.machines.build import KMOD
 from lab.machines.vm import REPOSITORY
@@ -130,11 +129,11 @@ def read_equivalents() -> dict[tuple[str, str, str], str]:
 class Trial:
     """Builds mutants and tries to kill them."""
 
-    def __init__(self, workshop: Workshop, effort: Effort) -> None:
-        self._workshop, self._effort = workshop, effort
-        workshop.must_build("examples", "steps", "pace", "threads")
+    def __init__(self, place: Workshop, effort: Effort) -> None:
+        self._place, self._effort = place, effort
+        place.must_build("examples", "steps", "pace", "threads")
         self._equivalents = read_equivalents()
-        self._decided = {workshop.digest("steps")}
+        self._decided = {place.digest("steps")}
         self._lock = threading.Lock()
 
     def _is_decided(self, code: str) -> bool:
@@ -148,7 +147,7 @@ class Trial:
         if (mutant.file, mutant.was, mutant.now) in self._equivalents:
             return Result(mutant, "equivalent")
         file = f"kmod/{mutant.file}"
-        with self._workshop.changed(mutant.name, file, mutant.text) as copy:
+        with self._place.changed(mutant.name, file, mutant.text) as copy:
             if copy.build("examples") is not None or copy.build("steps") is not None:
                 return Result(mutant, "invalid")
             if self._is_decided(copy.digest("steps")):
@@ -163,7 +162,7 @@ class Trial:
         seed = re.match(r"seed (\d+), step", detail)
         if seed is None:
             return False
-        return self._workshop.ask("steps", int(seed[1]), 1, 10)[0] != FINE
+        return self._place.ask("steps", int(seed[1]), 1, 10)[0] != FINE
 
     def _verdicts(self, copy: Workshop, file: str) -> Iterator[tuple[str, str]]:
         """The examples decide most, in a tenth of the time of the others."""
@@ -251,8 +250,8 @@ def mutants(
         seed = random.SystemRandom().randrange(1 << 16) if seed is None else seed
         say(f"mutants: a sample; to repeat it: --seed {seed}")
         random.Random(seed).shuffle(made)
-    with Workplace() as place:
-        trial = Trial(place.workshop(), SHORT if sample else FULL)
+    with workshop() as place:
+        trial = Trial(place, SHORT if sample else FULL)
         results = try_all(trial, made, sample)
     for file, kept in by_file(results).items():
         print(format_file(file, kept))

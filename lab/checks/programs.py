@@ -11,17 +11,19 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lab.cache import digest
-from lab.checks.provers import RING
+from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
 from lab.failure import LabError
 from lab.machines.build import KMOD
-from lab.machines.chroot import last_line
+from lab.machines.chroot import last_line, run_in_root
 from lab.machines.vm import REPOSITORY
 
 PROOFS = REPOSITORY / "proofs"
@@ -90,18 +92,19 @@ def headers_named(sources: list[str]) -> set[str]:
     return {name for name in names if not name.startswith("asm/")}
 
 
-def stage(folder: Path, ring: str) -> None:
-    """Fill the folder in which proofs/Makefile works; ring: the kernel's ptr_ring.h."""
-    shutil.copytree(PROOFS, folder, dirs_exist_ok=True)
+def _stage(folder: Path, kernel: Path) -> None:
+    """Fill a folder with proofs/ and all that it takes; kernel: ensure_kernel_model()."""
+    shutil.copytree(PROOFS, folder)
+    shutil.copytree(kernel, folder / "litmus", dirs_exist_ok=True)
     shutil.copytree(KMOD, folder / "kmod")
     shutil.copy(TXQ, folder / "series")
     (folder / "series" / "helpers.h").write_text(added_lines(HELPERS.read_text()))
-    texts = [path.read_text() for path in (TXQ, *KMOD.glob("*.[ch]"))]
-    for name in headers_named([*texts, ring]):
+    texts = [path.read_text() for path in (TXQ, kernel / RING, *KMOD.glob("*.[ch]"))]
+    for name in headers_named(texts):
         path = folder / "headers" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    (folder / "headers" / "linux" / RING).write_text(ring)
+    shutil.copy(kernel / RING, folder / "headers" / "linux")
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,9 @@ class Workshop:
     @contextlib.contextmanager
     def changed(self, name: str, file: str, text: str) -> Iterator[Workshop]:
         """A copy in which one file has another text."""
-        folder = self.folder.with_name(f"{self.folder.name}-{name}")
-        shutil.copytree(self.folder, folder)
+        folder = self.folder.with_name(name)
+        others = shutil.ignore_patterns("litmus", "model")
+        shutil.copytree(self.folder, folder, ignore=others)
         (folder / file).write_text(text)
         try:
             yield Workshop(folder, self.run)
@@ -160,6 +164,16 @@ class Workshop:
         if said == FOUND and fault.said not in detail:
             return "no verdict", f"says '{detail}', not '{fault.said}'"
         return said, detail
+
+
+@contextlib.contextmanager
+def workshop() -> Iterator[Workshop]:
+    """A folder that goes when it is left."""
+    root, kernel = ensure_provers(), ensure_kernel_model()
+    with tempfile.TemporaryDirectory(prefix="sluice-proofs-") as name:
+        folder = Path(name) / "proofs"
+        _stage(folder, kernel)
+        yield Workshop(folder, partial(run_in_root, root))
 
 
 def parse_verdict(log: str, status: int) -> tuple[str, str]:

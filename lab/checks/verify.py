@@ -7,11 +7,8 @@ shows that the check can fail.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,16 +17,12 @@ from pathlib import Path
 
 from lab import processes
 from lab.checks import copies, programs
-from lab.checks.programs import FINE, FOUND, Workshop, read_faults
-from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
+from lab.checks.programs import FINE, FOUND, PROOFS, Workshop, read_faults
 from lab.failure import LabError
-from lab.machines.chroot import Root, last_line, run_in_root
-from lab.machines.vm import REPOSITORY
+from lab.machines.chroot import last_line
 from lab.setup import say
 
-PROOFS = REPOSITORY / "proofs"
 LITMUS = PROOFS / "litmus"
-MODEL = PROOFS / "model" / "queue.pml"
 
 
 @dataclass(frozen=True)
@@ -113,66 +106,40 @@ def parse_search(log: str) -> tuple[str, str]:
     return FINE, detail
 
 
-class Workplace(contextlib.ExitStack):
-    """Where the provers run: directories that go when it is left."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.root: Root = ensure_provers()
-        self.kernel: Path = ensure_kernel_model()
-        top = tempfile.TemporaryDirectory(prefix="sluice-proofs-")
-        self._top = Path(self.enter_context(top))
-
-    def folder(self, name: str) -> Path:
-        path = self._top / name.replace("/", "-")
-        path.mkdir()
-        return path
-
-    def run(self, work: Path, script: str) -> tuple[int, str]:
-        return run_in_root(self.root, work, script)
-
-    def workshop(self) -> Workshop:
-        folder = self.folder("programs")
-        programs.stage(folder, (self.kernel / RING).read_text())
-        return Workshop(folder, self.run)
-
-
-def litmus_proofs(place: Workplace) -> list[Proof]:
-    work = place.folder("litmus")
-    tests = sorted(LITMUS.glob("*.litmus"))
-    for source in (*tests, *place.kernel.iterdir()):
-        shutil.copy(source, work)
-
+def litmus_proofs(place: Workshop) -> list[Proof]:
     def ask(path: Path) -> tuple[str, str]:
-        _, log = place.run(work, f"herd7 -conf linux-kernel.cfg '{path.name}'")
+        script = f"cd litmus; herd7 -conf linux-kernel.cfg '{path.name}'"
+        _, log = place.run(place.folder, script)
         said = parse_observation(log, path.stem)
         return said, last_line(log) if said == "no verdict" else ""
 
     return [
         Proof(f"litmus/{path.stem}", parse_expected(path.read_text()), partial(ask, path))
-        for path in tests
+        for path in sorted(LITMUS.glob("*.litmus"))
     ]
 
 
-def _ask_model(place: Workplace, search: Search) -> tuple[str, str]:
-    work = place.folder(f"model-{search.name}")
-    shutil.copy(MODEL, work)
+def _ask_model(place: Workshop, search: Search) -> tuple[str, str]:
     kind = "-DNFAIR=3" if search.claim else "-DSAFETY -DNOCLAIM"
     fair = "-f " if search.claim == "progress" else ""
     options = f"-a {fair}-N {search.claim}" if search.claim else ""
-    script = f"spin {search.defines} -a {MODEL.name} && gcc -O2 -w {kind} -o pan pan.c"
-    status, log = place.run(work, f"{script} && ./pan -E -w24 -m8000000 {options}")
+    script = (
+        f"mkdir model/{search.name}; cd model/{search.name}; "
+        f"spin {search.defines} -a ../queue.pml && gcc -O2 -w {kind} -o pan pan.c && "
+        f"./pan -E -w24 -m8000000 {options}"
+    )
+    _, log = place.run(place.folder, script)
     return parse_search(log)
 
 
-def model_proofs(place: Workplace) -> list[Proof]:
+def model_proofs(place: Workshop) -> list[Proof]:
     return [
         Proof(f"model/{s.name}", s.expected, partial(_ask_model, place, s), s.short)
         for s in SEARCHES
     ]
 
 
-def program_proofs(workshop: Workshop, short: bool) -> list[Proof]:
+def program_proofs(place: Workshop, short: bool) -> list[Proof]:
     """The programs of proofs/Makefile, and each fault that one of them must find."""
     few = THREAD_SEEDS_SHORT if short else THREAD_SEEDS_LONG
     asked = {
@@ -184,11 +151,11 @@ def program_proofs(workshop: Workshop, short: bool) -> list[Proof]:
     for folder in programs.FOLDERS:
         faults = read_faults(folder)
         for name in dict.fromkeys(fault.program for fault in faults):
-            workshop.must_build(name)
-            ask = partial(workshop.ask, name, *asked.get(name, ()))
+            place.must_build(name)
+            ask = partial(place.ask, name, *asked.get(name, ()))
             proofs.append(Proof(f"{folder}/{name}", FINE, ask))
         for fault in faults:
-            ask = partial(workshop.ask_fault, fault)
+            ask = partial(place.ask_fault, fault)
             proofs.append(Proof(f"{folder}/{fault.name}", FOUND, ask, fault.short))
     return proofs
 
@@ -211,9 +178,9 @@ def ask(proof: Proof) -> tuple[bool, str]:
 
 def verify(short: bool) -> int:
     """Ask every proof, print each verdict; 0 if all are as expected."""
-    with Workplace() as place:
+    with programs.workshop() as place:
         proofs = [Proof("copies", FINE, _ask_copies), *litmus_proofs(place)]
-        proofs += model_proofs(place) + program_proofs(place.workshop(), short)
+        proofs += model_proofs(place) + program_proofs(place, short)
         proofs = [proof for proof in proofs if proof.short or not short]
         say(f"verify: {len(proofs)} proofs")
         wrong = []
