@@ -28,7 +28,7 @@ SOAK = "soak.mixed_traffic_loses_nothing_but_in_stalls"
 def _play(
     kernel: Kernel,
     scenario: str,
-    asked: Mapping[str, object],
+    asked: Mapping[str, str],
     seconds: float,
     tell: Callable[[dict[str, Any]], str],
     path: Path | None,
@@ -43,9 +43,8 @@ def _play(
         told = ", ".join(f"{key}={value}" for key, value in asked.items())
         say(f"kernel {machine.root.release}: {scenario}, {told}")
         load = HostLoad()
-        environment = {key: str(value) for key, value in asked.items()}
         (outcome,), trouble = play_on(
-            *(machine, kernel, [scenario], say), seconds=seconds, environment=environment
+            *(machine, kernel, [scenario], say), seconds=seconds, environment=asked
         )
         said = "; ".join([outcome.message, *trouble])
         written = machine.output / f"{name}.json"
@@ -83,7 +82,7 @@ def format_sequences(answer: dict[str, Any]) -> str:
 
 def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
     """Play so many sequences in one boot; 0 if none failed."""
-    asked = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}
+    asked = {"SLUICE_ABUSE_SEED": f"{seed}", "SLUICE_ABUSE_SEQUENCES": f"{sequences}"}
     seconds = SEQUENCE_SECONDS * sequences
     return _play(kernel, ABUSE, asked, seconds, format_sequences, path)
 
@@ -111,5 +110,5 @@ def format_soak(answer: dict[str, Any]) -> str:
 
 def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
     """Play it in one boot; 0 if nothing was lost and nothing is wrong."""
-    asked = {"SLUICE_SOAK_SECONDS": 60 * minutes}
+    asked = {"SLUICE_SOAK_SECONDS": f"{60 * minutes}"}
     return _play(kernel, SOAK, asked, 60 * minutes, format_soak, path)

@@ -75,6 +75,7 @@ class Patch:
     """One directory of series/."""
 
     folder: Path
+    newest: bool  # of the kernels it is for, not an older one
 
     @cached_property
     def message(self) -> str:
@@ -87,27 +88,27 @@ class Patch:
             for path in sorted(self.folder.glob("*.cocci"))
         ]
 
-    def below(self, name: str, newest: bool) -> dict[str, Path]:
+    def below(self, name: str) -> dict[str, Path]:
         """Path in the kernel -> the file of files/ or of insert/."""
         top = self.folder / name
         found = {str(p.relative_to(top)): p for p in top.rglob("*") if p.is_file()}
         return {
             file: path
             for file, path in sorted(found.items())
-            if newest or not file.startswith(NEWEST_ONLY)
+            if self.newest or not file.startswith(NEWEST_ONLY)
         }
 
-    def touched(self, newest: bool) -> set[str]:
+    @property
+    def touched(self) -> set[str]:
         """The kernel's own files that it reads or changes."""
-        read = {file for one in self.semantic for file in one.looked_at}
-        return read | set(self.below("insert", newest))
+        return set(self.below("insert")).union(*(one.looked_at for one in self.semantic))
 
 
 def read_series(newest: bool) -> list[Patch]:
     """newest: without what only prepares older kernels."""
     folders = sorted(path.parent for path in SERIES.glob("*/message"))
-    patches = [Patch(folder) for folder in folders]
-    return [p for p in patches if not (newest and p.folder.name.startswith("00"))]
+    wanted = [one for one in folders if not (newest and one.name.startswith("00"))]
+    return [Patch(folder, newest) for folder in wanted]
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,8 @@ def ensure_tree(source: str) -> Tree:
     newest = source == NEWEST
     kernel = find_kernel(kernel_named(KERNELS[source][0]))
     root = ensure_source_root(kernel)
-    patches = read_series(newest)
-    files = " ".join(sorted(set().union(*(patch.touched(newest) for patch in patches))))
+    touched = set().union(*(patch.touched for patch in read_series(newest)))
+    files = " ".join(sorted(touched))
     script = _PREPARE.format(
         release=kernel.release, jobs=os.cpu_count() or 1, files=files
     )
@@ -177,11 +178,11 @@ def _apply(tree: Tree, patch: Patch) -> bool:
     for one in patch.semantic:
         if one.applies(tree.linux):
             _apply_rules(tree, one)
-    for file, source in patch.below("insert", tree.newest).items():
+    for file, source in patch.below("insert").items():
         path = tree.linux / file
         name = f"series/{patch.folder.name}/insert/{file}"
         path.write_text(insert(name, source.read_text(), path.read_text()))
-    for file, source in patch.below("files", tree.newest).items():
+    for file, source in patch.below("files").items():
         target = tree.linux / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

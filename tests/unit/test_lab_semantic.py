@@ -69,7 +69,7 @@ def test_patches_of_the_newest_source_prepare_nothing():
     newest, all_of_them = read_series(True), read_series(False)
     assert not [p for p in newest if p.folder.name.startswith("00")]
     assert len(newest) >= 7
-    assert set(newest) <= set(all_of_them)
+    assert {p.folder for p in newest} <= {p.folder for p in all_of_them}
 
 
 def test_every_patch_says_what_it_does():

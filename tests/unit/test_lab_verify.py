@@ -25,7 +25,6 @@ from lab.checks.verify import (
     LITMUS,
     Proof,
     ask,
-    parse_expected,
     parse_observation,
     parse_search,
 )
@@ -34,12 +33,6 @@ from lab.machines.build import KMOD
 
 BASES = sorted({path.stem.partition("+")[0] for path in LITMUS.glob("*.litmus")})
 SEARCHED = "State-vector 64 byte, errors: 0\n  1228 states, stored\n"
-
-
-def test_result_line() -> None:
-    assert parse_expected("C x\n(*\n * Result: Never\n *)") == "Never"
-    with pytest.raises(LabError):
-        parse_expected("C x")
 
 
 def test_observation_is_of_the_test_itself() -> None:
@@ -139,8 +132,9 @@ def test_verdict_that_was_not_expected_is_told() -> None:
 def test_litmus_has_a_twin_and_cites_what_cites_it(base) -> None:
     twins = [path for path in LITMUS.glob(f"{base}+*.litmus")]
     text = (LITMUS / f"{base}.litmus").read_text()
-    said = {parse_expected(twin.read_text()) for twin in twins}
-    assert parse_expected(text) == "Never" and said == {"Sometimes"}
+    said = "".join(twin.read_text() for twin in twins)
+    assert " * Result: Never\n" in text, f"{base}: states no result"
+    assert twins and said.count(" * Result: Sometimes\n") == len(twins)
     if base == "upstream":
         return
     if base.startswith("series_"):
