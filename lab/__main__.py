@@ -21,22 +21,13 @@ if __name__ == "__main__":
 # ruff: noqa: E402
 from lab import processes
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
-from lab.checks import (
-    copies,
-    endurance,
-    generate,
-    measure,
-    mutants,
-    packages,
-    quick,
-    series,
-    testing,
-    verify,
-)
-from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, Unsuitable
-from lab.failure import USAGE, UsageError
+from lab.checks import copies, endurance, generate, measure, mutants, packages, quick
+from lab.checks import series, testing, verify
+from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE
+from lab.failure import Unsuitable
 from lab.machines import build, vm
-from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, kernel_named
+from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
+from lab.machines.matrix import kernel_named
 from lab.machines.roots import ensure_root, has_root
 from lab.report import markdown
 from lab.report.results import Run, read_run
@@ -44,12 +35,11 @@ from lab.row import Row
 from lab.setup import ensure_venv, say
 from lab.workloads import applications, in_kernel, rows_of
 
-OUTPUT = vm.REPOSITORY / "out"
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
-DEMO_RETRIES = 2  # of rows whose samples disagree, as a busy host's do
-
 Option = tuple[str, dict[str, Any]]  # what add_argument() takes
-Function = Callable[[argparse.Namespace], int]
+Function = Callable[..., int]  # its arguments have the names of its options
+DEMO_RETRIES = 2  # of rows whose samples disagree, as a busy host's do
+SHELL_SECONDS = 3600.0  # for the command of a shell
 
 
 def positive(kind: type) -> Callable[[str], float]:
@@ -69,28 +59,14 @@ def option(name: str, text: str | None = None, **how: Any) -> Option:
     return name, {"help": text, **how}
 
 
-def number(
-    name: str, default: float | None, text: str | None = None, **how: Any
-) -> Option:
-    """A number above 0: of the type of its default, an int if there is none."""
-    kind = float if isinstance(default, float) else int
-    how = {"type": positive(kind), "default": default, "metavar": "N", **how}
+def number(name: str, default: float, text: str, **how: Any) -> Option:
+    """A number above 0, of the type of its default."""
+    how = {"type": positive(type(default)), "default": default, "metavar": "N", **how}
     return option(name, text, **how)
 
 
-def switch(name: str, text: str) -> Option:
-    return option(name, text, action="store_true")
-
-
-_KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
-KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
-JSON = option("--json", "save the result there", type=measure.writable, metavar="FILE")
-_NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
-AS_NATIVE = option(
-    "--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE
-)
-_COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matter"
-COUNTED = switch("--counted", _COUNTED)
+def switch(name: str, text: str, **how: Any) -> Option:
+    return option(name, text, action="store_true", **how)
 
 
 def comma_separated(text: str) -> tuple[str, ...]:
@@ -98,11 +74,28 @@ def comma_separated(text: str) -> tuple[str, ...]:
 
 
 LIST: dict[str, Any] = {"type": comma_separated, "default": (), "metavar": "A,B"}
+_KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
+KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
+_SAVED: dict[str, Any] = {"type": measure.writable, "metavar": "FILE", "dest": "path"}
+JSON = option("--json", "save the result there", **_SAVED)
+_NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
+AS_NATIVE = option(
+    "--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE
+)
+_COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matter"
+COUNTED = switch("--counted", _COUNTED)
+OUTPUT = vm.REPOSITORY / "out"
+
+
+def folder(default: Path) -> Option:
+    text = f"default: {default.relative_to(vm.REPOSITORY)}/"
+    how = {"type": lambda name: Path(name).absolute(), "metavar": "DIR"}
+    return option("--out", text, dest="output", default=default, **how)
 
 
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     """The options of every subcommand that measures."""
-    rows = option("--rows", "only these rows; * and ? match", **LIST)
+    rows = option("--rows", "only these rows; * and ? match", dest="patterns", **LIST)
     turns = number("--rounds", rounds, f"how often all variants are measured; {rounds}")
     long = number("--seconds", seconds, f"for each sample; {seconds}", metavar="S")
     return KERNEL, AS_NATIVE, turns, long, rows, JSON
@@ -111,28 +104,35 @@ def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
 SUBCOMMANDS: dict[str, tuple[Function, str, tuple[Option, ...]]] = {}
 
 
+def add(name: str, text: str, function: Function, *options: Option) -> None:
+    SUBCOMMANDS[name] = function, text, options
+
+
 def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
     """Makes the function command_NAME the subcommand NAME."""
 
-    def add(function: Function) -> Function:
-        name = function.__name__.removeprefix("command_")
-        SUBCOMMANDS[name] = function, text, options
+    def decorate(function: Function) -> Function:
+        add(function.__name__.removeprefix("command_"), text, function, *options)
         return function
 
-    return add
+    return decorate
 
 
 def _measure(
-    options: argparse.Namespace, known: list[Row], **how: Any
+    known: list[Row],
+    kernel: Kernel,
+    patterns: tuple[str, ...],
+    path: Path | None,
+    patched: bool = False,
+    **how: Any,
 ) -> tuple[Run, Path]:
     """how: the further fields of measure.Plan."""
-    rows, kernel = measure.choose_rows(options.rows, known), options.kernel
-    if getattr(options, "series", False):
+    rows = measure.choose_rows(patterns, known)
+    if patched:
         series.require_source(kernel)
         rows = [row.with_series() for row in rows]
     how.setdefault("vcpus", vm.default_vcpus(kernel))
-    plan = measure.Plan(kernel, rows, options.rounds, options.seconds, **how)
-    run, path = measure.measure(plan, options.json)
+    run, path = measure.measure(measure.Plan(kernel, rows, **how), path)
     measure.show(run)
     print(f"saved in {path}")
     return run, path
@@ -148,33 +148,30 @@ def _write_page(result: Path, page: Path) -> None:
     print(f"page  in {page}")
 
 
-def _measure_with_page(
-    options: argparse.Namespace, known: list[Row], **how: Any
-) -> int:
-    run, path = _measure(options, known, **how)
+def _measure_with_page(known: list[Row], **how: Any) -> int:
+    run, path = _measure(known, **how)
     _write_page(path, path.with_suffix(".html"))
     return measure.bench_status(run)
 
 
-def _show_native_first(options: argparse.Namespace) -> None:
+def _show_native_first(how: dict[str, Any]) -> None:
     """The demo's rows at the CPU's own speed, if that machine is built."""
     if not has_root(NATIVE):
         say("no native figures: make native builds that machine; then they come first")
         return
     rows = [row for row in rows_of("native") if row.demo]
-    native = {**vars(options), "kernel": NATIVE, "json": None}
     try:
-        _measure(argparse.Namespace(**native), rows, retries=DEMO_RETRIES)
+        _measure(rows, **{**how, "kernel": NATIVE, "path": None})
     except LabError as error:
         say(f"no native figures: {error}")
 
 
 @subcommand("a few rows as a table, in a few minutes", *measuring(1.5))
-def command_demo(options: argparse.Namespace) -> int:
-    if options.kernel.name == NEWEST and not options.rows:
-        _show_native_first(options)
-    rows = [row for row in rows_of("bench") if row.demo]
-    run, _ = _measure(options, rows, retries=DEMO_RETRIES)
+def command_demo(**how: Any) -> int:
+    how["retries"] = DEMO_RETRIES
+    if how["kernel"].name == NEWEST and not how["patterns"]:
+        _show_native_first(how)
+    run, _ = _measure([row for row in rows_of("bench") if row.demo], **how)
     return measure.demo_status(run)
 
 
@@ -185,56 +182,55 @@ _MINUTES = "--native: go on, for N minutes at most, until each ratio is known to
 @subcommand(
     "measure every row and check the figures it must reach",
     *(*measuring(3.0), COUNTED),
-    switch("--series", _PATCHED),
+    switch("--series", _PATCHED, dest="patched"),
     option("--minutes", _MINUTES, type=float, default=30, metavar="N"),
 )
-def command_bench(options: argparse.Namespace) -> int:
-    if not options.kernel.native:
-        return _measure_with_page(options, rows_of("bench"), counted=options.counted)
+def command_bench(minutes: float, counted: bool, **how: Any) -> int:
+    if not how["kernel"].native:
+        return _measure_with_page(rows_of("bench"), counted=counted, **how)
     rows = rows_of("native")
-    if not options.rows:
+    if not how["patterns"]:
         rows = in_kernel.usual(rows, vm.default_vcpus(NATIVE))
-    return _measure_with_page(options, rows, minutes=options.minutes)
+    return _measure_with_page(rows, minutes=minutes, **how)
 
 
 @subcommand(
     "measure VPN programs of the distribution, unmodified", *measuring(12.0), COUNTED
 )
-def command_apps(options: argparse.Namespace) -> int:
+def command_apps(**how: Any) -> int:
     known = rows_of("apps")
-    if not options.rows:
+    if not how["patterns"]:
         known = [row for row in known if row.demo]
-    how = {"counted": options.counted, "packages": applications.PACKAGES}
-    return _measure_with_page(options, known, **how)
+    return _measure_with_page(known, packages=applications.PACKAGES, **how)
 
 
 @subcommand("measure latency and throughput of shorter rings", *measuring(3.0))
-def command_depth(options: argparse.Namespace) -> int:
-    known = rows_of("native_depth" if options.kernel.native else "depth")
-    return _measure_with_page(options, known)
+def command_depth(**how: Any) -> int:
+    known = rows_of("native_depth" if how["kernel"].native else "depth")
+    return _measure_with_page(known, **how)
 
 
 @subcommand("count instructions per packet on one CPU", *measuring(3.0, rounds=1))
-def command_cost(options: argparse.Namespace) -> int:
-    run, _ = _measure(options, rows_of("cost"), counted=True, vcpus=1)
+def command_cost(**how: Any) -> int:
+    run, _ = _measure(rows_of("cost"), counted=True, vcpus=1, **how)
     return measure.bench_status(run)
 
 
 @subcommand(
     "show a saved run",
-    option("file", "a result that the lab saved", metavar="FILE"),
-    option("--page", "write an HTML page there", metavar="FILE"),
+    option("file", "a result that the lab saved", metavar="FILE", type=Path),
+    option("--page", "write an HTML page there", metavar="FILE", type=Path),
 )
-def command_report(options: argparse.Namespace) -> int:
-    run = read_run(Path(options.file))
+def command_report(file: Path, page: Path | None) -> int:
+    run = read_run(file)
     measure.show(run)
-    if options.page:
-        _write_page(Path(options.file), Path(options.page))
+    if page:
+        _write_page(file, page)
     return measure.bench_status(run)
 
 
 @subcommand("write the figures of the tables in docs/ from the results they name")
-def command_tables(options: argparse.Namespace) -> int:
+def command_tables() -> int:
     for path in sorted((vm.REPOSITORY / "docs").glob("*.md")):
         before = path.read_text()
         after = markdown.refresh(before, lambda name: read_run(vm.REPOSITORY / name))
@@ -247,32 +243,25 @@ def command_tables(options: argparse.Namespace) -> int:
 @subcommand(
     "a shell in a VM, or one command",
     *(KERNEL, AS_NATIVE),
-    option("--exec", "run CMD and power off", metavar="CMD"),
-    option("--out", "keep the guest's /out there", metavar="DIR"),
+    option("--exec", "run CMD and power off", metavar="CMD", dest="script"),
     switch("--apps", "with the programs of lab apps"),
     option("--packages", "with these of Debian's packages", **LIST),
-    number("--deadline", 600.0, "seconds for CMD; 600", metavar="S"),
-    number("--cpus", None, "of the VM"),
-    number("--memory", None, "of the VM", metavar="MB"),
 )
-def command_shell(options: argparse.Namespace) -> int:
-    packages = applications.PACKAGES if options.apps else ()
-    kernel = options.kernel
-    root = ensure_root(kernel, packages + options.packages)
+def command_shell(
+    kernel: Kernel, script: str | None, apps: bool, packages: tuple[str, ...]
+) -> int:
+    root = ensure_root(kernel, applications.PACKAGES * apps + packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        output = Path(options.out or name).absolute()
-        output.mkdir(parents=True, exist_ok=True)
+        output = Path(name)
         staged = build.stage(root, output)
-        memory_mb = options.memory or kernel.memory_mb
-        cpus = options.cpus or vm.default_vcpus(kernel)
-        machine = vm.Machine(root, output, cpus, memory_mb)
-        if options.exec is None:
+        machine = vm.Machine(root, output, vm.default_vcpus(kernel), kernel.memory_mb)
+        if script is None:
             return vm.run_shell(machine)
-        job = {"kind": "command", "argv": ["sh", "-c", options.exec], **staged}
-        result = vm.run_job(machine, job, options.deadline)
+        job = {"kind": "command", "argv": ["sh", "-c", script], **staged}
+        result = vm.run_job(machine, job, SHELL_SECONDS)
         for line in result.trouble:
             print(f"lab: kernel: {line}", file=sys.stderr)
-        return result.status or (NO if result.trouble else 0)
+        return result.status or (NO if result.trouble else FINE)
 
 
 @subcommand(
@@ -280,32 +269,26 @@ def command_shell(options: argparse.Namespace) -> int:
     option("--kernel", "only for this one; default: for all", type=kernel_named),
     switch("--check", "W=1, sparse and checkpatch too"),
 )
-def command_build(options: argparse.Namespace) -> int:
-    for kernel in (options.kernel,) if options.kernel else PACKAGED:
-        root = ensure_root(kernel)
+def command_build(kernel: Kernel | None, check: bool) -> int:
+    for one in (kernel,) if kernel else PACKAGED:
+        root = ensure_root(one)
         print(build.build_module(root))
-        complaints = build.complaints(root) if options.check else []
+        complaints = build.complaints(root) if check else []
         if complaints:
             print("\n".join(complaints))
             raise LabError(
-                f"kernel {kernel.name}: {len(complaints)} complaints of the compiler, "
+                f"kernel {one.name}: {len(complaints)} complaints of the compiler, "
                 "sparse and checkpatch (see above); correct them"
             )
-    return 0
+    return FINE
 
 
-@subcommand(
-    "run the tests",
+add(
+    *("test", "run the tests", testing.test),
     option("what", nargs="?", default="all", choices=testing.FOLDERS),
     option("arguments", "for pytest, after --", nargs="*"),
 )
-def command_test(options: argparse.Namespace) -> int:
-    return testing.test(options.what, options.arguments)
-
-
-@subcommand("run linters, unit tests and one build", KERNEL)
-def command_check(options: argparse.Namespace) -> int:
-    return quick.check(options.kernel)
+add("check", "run linters, unit tests and one build", quick.check, KERNEL)
 
 
 @subcommand(
@@ -313,94 +296,63 @@ def command_check(options: argparse.Namespace) -> int:
     switch("--short", "only those of make test"),
     switch("--reviewed", "record that copies were compared with the changed functions"),
 )
-def command_verify(options: argparse.Namespace) -> int:
-    if options.reviewed:
-        copies.write_reviewed()
-        return 0
-    return verify.verify(options.short)
+def command_verify(short: bool, reviewed: bool) -> int:
+    if not reviewed:
+        return verify.verify(short)
+    copies.write_reviewed()
+    return FINE
 
 
-@subcommand(
-    "seed faults that the proofs must find",
-    option("--files", "only of these sources", **LIST),
+add(
+    *("mutants", "seed faults that the proofs must find", mutants.mutants),
+    option("--files", "only of these sources", nargs="+", choices=mutants.FILES,
+           default=mutants.FILES),
     number("--sample", 0, "N mutants drawn at random, with less effort for each"),
     option("--seed", "of the sample", type=int, metavar="N"),
     JSON,
 )
-def command_mutants(options: argparse.Namespace) -> int:
-    files = options.files or mutants.FILES
-    unknown = set(files) - set(mutants.FILES)
-    if unknown:
-        raise UsageError(f"{unknown.pop()}: not among {', '.join(mutants.FILES)}")
-    return mutants.mutants(options.sample, options.seed, files, options.json)
-
-
-@subcommand(
-    "play random sequences on a tap in use",
-    KERNEL,
+add(
+    *("abuse", "play random sequences on a tap in use", endurance.abuse, KERNEL),
     number("--seed", 1, "of the first sequence; 1"),
     number("--sequences", 300, "how many; 300"),
     JSON,
 )
-def command_abuse(options: argparse.Namespace) -> int:
-    return endurance.abuse(
-        options.kernel, options.seed, options.sequences, options.json
-    )
-
-
-@subcommand(
-    "one scenario many times in one boot",
+add(
+    *("again", "one scenario many times in one boot", testing.again, KERNEL),
     option("scenario", "of tests/kernel/scenarios", metavar="MODULE.FUNCTION"),
-    KERNEL,
     number("--times", 20, "how often; 20"),
 )
-def command_again(options: argparse.Namespace) -> int:
-    return testing.again(options.kernel, options.scenario, options.times)
-
-
-@subcommand(
-    "run mixed traffic for a long time",
-    KERNEL,
+add(
+    *("soak", "run mixed traffic for a long time", endurance.soak, KERNEL, JSON),
     number("--minutes", 30.0, "how long; 30"),
-    JSON,
 )
-def command_soak(options: argparse.Namespace) -> int:
-    return endurance.soak(options.kernel, options.minutes, options.json)
-
-
-@subcommand(
-    "build and check the kernel patches",
-    option("--kernel", NEWEST, default=NEWEST, choices=[*series.KERNELS]),
-    option("--out", "default: out/series/", default=OUTPUT / "series", metavar="DIR"),
-    switch("--boot", "play its tests with the patched drivers loaded, in VMs"),
+add(
+    *("series", "build and check the kernel patches", series.series),
+    option("--kernel", NEWEST, default=NEWEST, choices=[*series.KERNELS], dest="source"),
+    folder(OUTPUT / "series"),
+    switch("--boot", "play its tests with the patched drivers loaded, in VMs",
+           dest="booted"),
 )
-def command_series(options: argparse.Namespace) -> int:
-    return series.series(options.kernel, Path(options.out).absolute(), options.boot)
 
 
-@subcommand(
-    "build the Debian packages",
-    option("--out", "default: out/", default=OUTPUT, metavar="DIR"),
-)
-def command_deb(options: argparse.Namespace) -> int:
-    output = Path(options.out).absolute()
+@subcommand("build the Debian packages", folder(OUTPUT))
+def command_deb(output: Path) -> int:
     output.mkdir(parents=True, exist_ok=True)
     for package in packages.ensure_packages():
         print(shutil.copy(package, output))
-    return 0
+    return FINE
 
 
-@subcommand("make the module's headers and docs/netlink.md from docs/sluice.yaml")
-def command_generate(_: argparse.Namespace) -> int:
-    return generate.generate()
+_GENERATE = "make the module's headers and docs/netlink.md from docs/sluice.yaml"
+add("generate", _GENERATE, generate.generate)
 
 
 @subcommand("empty the cache")
-def command_clean(_: argparse.Namespace) -> int:
+def command_clean() -> int:
     say(f"removing what is in {cache_dir()}")
     if not empty_cache():
         say("there is none")
-    return 0
+    return FINE
 
 
 def parser() -> argparse.ArgumentParser:
@@ -413,8 +365,13 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         for argument, how in options:
             command.add_argument(argument, **how)
-        command.set_defaults(run=function)
+        command.set_defaults(function=function)
     return top
+
+
+def run(arguments: list[str]) -> int:
+    options = vars(parser().parse_args(arguments))
+    return options.pop("function")(**options)
 
 
 def main() -> int:
@@ -425,10 +382,9 @@ def main() -> int:
     # On SIGTERM, clean up as on any other exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        options = parser().parse_args()
         if sys.version_info < (3, 11):
             raise Unsuitable("python3: older than 3.11; use a newer one")
-        status = options.run(options)
+        status = run(sys.argv[1:])
         sys.stdout.flush()
         return status
     except BrokenPipeError:

@@ -3,57 +3,34 @@
 of the host's CPUs others use, how late the kernel's timers come (each CPU has one every
 5 ms, in kernel_reader), and what a system call takes.
 
-The host writes a line several times a second to the terminal that progress goes to: its
-time, and the CPU seconds that others have used; see tell_load() in
-lab/machines/native/boot.py.
+The host tells the time and the CPU seconds that others have used in /out/load, five times
+a second; see write_load() in lab/machines/native/boot.py.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-TERMINAL = "/dev/tty1"
+LOAD = Path("/out/load")
 QUIET_PERCENT = 10.0  # with more, a sample says little
 TIMERS = Path("/dev/kernel_reader")
 CALLS = 2000
 
 
-def stop_echo() -> None:
-    """Or the host's lines are shown as progress."""
-    subprocess.run(["stty", "-F", TERMINAL, "-echo"], check=True)
+def read_load() -> Tuple[float, float]:
+    """The host's time, and the CPU seconds that others have used."""
+    now, used = LOAD.read_text().split()
+    return float(now), float(used)
 
 
-class HostLoad:
-    def __init__(self) -> None:
-        self._fd = os.open(TERMINAL, os.O_RDONLY | os.O_NONBLOCK)
-        self._last = (0.0, 0.0)
-
-    def read(self) -> Tuple[float, float]:
-        """The newest line, after those that wait; waits for one that is fresh."""
-        self._drain()
-        while not self._drain():
-            time.sleep(0.02)
-        return self._last
-
-    def _drain(self) -> bool:
-        fresh = False
-        while True:
-            try:
-                words = os.read(self._fd, 4096).decode().split()
-            except BlockingIOError:
-                return fresh
-            if len(words) == 2:  # or some were lost meanwhile
-                self._last, fresh = (float(words[0]), float(words[1])), True
-
-    def percent_since(self, before: Tuple[float, float]) -> float:
-        """Of all the host's CPUs."""
-        now, used = self.read()
-        seconds = max(now - before[0], 0.1) * (os.cpu_count() or 1)
-        return round(max(0.0, 100 * (used - before[1]) / seconds), 1)
+def others_percent(before: Tuple[float, float]) -> float:
+    """Of all the host's CPUs, since read_load() gave this."""
+    now, used = read_load()
+    seconds = max(now - before[0], 0.1) * (os.cpu_count() or 1)
+    return round(max(0.0, 100 * (used - before[1]) / seconds), 1)
 
 
 def system_call_us() -> float:

@@ -15,8 +15,8 @@ from lab import sure, workloads
 from lab.guest.child import Ending, run_child
 from lab.guest.devices import running
 from lab.guest.env import GuestEnv
-from lab.guest.host import QUIET_PERCENT, HostLoad, late_since, read_late
-from lab.guest.host import system_call_us
+from lab.guest.host import QUIET_PERCENT, late_since, others_percent, read_late
+from lab.guest.host import read_load, system_call_us
 from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are
@@ -121,9 +121,7 @@ class Bench:
         self._job, self._report, self._say = job, report, say
         module = Path(job["module"]) if job["module"] else None
         self._env = GuestEnv(Path(job["helpers"]), module)
-        self._host = HostLoad() if job.get("native") else None
-        if self._host:
-            self._call_us = system_call_us()
+        self._call_us = system_call_us()
         self.lines: List[Dict[str, Any]] = []
         self._planned = 0
 
@@ -147,14 +145,13 @@ class Bench:
     def _take(self, place: Tuple[int, str, str]) -> Dict[str, Any]:
         """One sample, taken again while others disturb it."""
         for _ in range(DISTURBED_SAMPLES):
-            if self._host is None:
+            if not self._job.get("native"):
                 return self._take_once(place)
             self._env.use_drivers(place[2])
             self._env.load_kernel_reader()  # its timers tell how late they come
-            before = self._host.read()
-            late = read_late()
+            before, late = read_load(), read_late()
             line = self._take_once(place)
-            told = self._host.percent_since(before)
+            told = others_percent(before)
             if line["sample"] is not None:
                 line["sample"]["extra"].update(
                     others_percent=told,

@@ -21,24 +21,12 @@ KMOD = REPOSITORY / "kmod"
 # Replace the module's files of these names on a kernel without ftrace.
 NATIVE_FILES = REPOSITORY / "lab" / "machines" / "native" / "module"
 KERNEL_READER = REPOSITORY / "lab" / "workloads" / "kernel_reader"
+TESTS = REPOSITORY / "tests" / "kernel"
 # Modules that only the scenarios load.
-TEST_MODULES = tuple(
-    REPOSITORY / "tests" / "kernel" / name
-    for name in (
-        "fake_tun",
-        "patch_tun",
-        "call_tun",
-        "lose_call",
-        "kill_ftrace",
-        "open_tun",
-    )
-)
+TEST_MODULES = tuple(sorted(kbuild.parent for kbuild in TESTS.glob("*/Kbuild")))
 # The others change the driver's code, which takes ftrace, kprobes or live patches.
-NATIVE_MODULES = (KERNEL_READER, TEST_MODULES[0])
-HELPER_FOLDERS = (
-    REPOSITORY / "lab" / "workloads",
-    REPOSITORY / "tests" / "kernel",
-)
+NATIVE_MODULES = (KERNEL_READER, TESTS / "fake_tun")
+HELPER_FOLDERS = (REPOSITORY / "lab" / "workloads", TESTS)
 HELPER_FLAGS = "-O2 -Wall -Wextra -Werror -pthread"
 PRELOADED = "_preload"  # helpers named so are libraries for other programs
 
@@ -82,10 +70,7 @@ def source_files(source: Path) -> list[Path]:
 
 def copy_source(source: Path, target: Path) -> None:
     """The files of a module, without the products of a build."""
-    files = source_files(source)
-    if not (source / "Kbuild").exists():
-        raise LabError(f"{source}: holds no module to build; check the tree")
-    for path in files:
+    for path in source_files(source):
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
@@ -93,9 +78,8 @@ def copy_source(source: Path, target: Path) -> None:
 
 def _make(root: Root, *arguments: str) -> str:
     tree = f"/usr/src/linux-headers-{root.release}"
-    jobs = f"-j{os.cpu_count() or 1}"
-    told = ["-C", tree, "M=/mnt", jobs, root.arch.make, root.make, *arguments, "modules"]
-    return " ".join(["make", *filter(None, told)])
+    told = " ".join([root.arch.make, root.make, *arguments])
+    return f"make -C {tree} M=/mnt -j{os.cpu_count() or 1} {told} modules"
 
 
 def parse_warnings(log: str) -> list[str]:
@@ -117,8 +101,11 @@ def parse_unchecked(log: str, sources: list[Path]) -> list[str]:
 
 def build_module(root: Root, source: Path = KMOD) -> Path:
     """The module for this root's kernel: from the cache, or built now."""
-    replacements = [path for path in NATIVE_FILES.iterdir() if root.native]
-    replacements = [path for path in replacements if (source / path.name).exists()]
+    replacements = [
+        path
+        for path in NATIVE_FILES.iterdir()
+        if root.native and (source / path.name).exists()
+    ]
     key = digest(root.key, digest_files([*source_files(source), *replacements]))
     final = cache_dir() / "modules" / f"{root.release}-{key}"
     with cached(final, f"module-{root.kernel}") as work:
@@ -145,43 +132,30 @@ def check_module(root: Root, source: Path = KMOD) -> list[str]:
     return warnings or ([first_error(log)] if status != 0 else [])
 
 
-def _extract(deb: Path, names: tuple[str, ...], target: Path) -> None:
-    """The files whose paths end so, out of the kernel's source in a package."""
-    show = subprocess.Popen(
-        ["dpkg-deb", "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE
-    )
-    with show, tarfile.open(fileobj=show.stdout, mode="r|") as package:
-        for outer in package:
-            if not outer.name.endswith(".tar.xz"):
-                continue
-            with tarfile.open(
-                fileobj=package.extractfile(outer), mode="r|xz"
-            ) as source:
-                for member in source:
-                    for name in names:
-                        if member.isfile() and member.name.endswith(f"/{name}"):
-                            path = target / name
-                            path.parent.mkdir(parents=True, exist_ok=True)
-                            content = source.extractfile(member)
-                            assert content is not None  # it is a file
-                            path.write_bytes(content.read())
-
-
 def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
-    """Where these files of the kernel's source are: cached, or fetched."""
+    """Where these files of the kernel's source are: cached, or fetched.
+
+    names: the ends of their paths there, and their paths here.
+    """
     final = cache_dir() / what / KERNEL_SOURCE
     script = (
         "apt-get -qq update; "
-        f"apt-get -qq -o APT::Sandbox::User=root download {KERNEL_SOURCE}; ls *.deb"
+        f"apt-get -qq -o APT::Sandbox::User=root download {KERNEL_SOURCE}; "
+        "dpkg-deb -x *.deb package; rm *.deb"
     )
     with cached(final, what) as work:
         if work:
             say(f"fetching {what} from {KERNEL_SOURCE} (1 minute)")
             failure = f"{KERNEL_SOURCE}: cannot be fetched"
             must_run_in_root(root, work, script, failure, "check the network")
-            (deb,) = work.glob("*.deb")
-            _extract(deb, names, work)
-            deb.unlink()
+            (archive,) = work.glob("package/usr/src/*.tar.xz")
+            with tarfile.open(archive) as source:
+                for member in source:
+                    for name in names:
+                        if member.name.endswith(f"/{name}"):
+                            member = member.replace(name=name)
+                            source.extract(member, work, filter="data")
+            shutil.rmtree(work / "package")
     return final
 
 
@@ -221,21 +195,20 @@ def build_helpers(root: Root) -> Path:
     files = sorted(path for folder in HELPER_FOLDERS for path in folder.glob("*.[ch]"))
     key = digest(root.key, HELPER_FLAGS, digest_files(files))
     final = cache_dir() / "helpers" / f"{root.kernel}-{key}"
+    failure = f"C helpers: do not build for kernel {root.kernel}"
     with cached(final, f"helpers-{root.kernel}") as work:
         if work:
-            _compile_helpers(root, work, files)
+            for path in files:
+                shutil.copyfile(path, work / path.name)
+            sources = [path for path in files if path.suffix == ".c"]
+            script = "\n".join(_compile(root, path.stem) for path in sources)
+            must_run_in_root(root, work, script, failure, "correct them")
     return final
 
 
-def _compile_helpers(root: Root, work: Path, files: list[Path]) -> None:
-    lines, compiler = [], f"{root.arch.compiler}gcc"
-    for path in files:
-        shutil.copyfile(path, work / path.name)
-        if path.suffix == ".c":
-            kind = "-shared -fPIC" if path.stem.endswith(PRELOADED) else "-static"
-            lines.append(f"{compiler} {HELPER_FLAGS} {kind} -o {path.stem} {path.name}")
-    failure = f"C helpers: do not build for kernel {root.kernel}"
-    must_run_in_root(root, work, "\n".join(lines) or "true", failure, "correct them")
+def _compile(root: Root, name: str) -> str:
+    kind = "-shared -fPIC" if name.endswith(PRELOADED) else "-static"
+    return f"{root.arch.compiler}gcc {HELPER_FLAGS} {kind} -o {name} {name}.c"
 
 
 def stage(root: Root, output: Path) -> dict[str, str]:

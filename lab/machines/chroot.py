@@ -26,9 +26,9 @@ exec chroot "$1" /bin/sh -ec "$3"
 class Root:
     kernel: str  # its name in the matrix
     path: Path
-    release: str  # uname -r
-    package: str  # the kernel package and its version
-    key: str
+    release: str = ""  # uname -r; none if it has no kernel
+    package: str = ""  # the kernel package and its version
+    key: str = ""
     arch: Arch = HOST
     workshop: Path | None = None  # where its modules are built, if not in path
     make: str = ""  # further arguments of make

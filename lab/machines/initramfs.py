@@ -10,7 +10,7 @@ from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
 from lab.machines.chroot import Root
 
-# What the root's file systems and the progress port need, where the kernel
+# What the root's file systems and a shell's terminal need, where the kernel
 # has not built it in; modules.dep supplies the rest.
 MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay")
 # The root on a disk; ext4 asks the kernel for crc32c by its name.

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-import time
+from dataclasses import replace
 from pathlib import Path
 
 from lab import processes
@@ -23,51 +23,24 @@ from lab.setup import ensure_tools, say
 
 # What the guest needs besides the kernel, and what the builds need.
 GUEST_PACKAGES = (
-    "busybox-static",
-    "iperf3",
-    "iproute2",
-    "iputils-ping",
-    "kmod",
-    "python3",
-    "python3-click",
-    "python3-pyroute2",
-    "python3-rich",
+    *("busybox-static", "iperf3", "iproute2", "iputils-ping", "kmod"),
+    *("python3", "python3-click", "python3-pyroute2", "python3-rich"),
 )
 TOOLS = ("gcc", "libc6-dev", "make", "sparse")
 PACKAGES = tuple(sorted((*GUEST_PACKAGES, *TOOLS)))
 # What each root of Debian's has, for those that are only unpacked.
 BASE_PACKAGES = (
-    "base-files",
-    "bash",
-    "coreutils",
-    "dash",
-    "libc-bin",
-    "mount",
-    "ncurses-base",
-    "procps",
-    "util-linux",
+    *("base-files", "bash", "coreutils", "dash", "libc-bin", "mount", "ncurses-base"),
+    *("procps", "util-linux"),
 )
 # What a kernel is built with, from its source.
 BUILDER_PACKAGES = (
-    "bc",
-    "bison",
-    "flex",
-    "gcc",
-    "kmod",
-    "libc6-dev",
-    "libelf-dev",
-    "make",
-    "perl",
+    *("bc", "bison", "flex", "gcc", "kmod", "libc6-dev", "libelf-dev", "make", "perl"),
     "xz-utils",
 )
 # What kernel patches are made and checked with.
-SERIES_PACKAGES = (
-    *BUILDER_PACKAGES,
-    "coccinelle",
-    "git",
-    "python3-git",
-    "python3-ply",
-    "sparse",
+SERIES_PACKAGES = BUILDER_PACKAGES + (
+    *("coccinelle", "git", "python3-git", "python3-ply", "sparse"),
 )
 # In place of gcc, for a kernel built with clang and its modules.
 CLANG_PACKAGES = ("clang", "lld", "llvm")
@@ -76,19 +49,28 @@ EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
 ATTEMPTS = 3
 
 
-def _mmdebstrap(arguments: list[str], tree: Path) -> str | None:
-    """None, or the last line it printed before it failed."""
+def bootstrap(what: str, arguments: list[str], tree: Path, sources: list[str]) -> None:
+    """Make a tree of packages; mmdebstrap's arguments, but for what is named besides."""
+    command = ["mmdebstrap", *arguments, str(tree), *sources]
     log = tree.with_name("mmdebstrap.log")
-    # INITRD=No: the lab boots an initramfs of its own.
-    with open(log, "w") as output:
-        done = processes.run(
-            ["mmdebstrap", *arguments],
-            env={**os.environ, "INITRD": "No"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    return None if done.returncode == 0 else last_line(log.read_text())
+    for attempt in range(1, ATTEMPTS + 1):
+        with open(log, "w") as output:
+            done = processes.run(
+                command,
+                env={**os.environ, "INITRD": "No"},  # the lab boots one of its own
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        if done.returncode == 0:
+            return
+        last = last_line(log.read_text())
+        say(f"{what}: attempt {attempt} of {ATTEMPTS}: {last}")
+        shutil.rmtree(tree, ignore_errors=True)
+    raise LabError(
+        f"{what}: mmdebstrap could not make its root ({last}); "
+        "check the network and apt's sources, then run again"
+    )
 
 
 _UNPACK = ("--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"')
@@ -96,17 +78,10 @@ _UNPACK = ("--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"')
 
 def unpack(what: str, suite: str, packages: tuple[str, ...], tree: Path) -> None:
     """Packages' files in a directory, with no script of theirs run."""
-    arguments = list(_UNPACK)
     # A mirror that lags may hold an index that is past its date.
-    arguments += ['--aptopt=Acquire::Check-Valid-Until "false"']
-    arguments += [f"--include={','.join(packages)}", suite, str(tree)]
-    arguments += [f"deb {read_mirror()} {suite} main"]
-    last = _mmdebstrap(arguments, tree)
-    if last is not None:
-        raise LabError(
-            f"{what}: mmdebstrap could not unpack it ({last}); "
-            "check the network and apt's sources, then run again"
-        )
+    arguments = [*_UNPACK, '--aptopt=Acquire::Check-Valid-Until "false"']
+    arguments += [f"--include={','.join(packages)}", suite]
+    bootstrap(what, arguments, tree, [f"deb {read_mirror()} {suite} main"])
 
 
 def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
@@ -118,19 +93,8 @@ def recipe(kernel: Kernel, extra: tuple[str, ...] = ()) -> list[str]:
         packages = (*kernel.packages, *BASE_PACKAGES, *GUEST_PACKAGES, *extra)
         arguments = [f"--architectures={kernel.arch.name}", *_UNPACK]
         return [*arguments, *(f"--include={name}" for name in packages), kernel.suite]
-    tools = (*PACKAGES, *_compiler_packages(kernel), *extra)
+    tools = (*PACKAGES, *CLANG_PACKAGES * kernel.clang, *extra)
     return recipe_of(kernel, (*kernel.pins, *kernel.packages), tools)
-
-
-def _make_flags(kernel: Kernel) -> str:
-    """The variables that make gets besides the architecture."""
-    if kernel.native:
-        return native.MODULE_MAKE
-    return "LLVM=1" if kernel.clang else ""
-
-
-def _compiler_packages(kernel: Kernel) -> tuple[str, ...]:
-    return CLANG_PACKAGES if kernel.clang else ()
 
 
 def workshop_recipe(kernel: Kernel) -> list[str]:
@@ -141,9 +105,9 @@ def workshop_recipe(kernel: Kernel) -> list[str]:
 
 def builder_recipe(kernel: Kernel) -> list[str]:
     """The same for a root in which the kernel is built from its source."""
-    tools = (*BUILDER_PACKAGES, *_compiler_packages(kernel))
-    tools += native.PACKAGES if kernel.native else ()
-    tools += ("python3",) if kernel.clang else ()  # which ThinLTO's link runs
+    tools = (*BUILDER_PACKAGES, *CLANG_PACKAGES * kernel.clang)
+    tools += native.PACKAGES * kernel.native
+    tools += ("python3",) * kernel.clang  # which ThinLTO's link runs
     return recipe_of(kernel, (f"linux-source-{kernel.release}",), tools)
 
 
@@ -155,10 +119,14 @@ def recipe_of(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]
     return arguments
 
 
+def _made_of(kernel: Kernel, recipe: list[str], *more: str) -> str:
+    """Changes with the recipe, or when the mirror has a newer package."""
+    return json.dumps([recipe, kernel.extra_suites, kernel.version, *more])
+
+
 def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
-    """Changes with the recipe of the root, or when the mirror has a newer package."""
-    made_of = [recipe(kernel, extra), kernel.extra_suites, kernel.version]
-    key = digest(json.dumps(made_of))
+    """Changes when the root would be another."""
+    key = digest(_made_of(kernel, recipe(kernel, extra)))
     if kernel.arch is not HOST:
         key = digest(key, json.dumps(workshop_recipe(kernel)), _FINISH)
     return digest(key, kernel_key(kernel)) if kernel.configs else key
@@ -166,9 +134,7 @@ def root_key(kernel: Kernel, extra: tuple[str, ...] = ()) -> str:
 
 def kernel_key(kernel: Kernel) -> str:
     """Changes when a kernel that is built would be another."""
-    made_of = [builder_recipe(kernel), kernel.extra_suites, kernel.version]
-    source = json.dumps(made_of)
-    return digest(source, configs_key(kernel))
+    return digest(_made_of(kernel, builder_recipe(kernel)), configs_key(kernel))
 
 
 def read_release(tree: Path) -> str:
@@ -187,20 +153,6 @@ def read_package(tree: Path, name: str) -> str:
     return done.stdout.strip() or name
 
 
-def bootstrap(kernel: Kernel, arguments: list[str], tree: Path) -> None:
-    arguments = [*arguments, str(tree), *sources(kernel, read_mirror())]
-    for attempt in range(1, ATTEMPTS + 1):
-        last = _mmdebstrap(arguments, tree)
-        if last is None:
-            return
-        say(f"kernel {kernel.name}: attempt {attempt} of {ATTEMPTS}: {last}")
-        shutil.rmtree(tree, ignore_errors=True)
-    raise LabError(
-        f"kernel {kernel.name}: mmdebstrap could not build its root ({last}); "
-        "check the network and apt's sources, then run again"
-    )
-
-
 # A root that was only unpacked lacks what packages' own scripts make; the compiler
 # that runs here needs the kernel's headers beside it.
 _FINISH = """
@@ -214,17 +166,8 @@ ln -sfn /usr/src/linux-headers-{release} /usr/lib/modules/{release}/build
 """
 
 
-def _add_workshop(kernel: Kernel, work: Path) -> None:
-    """For another architecture: a root of this machine that builds its module."""
-    workshop = work / "workshop"
-    bootstrap(kernel, workshop_recipe(kernel), workshop)
-    release = read_release(work / "tree")
-    root = Root(
-        kernel.name, work / "tree", release, "", "", kernel.arch, workshop=workshop
-    )
-    script = _FINISH.format(release=release)
-    failure = f"kernel {kernel.name}: the root that builds for it is incomplete"
-    must_run_in_root(root, work, script, failure, "correct lab/machines/roots.py")
+def _bootstrap_for(kernel: Kernel, recipe: list[str], tree: Path) -> None:
+    bootstrap(f"kernel {kernel.name}", recipe, tree, sources(kernel, read_mirror()))
 
 
 def _ensure_built(kernel: Kernel) -> Path:
@@ -232,39 +175,38 @@ def _ensure_built(kernel: Kernel) -> Path:
     final = cache_dir() / "kernels" / f"{kernel.name}-{kernel_key(kernel)}"
     with cached(final, f"kernel-{kernel.name}", resumed=True) as work:
         if work:
-            started = time.monotonic()
             say(f"kernel {kernel.name}: building it from source (10-30 minutes)")
-            tree = work / "tree"
-            fill_once(tree, lambda: bootstrap(kernel, builder_recipe(kernel), tree))
+            tree, recipe = work / "tree", builder_recipe(kernel)
+            fill_once(tree, lambda: _bootstrap_for(kernel, recipe, tree))
             package = read_package(tree, f"linux-source-{kernel.release}")
             (work / "package").write_text(package)
-            build_kernel(kernel, Root(kernel.name, tree, "", package, ""), work)
+            build_kernel(kernel, Root(kernel.name, tree), work)
             for path in (tree, work / "linux"):
                 discard(path)
-            seconds = time.monotonic() - started
-            say(f"kernel {kernel.name}: built after {seconds:.0f} s")
     return final
 
 
-def _build_root(kernel: Kernel, extra: tuple[str, ...], unfinished: Path) -> None:
+def _build_root(kernel: Kernel, extra: tuple[str, ...], work: Path) -> None:
     built = _ensure_built(kernel) if kernel.configs else None
-    started = time.monotonic()
     told = f" with {', '.join(extra)}" if extra else ""
     say(f"kernel {kernel.name}: building its root{told} from packages (1-2 minutes)")
-    tree = unfinished / "tree"
-    bootstrap(kernel, recipe(kernel, extra), tree)
+    tree = work / "tree"
+    _bootstrap_for(kernel, recipe(kernel, extra), tree)
     if built:
         shutil.copytree(built / FILES, tree, symlinks=True, dirs_exist_ok=True)
-    if kernel.arch is not HOST:
-        _add_workshop(kernel, unfinished)
     release = read_release(tree)
+    if kernel.arch is not HOST:  # a root of this machine builds its module
+        workshop = work / "workshop"
+        _bootstrap_for(kernel, workshop_recipe(kernel), workshop)
+        root = Root(kernel.name, tree, workshop=workshop)
+        failure = f"kernel {kernel.name}: the root that builds for it is incomplete"
+        script = _FINISH.format(release=release)
+        must_run_in_root(root, work, script, failure, "correct lab/machines/roots.py")
     package = read_package(tree, f"linux-image-{release}")
     if built:
         package = (built / "package").read_text()
     facts = {"release": release, "package": package}
-    (unfinished / "root.json").write_text(json.dumps(facts))
-    seconds = time.monotonic() - started
-    say(f"kernel {kernel.name}: root complete after {seconds:.0f} s")
+    (work / "root.json").write_text(json.dumps(facts))
 
 
 def has_root(kernel: Kernel) -> bool:
@@ -281,20 +223,19 @@ def ensure_made(
     finish: a script that is then run in it, in an empty folder.
     """
     ensure_tools()
-    made_of = [recipe, kernel.extra_suites, kernel.version, *filter(None, [finish])]
-    key = digest(json.dumps(made_of))
+    key = digest(_made_of(kernel, recipe, *filter(None, [finish])))
     final = cache_dir() / f"{place}-{key}"
+    root = Root(kernel.name, final / "tree", key=key)
     with cached(final, place.rpartition("/")[2]) as work:
         if work:
             say(f"{what}: building its root (2 minutes)")
-            tree = work / "tree"
-            bootstrap(kernel, recipe, tree)
+            _bootstrap_for(kernel, recipe, work / "tree")
             (work / "empty").mkdir()
+            unfinished = replace(root, path=work / "tree")
             failure = f"{what}: its root cannot be completed"
-            root = Root(kernel.name, tree, "", "", key)
-            must_run_in_root(root, work / "empty", finish, failure, "check the network")
-            shutil.rmtree(work / "empty")
-    return Root(kernel.name, final / "tree", "", "", key)
+            remedy = "check the network"
+            must_run_in_root(unfinished, work / "empty", finish, failure, remedy)
+    return root
 
 
 def ensure_source_root(kernel: Kernel) -> Root:
@@ -310,9 +251,9 @@ def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
     kernel = find_kernel(kernel)
     key = root_key(kernel, extra)
     final = cache_dir() / "roots" / f"{kernel.name}-{key}"
-    with cached(final, f"root-{kernel.name}") as unfinished:
-        if unfinished:
-            _build_root(kernel, extra, unfinished)
+    with cached(final, f"root-{kernel.name}") as work:
+        if work:
+            _build_root(kernel, extra, work)
     facts = json.loads((final / "root.json").read_text())
     return Root(
         kernel=kernel.name,
@@ -321,7 +262,7 @@ def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
         package=facts["package"],
         key=key,
         arch=kernel.arch,
-        make=_make_flags(kernel),
+        make=native.MODULE_MAKE if kernel.native else "LLVM=1" * kernel.clang,
         native=kernel.native,
         workshop=None if kernel.arch is HOST else final / "workshop",
     )

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 from lab.cache import cache_dir, digest, locked, require_space
@@ -20,7 +21,6 @@ BACKPRESSURE_SINCE = (7, 3)  # Linux, with IFF_BACKPRESSURE
 BUILT_INSTEAD = ("builtin",)  # the configuration where only a source has it
 _IMAGE = re.compile(r"linux-image-(?P<release>(?P<version>\d+\.\d+\.\d+)\+deb\d+-\w+)")
 _SOURCE = re.compile(r"linux-source-(?P<version>\d+\.\d+)")
-_WANTED = re.compile(r"linux-(image|headers|source)\b")
 
 Listing = dict[str, str]  # package -> its newest version
 
@@ -57,23 +57,6 @@ def version_order(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
-def parse_packages(index: str) -> Listing:
-    """The kernel packages of an index, each with its newest version."""
-    found: Listing = {}
-    for entry in index.split("\n\n"):
-        fields = dict(
-            line.split(": ", 1)
-            for line in entry.splitlines()
-            if line.startswith(("Package: ", "Version: "))
-        )
-        name, version = fields.get("Package", ""), fields.get("Version", "")
-        if not _WANTED.match(name):
-            continue
-        if name not in found or version_order(version) > version_order(found[name]):
-            found[name] = version
-    return found
-
-
 def _apt(state: Path, arch: str, *command: str) -> subprocess.CompletedProcess[str]:
     """apt with sources and lists of its own, that the machine's apt never sees."""
     options = [
@@ -97,23 +80,19 @@ def _apt(state: Path, arch: str, *command: str) -> subprocess.CompletedProcess[s
 
 
 def _fetch(kernel: Kernel, state: Path) -> Listing:
+    """Empty if apt cannot read each of the suites."""
     for folder in ("lists/partial", "cache/archives/partial"):
         (state / folder).mkdir(parents=True, exist_ok=True)
     require_space(state)
     (state / "sources.list").write_text("\n".join(sources(kernel, read_mirror())))
-    arch = kernel.arch.name
-    if _apt(state, arch, "apt-get", "-qq", "--error-on=any", "update").returncode:
+    apt = partial(_apt, state, kernel.arch.name)
+    if apt("apt-get", "-qq", "--error-on=any", "update").returncode:
         return {}
-    wanted = ("--format", "$(CREATED_BY) $(FILENAME)")
-    targets = _apt(state, arch, "apt-get", "indextargets", *wanted).stdout
+    names = apt("apt-cache", "pkgnames", "linux-").stdout.split()
     found: Listing = {}
-    for line in targets.splitlines():
-        kind, _, path = line.partition(" ")
-        if kind == "Packages":
-            index = _apt(state, arch, "/usr/lib/apt/apt-helper", "cat-file", path).stdout
-            for name, version in parse_packages(index).items():
-                if version_order(version) > version_order(found.get(name, "")):
-                    found[name] = version
+    for line in apt("apt-cache", "madison", *names).stdout.splitlines():
+        name, version, _ = line.split("|")
+        found.setdefault(name.strip(), version.strip())  # the newest comes first
     return found
 
 
@@ -128,7 +107,7 @@ def read_listing(kernel: Kernel) -> Listing:
         if not old or time.time() - kept.stat().st_mtime > MAX_AGE_SECONDS:
             found = _fetch(kernel, state)
             if found:
-                kept.write_text(json.dumps(found, indent=1))
+                kept.write_text(json.dumps(found))
             elif not old:
                 raise LabError(
                     f"kernel {kernel.name}: apt cannot read {', '.join(suites)}; "

@@ -13,9 +13,7 @@ import functools
 import json
 import os
 import re
-import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,6 +43,7 @@ CMDLINE = (
     "nowatchdog cryptomgr.notests "
     "rcupdate.rcu_cpu_stall_timeout=60"
 )
+SHELL = "lab.shell"  # for the init: a shell, no job
 NO_POLICY = "audit=0 apparmor=0 selinux=0"  # nothing watches the guest's processes
 
 
@@ -92,23 +91,19 @@ class VmResult:
         return self.status == 0 and not self.trouble
 
 
-def read_kvm() -> bool:
-    """Whether KVM works; /dev/kvm may exist without it."""
-    flags = Path("/proc/cpuinfo").read_text()
-    if not re.search(r"^flags.*\b(vmx|svm)\b", flags, re.MULTILINE):
-        return False
-    try:
-        os.close(os.open("/dev/kvm", os.O_RDWR))
-    except OSError:
-        return False
-    return True
-
-
 @functools.cache
-def tell_why_no_kvm() -> None:
-    """Once, and only if /dev/kvm exists."""
-    if Path("/dev/kvm").exists() and not read_kvm():
-        say("/dev/kvm is there, but does not work (a nested VM?): using the emulator")
+def read_kvm() -> bool:
+    """Whether KVM works; if only /dev/kvm is there that is said, once."""
+    kvm = Path("/dev/kvm")
+    if not kvm.exists():
+        return False
+    flags = Path("/proc/cpuinfo").read_text()
+    if re.search(r"^flags.*\b(vmx|svm)\b", flags, re.MULTILINE):
+        with suppress(OSError):
+            os.close(os.open(kvm, os.O_RDWR))
+            return True
+    say("/dev/kvm is there, but does not work (a nested VM?): using the emulator")
+    return False
 
 
 def accelerator(root: Root, counted: bool = False) -> str:
@@ -134,38 +129,33 @@ def _acceleration(machine: Machine, kvm: bool) -> list[str]:
     return ["-accel", "tcg,thread=multi", "-cpu", cpu]
 
 
-def _share(tag: str, path: Path, readonly: bool) -> list[str]:
-    options = f"local,id={tag},path={path},security_model=none,multidevs=remap"
-    if readonly:
-        options += ",readonly=on"
-    device = f"virtio-9p,fsdev={tag},mount_tag={tag}"
-    return ["-fsdev", options, "-device", device]
-
-
-def _drive(name: str, image: Path, more: str = "") -> list[str]:
-    drive = f"file={image},format=raw,if=none,id={name}{more}"
-    return ["-drive", drive, "-device", f"virtio-blk,drive={name}"]
+def _share(tag: str, path: Path, more: str = "") -> list[str]:
+    how = "security_model=none,multidevs=remap" + more
+    return ["-virtfs", f"local,mount_tag={tag},path={path},{how}"]
 
 
 def _root(machine: Machine) -> list[str]:
     if machine.disk is None:
-        return _share("root", machine.root.path, readonly=True)
-    drives = _drive("root", machine.disk, ",snapshot=on")
+        return _share("root", machine.root.path, ",readonly=on")
+    drives = ["-drive", f"file={machine.disk},format=raw,if=virtio,snapshot=on"]
     if machine.changes is not None:
-        drives += _drive("changes", machine.changes)
+        drives += ["-drive", f"file={machine.changes},format=raw,if=virtio"]
     return drives
 
 
+# Our terminal, for a shell in the guest.
+_TERMINAL = (
+    *("-device", "virtio-serial", "-chardev", "stdio,id=talk,signal=off"),
+    *("-device", "virtconsole,chardev=talk"),
+)
+
+
 def qemu_command(
-    qemu: Path,
-    machine: Machine,
-    initramfs: Path,
-    extra: str = "",
-    kvm: bool = False,
+    qemu: Path, machine: Machine, initramfs: Path, shell: bool = False, kvm: bool = False
 ) -> list[str]:
     """The whole QEMU command line of one boot."""
     arch = machine.root.arch
-    own = f"{machine.policy} {machine.cmdline} {extra}"
+    own = f"{machine.policy} {machine.cmdline} {SHELL * shell}"
     cmdline = f"console={arch.console} {arch.cmdline} {CMDLINE} {own}"
     return [
         str(qemu),
@@ -178,78 +168,75 @@ def qemu_command(
         *("-serial", f"file:{machine.output / 'console.log'}"),
         *("-device", "virtio-rng"),
         *_root(machine),
-        *_share("sluice", REPOSITORY, readonly=True),
-        *_share("out", machine.output, readonly=False),
-        *("-device", "virtio-serial"),
-        *("-chardev", "stdio,id=talk,signal=off"),
+        *_share("sluice", REPOSITORY, ",readonly=on"),
+        *_share("out", machine.output),
+        *(_TERMINAL if shell else ()),
     ]
 
 
-# The guest's port for lines the host shows while the job runs.
-_PROGRESS = ["-device", "virtserialport,chardev=talk,name=progress"]
-_TERMINAL = ["-device", "virtconsole,chardev=talk"]
-
-
-def _command(machine: Machine, talk: list[str], extra: str = "") -> list[str]:
-    """The whole command line; talk: QEMU's device at our terminal or pipe."""
+def _command(machine: Machine, shell: bool = False) -> list[str]:
+    """The whole command line."""
     initramfs = ensure_initramfs(machine.root, machine.disk is not None)
     if machine.root.native:
         native.require_memory(machine.memory_mb)
-        return native.command(machine, initramfs, REPOSITORY, extra)
-    if machine.root.arch is HOST and not machine.counted:
-        tell_why_no_kvm()
-    qemu = ensure_qemu(machine.root.arch)
-    return qemu_command(qemu, machine, initramfs, extra, read_kvm()) + talk
+        return native.command(machine, initramfs, REPOSITORY, SHELL * shell)
+    kvm = accelerator(machine.root, machine.counted) == "KVM"
+    return qemu_command(ensure_qemu(machine.root.arch), machine, initramfs, shell, kvm)
 
 
-def _start(machine: Machine, command: list[str], piped: bool) -> subprocess.Popen:
-    """QEMU or the kernel, in a session of its own, that dies with us."""
+def _start(machine: Machine, command: list[str], shell: bool = False) -> subprocess.Popen:
+    """QEMU or the kernel, that dies with us; a shell's has our terminal, a job's has a
+    session of its own."""
     root = machine.root
     log = machine.output / ("console.log" if root.native else "qemu.log")
     privileges = native.WITHOUT_PRIVILEGES if root.native else ()
-    # The input stays an open pipe: at its end QEMU would hang up the port.
     with open(log, "w") as errors:
         return subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *privileges, *command],
-            stdin=subprocess.PIPE if piped else None,
-            stdout=subprocess.PIPE if piped else None,
+            stdin=None if shell else subprocess.DEVNULL,
+            stdout=None if shell else errors,
             stderr=errors,
-            start_new_session=piped,
+            start_new_session=not shell,
             env=native.environment() if root.native else None,
         )
 
 
 def _prefer_timers(process: subprocess.Popen, vcpus: int) -> None:
-    """Let the thread that delivers interrupts run before the virtual CPUs.
+    """Let the thread that delivers interrupts run before the virtual CPUs, once these
+    have threads of their own.
 
     With as many busy virtual CPUs as the host has, a TCG guest's timers come
     milliseconds late otherwise, which no machine's timers do.
     """
-    tasks = Path(f"/proc/{process.pid}/task")
     with suppress(OSError):
-        while len(list(tasks.iterdir())) <= vcpus and process.poll() is None:
-            time.sleep(0.05)
-        os.setpriority(os.PRIO_PROCESS, process.pid, INTERRUPTS_NICE)
+        if len(os.listdir(f"/proc/{process.pid}/task")) > vcpus:
+            os.setpriority(os.PRIO_PROCESS, process.pid, INTERRUPTS_NICE)
 
 
-def _end(process: subprocess.Popen) -> None:
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGKILL)
-        process.wait()
-
-
-def _beside(work: Callable[..., None], *arguments: object) -> threading.Thread:
-    """Run in a thread that ends with the VM."""
-    thread = threading.Thread(target=work, args=arguments, daemon=True)
-    thread.start()
-    return thread
-
-
-def _follow(process: subprocess.Popen, progress: Callable[[str], None]) -> None:
-    assert process.stdout is not None  # it is a pipe
-    for line in process.stdout:
-        progress(line.decode(errors="replace").rstrip("\r\n"))
+def _follow(
+    process: subprocess.Popen,
+    machine: Machine,
+    deadline: float,
+    progress: Callable[[str], None],
+) -> str:
+    """Tell the lines of /out/progress until the VM ends, or its time; how it ended."""
+    started, rest = time.monotonic(), ""
+    with open(machine.output / "progress", errors="replace") as lines:
+        while True:
+            ended = process.poll()
+            *whole, rest = (rest + lines.read()).split("\n")
+            for line in whole:
+                progress(line)
+            if ended is not None:
+                return f"it ended with status {ended}"
+            limit = deadline if _has_begun(machine) else min(BOOT_SECONDS, deadline)
+            if time.monotonic() - started > limit:
+                return f"it was stopped after {limit:.0f} s"
+            if machine.root.native:
+                native.write_load(process.pid, machine.output)
+            else:
+                _prefer_timers(process, machine.vcpus)
+            time.sleep(0.2)
 
 
 def _read_text(path: Path) -> str:
@@ -270,18 +257,6 @@ def _keep_console(machine: Machine, console: str) -> Path:
 def _has_begun(machine: Machine) -> bool:
     """Whether the guest is up and has read its job; see lab/guest/job.py."""
     return (machine.output / "begun").exists()
-
-
-def _wait(process: subprocess.Popen, machine: Machine, deadline: float) -> str:
-    """Wait for the VM's end, seconds at most; how it ended."""
-    started = time.monotonic()
-    for limit in (min(BOOT_SECONDS, deadline), deadline):
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=limit - (time.monotonic() - started))
-            return f"it ended with status {process.returncode}"
-        if not _has_begun(machine):
-            break
-    return f"it was stopped after {limit:.0f} s"
 
 
 def _is_race(machine: Machine, console: str) -> bool:
@@ -324,21 +299,17 @@ def _boot(
     machine.output.mkdir(parents=True, exist_ok=True)
     for stale in ("begun", "verdict.json", "result.json", "console.log"):
         (machine.output / stale).unlink(missing_ok=True)
+    (machine.output / "progress").write_text("")
     (machine.output / "job.json").write_text(json.dumps(job, indent=1))
-    command = _command(machine, _PROGRESS)
+    command = _command(machine)
     (machine.output / "qemu.json").write_text(json.dumps(command))
     started = time.monotonic()
-    process = _start(machine, command, piped=True)
-    reader = _beside(_follow, process, progress)
-    if job.get("native"):
-        _beside(native.tell_load, process, machine.output / "begun")
-    if not machine.root.native:
-        _beside(_prefer_timers, process, machine.vcpus)
+    process = _start(machine, command)
     try:
-        how = _wait(process, machine, deadline)
+        how = _follow(process, machine, deadline, progress)
     finally:
-        _end(process)
-    reader.join(timeout=5)
+        process.kill()
+        process.wait()
     return _result(machine, how, time.monotonic() - started)
 
 
@@ -362,10 +333,9 @@ def run_job(
 
 def run_shell(machine: Machine) -> int:
     """Boot to a shell on this terminal."""
-    machine.output.mkdir(parents=True, exist_ok=True)
-    command = _command(machine, _TERMINAL, "lab.shell")
-    process = _start(machine, command, piped=False)
+    process = _start(machine, _command(machine, shell=True), shell=True)
     try:
         return process.wait()
     finally:
-        _end(process)
+        process.kill()
+        process.wait()

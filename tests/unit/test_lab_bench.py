@@ -675,24 +675,13 @@ def test_only_rows_that_are_asked_for_are_measured(bench, monkeypatch) -> None:
     assert values == {"stock": {0: 3}, "sluice": {0: 4}}
 
 
-class Host:
-    """A host of whose CPUs others use so much during each sample."""
-
-    def __init__(self, percents: list[float]) -> None:
-        self._left = iter(percents)
-
-    def read(self) -> tuple[float, float]:
-        return 0.0, 0.0
-
-    def percent_since(self, _: tuple[float, float]) -> float:
-        return next(self._left)
-
-
 def test_sample_that_others_disturb_is_taken_again_but_not_for_ever(
     bench, monkeypatch
 ) -> None:
     drivers: list[str] = []
-    monkeypatch.setattr(rows, "HostLoad", lambda: Host([50, 3, 20, 30, 40]))
+    percents = iter([50, 3, 20, 30, 40])
+    monkeypatch.setattr(rows, "read_load", lambda: (0.0, 0.0))
+    monkeypatch.setattr(rows, "others_percent", lambda _: next(percents))
     monkeypatch.setattr(rows, "system_call_us", lambda: 9.0)
     monkeypatch.setattr(rows, "read_late", lambda: [])
     monkeypatch.setattr(rows, "late_since", lambda _: {"p50": 8})

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from lab.__main__ import main
+from lab.__main__ import SUBCOMMANDS, main
 from lab.cache import cache_dir, cached, digest, discard, empty_cache, fill_once
 from lab.cache import fresh_directory, hold_cache, locked
 from lab.failure import LabError, Unsuitable
@@ -75,7 +75,7 @@ def test_a_full_disk_is_one_line(monkeypatch, capsys) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("sys.argv", ["lab", "generate"])
-    monkeypatch.setattr("lab.checks.generate.generate", fill)
+    monkeypatch.setitem(SUBCOMMANDS, "generate", (fill, "", ()))
     assert main() == 3
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "No space left on device; SLUICE_CACHE" in said

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 
-from lab.__main__ import parser
+from lab.__main__ import SUBCOMMANDS, parser, run
 from lab.checks import measure
 from lab.failure import LabError
 from lab.machines.vm import REPOSITORY, VCPUS
@@ -36,7 +37,7 @@ def lab(*arguments: str) -> subprocess.CompletedProcess:
         (["report", "/nonexistent"], "cannot be read"),
         (["bench", "--json", "/proc/there/is/none"], "cannot be written"),
         (["demo", "--json", "/proc/there/is/none"], "cannot be written"),
-        (["shell", "--cpus", "0"], "must be above 0"),
+        (["mutants", "--files", "nonsense.c"], "invalid choice"),
         (["nonsense"], "invalid choice"),
         ([], "newest"),  # the end of the help
     ],
@@ -66,9 +67,8 @@ def test_machine_that_measures(arguments, machine, monkeypatch) -> None:
         raise LabError("enough")
 
     monkeypatch.setattr(measure, "measure", planned)
-    options = parser().parse_args(arguments)
     with pytest.raises(LabError, match="enough"):
-        options.run(options)
+        run(arguments)
     assert [(plan.vcpus, plan.counted) for plan in plans] == [machine]
 
 
@@ -86,3 +86,10 @@ def test_every_subcommand_has_help() -> None:
     (subcommands,) = (a for a in parser()._actions if a.dest == "==SUPPRESS==")
     for name, command in subcommands.choices.items():
         assert command.format_help().startswith("usage: "), name
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_subcommand_takes_its_options(name: str) -> None:
+    needed = {"again": ["module.function"], "report": ["file"]}
+    given = vars(parser().parse_args([name, *needed.get(name, [])]))
+    inspect.signature(given.pop("function")).bind(**given)

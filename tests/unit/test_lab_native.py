@@ -114,6 +114,18 @@ def test_too_little_memory_is_said_before(monkeypatch) -> None:
         boot.require_memory(1 << 40)
 
 
+def test_host_tells_the_guest_what_others_use_of_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(host, "LOAD", tmp_path / "load")
+    monkeypatch.setattr(boot, "read_busy_ticks", lambda: 1000)
+    monkeypatch.setattr(boot, "_own_ticks", lambda _: 400)
+    boot.write_load(0, tmp_path)
+    now, used = host.read_load()
+    assert used == 600 / boot.TICK
+    (tmp_path / "load").write_text(f"{now + 4} {used + 1}")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert host.others_percent((now, used)) == 12.5
+
+
 def test_time_of_a_process_is_counted() -> None:
     sum(range(3_000_000))
     assert boot._own_ticks(os.getpid()) > 0

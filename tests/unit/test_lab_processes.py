@@ -24,7 +24,8 @@ import sys
 from lab import __main__, processes
 sys.argv = ["lab", "generate"]
 command = [sys.executable, "-c", {SLOW!r}]
-__main__.generate.generate = lambda: processes.run(command).returncode
+run = lambda: processes.run(command).returncode
+__main__.SUBCOMMANDS["generate"] = run, "", ()
 sys.exit(__main__.main())
 """
 

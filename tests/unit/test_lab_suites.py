@@ -79,60 +79,36 @@ def test_another_version_on_the_mirror_makes_another_root(monkeypatch) -> None:
     assert len(keys) == 2
 
 
-INDEX = """Package: linux-image-7.3.4+deb13-amd64
-Version: 7.3.4-1~bpo13+1
-
-Package: linux-source-7.2
-Version: 7.2.9-1~bpo13+1
-
-Package: linux-source-7.2
-Version: 7.2.12-1~bpo13+1
-
-Package: linux-source-7.2
-Version: 7.2.3-1~bpo13+1
-
-Package: linuxptp
-Version: 4.4-1
+# What apt knows: several versions of a package, of all the suites.
+MADISON = """linux-image-7.3.4+deb13-amd64 | 7.3.4-1~bpo13+1 | http://a.example/debian
+linux-source-7.2 | 7.2.12-1~bpo13+1 | http://a.example/debian trixie-backports/main
+linux-source-7.2 | 7.2.9-1~bpo13+1 | http://a.example/debian trixie-backports/main
 """
 
 
-def test_index_gives_the_newest_version_of_each_kernel_package() -> None:
-    assert suites.parse_packages(INDEX) == {
+def fetch(tmp_path, monkeypatch, status: int = 0) -> dict[str, str]:
+    """With an apt that ends with this status."""
+
+    def apt(state, arch, program, *words) -> subprocess.CompletedProcess[str]:
+        said = {"pkgnames": "linux-source-7.2\n", "madison": MADISON}
+        return subprocess.CompletedProcess(words, status, said.get(words[0], ""))
+
+    monkeypatch.setattr(suites, "_apt", apt)
+    monkeypatch.setattr(suites, "read_mirror", lambda: "http://a.example/debian/")
+    return suites._fetch(kernel_named("newest"), tmp_path / "state")
+
+
+def test_newest_of_all_the_suites_counts(tmp_path, monkeypatch) -> None:
+    assert fetch(tmp_path, monkeypatch) == {
         "linux-image-7.3.4+deb13-amd64": "7.3.4-1~bpo13+1",
         "linux-source-7.2": "7.2.12-1~bpo13+1",
     }
-
-
-def apt_of(indexes: dict[str, str], status: int = 0):
-    """Stands for apt, with these indexes of packages."""
-
-    def apt(state, arch, program, *words) -> subprocess.CompletedProcess[str]:
-        said = ""
-        if "indextargets" in words:
-            said = "Translations /en\n" + "".join(f"Packages {p}\n" for p in indexes)
-        if "cat-file" in words:
-            said = indexes[words[-1]]
-        return subprocess.CompletedProcess(words, status, said)
-
-    return apt
-
-
-@pytest.mark.parametrize("paths", ["ab", "ba"])
-def test_newest_of_all_the_suites_counts(tmp_path, monkeypatch, paths: str) -> None:
-    name = "linux-source-7.2"
-    texts = {"a": INDEX, "b": f"Package: {name}\nVersion: 7.2.11-1\n"}
-    monkeypatch.setattr(suites, "_apt", apt_of({path: texts[path] for path in paths}))
-    monkeypatch.setattr(suites, "read_mirror", lambda: "http://a.example/debian/")
-    found = suites._fetch(kernel_named("newest"), tmp_path / "state")
-    assert found == suites.parse_packages(INDEX)
     lines = (tmp_path / "state" / "sources.list").read_text().splitlines()
     assert "deb http://a.example/debian/ trixie-backports main" in lines
 
 
 def test_a_part_of_the_suites_is_no_listing(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(suites, "_apt", apt_of({"a": INDEX}, status=100))
-    monkeypatch.setattr(suites, "read_mirror", lambda: "http://a.example/debian/")
-    assert suites._fetch(kernel_named("newest"), tmp_path / "state") == {}
+    assert fetch(tmp_path, monkeypatch, status=100) == {}
 
 
 @pytest.fixture

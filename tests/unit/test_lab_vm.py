@@ -145,7 +145,7 @@ def test_job_that_began_is_not_begun_again(machine, monkeypatch) -> None:
 
 def test_lines_of_the_guest_are_told_without_their_ends(machine, monkeypatch) -> None:
     told: list[str] = []
-    emulate(machine, monkeypatch, f"{FINE}; printf 'one\\r\\n\\377two\\n'")
+    emulate(machine, monkeypatch, f"{FINE}; printf 'one\\r\\n\\377two\\n' >>progress")
     assert vm.run_job(machine, {"kind": "bench"}, 60, told.append).fine
     assert told == ["one", "\ufffdtwo"]
     assert json.loads((machine.output / "job.json").read_text()) == {"kind": "bench"}
@@ -236,11 +236,11 @@ def test_root_and_repository_are_shared_read_only(machine) -> None:
     shares = [
         part
         for part in qemu_command(Path("/q"), machine, Path("/i"))
-        if part.startswith("local,id=")
+        if part.startswith("local,mount_tag=")
     ]
     writable = [share for share in shares if "readonly=on" not in share]
     assert len(shares) == 3 and len(writable) == 1
-    assert writable[0].startswith("local,id=out")
+    assert writable[0].startswith("local,mount_tag=out")
 
 
 def test_machine_that_counts_is_emulated_on_one_thread(machine) -> None:
@@ -254,7 +254,7 @@ def test_machine_that_counts_is_emulated_on_one_thread(machine) -> None:
 
 def test_machine_is_as_large_as_asked_and_virtual_where_it_can_be(machine) -> None:
     asked = replace(machine, vcpus=3, memory_mb=512, cmdline="mem=1G lab.systemd")
-    command = qemu_command(Path("/q"), asked, Path("/i"), "lab.shell", kvm=True)
+    command = qemu_command(Path("/q"), asked, Path("/i"), shell=True, kvm=True)
     words = " ".join(command)
     assert "-smp 3 -m 512M" in words and "-accel kvm -cpu host" in words
     cmdline = command[command.index("-append") + 1]

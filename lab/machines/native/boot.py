@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -49,7 +48,7 @@ def require_accepted(console: str) -> None:
 
 
 def command(machine: Machine, initramfs: Path, repository: Path, words: str) -> list[str]:
-    """The kernel's command line. Its console is our stderr, progress our stdout.
+    """The kernel's command line. Its console is our stderr.
 
     seccomp=on: a system call of the guest's processes costs two switches of the
     host's, not four.
@@ -103,17 +102,9 @@ def _own_ticks(pid: int) -> int:
     return total
 
 
-def tell_load(process: subprocess.Popen[bytes], begun: Path) -> None:
-    """The seconds others have used of the host's CPUs, to who measures in the guest.
-
-    begun: a file that is there once the guest listens.
-    """
-    assert process.stdin is not None  # it is a pipe
-    with suppress(OSError, ValueError):
-        while process.poll() is None and not begun.exists():
-            time.sleep(0.2)
-        while process.poll() is None:
-            used = read_busy_ticks() - _own_ticks(process.pid)
-            process.stdin.write(f"{time.monotonic():.2f} {used / TICK:.2f}\n".encode())
-            process.stdin.flush()
-            time.sleep(0.2)
+def write_load(pid: int, output: Path) -> None:
+    """The time, and the seconds that others have used of the host's CPUs until now, for
+    who measures in the guest."""
+    used = (read_busy_ticks() - _own_ticks(pid)) / TICK
+    (output / "load.new").write_text(f"{time.monotonic():.2f} {used:.2f}\n")
+    (output / "load.new").rename(output / "load")
