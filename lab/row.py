@@ -8,8 +8,9 @@ rest and must be 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.failure import LabError
 
@@ -23,34 +24,22 @@ SERIES = "series"  # the drivers that make series patches, without the module
 @dataclass(frozen=True)
 class Variant:
     base: str  # one of VARIANTS, or SERIES
-    ring: Optional[int] = None  # txqueuelen, if it is not the default
-    target_us: Optional[int] = None  # of sluice, if it is not the row's
-    parameters: Tuple[str, ...] = ()  # of sluice's module, over the row's
-    module: str = ""  # another build of it
+    ring: int | None = None  # txqueuelen, if it is not the default
+    target_us: int | None = None  # of sluice, if it is not the row's
 
     def __str__(self) -> str:
         if self.ring is not None:
             return f"{self.base}, txqueuelen {self.ring}"
         if self.target_us is not None:
             return f"{self.base}, target {self.target_us} us"
-        if self.parameters:
-            return f"{self.base}, {' '.join(self.parameters)}"
         return self.base
 
 
 def parse_variant(name: str) -> Variant:
-    """From "stock", "stock-50" (what operators do today), "sluice@2000" or
-    "sluice+low_percent=75+stall_ms=100"; "sluice+ko=b.ko" is another build of it."""
-    base, *parameters = name.split("+")
-    base, _, ring = base.partition("-")
+    """From "stock", "stock-50" (what operators do today) or "sluice@2000"."""
+    base, _, ring = name.partition("-")
     base, _, target = base.partition("@")
-    return Variant(
-        base,
-        int(ring) if ring else None,
-        int(target) if target else None,
-        tuple(p for p in parameters if not p.startswith("ko=")),
-        "".join(p[3:] for p in parameters if p.startswith("ko=")),
-    )
+    return Variant(base, int(ring) if ring else None, int(target) if target else None)
 
 
 class WorkloadError(LabError):
@@ -69,20 +58,20 @@ class Row:
     title: str
     unit: str
     demo: bool = False
-    floor: Optional[float] = None  # sluice is at least this much of stock
+    floor: float | None = None  # sluice is at least this much of stock
     above_upstream: bool = False  # sluice is above upstream
     reaches_upstream: bool = False  # sluice is at least upstream
     lossless: bool = True  # sluice loses 0 packets at the ring
     prompt: bool = False  # sluice's ping is a fraction of the others'
-    latency_share: Optional[float] = None  # sluice's ping is at most this of stock's
+    latency_share: float | None = None  # sluice's ping is at most this of stock's
     path_ms: float = 0.0  # the path's own part of each ping
     setup_seconds: float = 0.0  # of a sample, at most, before it measures
-    rings: List[int] = field(default_factory=list)  # stock with these, too
+    rings: list[int] = field(default_factory=list)  # stock with these, too
     # The floor may be that of stock with this one: so long that it loses little.
-    lossless_ring: Optional[int] = None
+    lossless_ring: int | None = None
     # sluice with these, us, too; then latency_share is theirs
-    targets: List[int] = field(default_factory=list)
-    parameters: List[str] = field(default_factory=list)  # of sluice's module
+    targets: list[int] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)  # of sluice's module
     series: bool = False  # with SERIES, too
     # Each sample begins with insmod, whatever the variant: see GuestEnv.variant().
     always_loads: bool = False
@@ -92,7 +81,7 @@ class Row:
         return replace(self, series=not self.parameters)
 
     @property
-    def others(self) -> Tuple[str, ...]:
+    def others(self) -> tuple[str, ...]:
         """Variants of the variants."""
         longest = [] if self.lossless_ring is None else [self.lossless_ring]
         rings = tuple(f"stock-{ring}" for ring in self.rings + longest)
@@ -100,7 +89,7 @@ class Row:
         return rings + targets + (SERIES,) * self.series
 
     @property
-    def variants(self) -> Tuple[str, ...]:
+    def variants(self) -> tuple[str, ...]:
         return VARIANTS + self.others
 
 
@@ -115,20 +104,19 @@ class Sample:
     lost_at_ring: int  # tx_dropped of the devices involved
     held: int = 0  # still in a queue when the run ended
     segmented: bool = False  # sent counts segments, read counts GSO packets
-    ping_p50_ms: Optional[float] = None
-    ping_p99_ms: Optional[float] = None
-    pings_ms: List[float] = field(default_factory=list)  # ascending
-    extra: Dict[str, Any] = field(default_factory=dict)
+    ping_p50_ms: float | None = None
+    ping_p99_ms: float | None = None
+    pings_ms: list[float] = field(default_factory=list)  # ascending
+    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def unaccounted(self) -> int:
         if self.segmented:  # sent and read count different units
             return 0
-        return self.sent - (
-            self.read + self.qdisc_drops + self.lost_at_ring + self.held
-        )
+        known = self.read + self.qdisc_drops + self.lost_at_ring + self.held
+        return self.sent - known
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "unaccounted": self.unaccounted}
 
 

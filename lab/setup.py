@@ -18,8 +18,10 @@ REQUIREMENTS = Path(__file__).resolve().parents[1] / "tests" / "requirements.txt
 
 # The command the lab runs -> the Debian package that has it.
 TOOLS = {
+    "busybox": "busybox-static",
     "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
+    "modprobe": "kmod",
     "setpriv": "util-linux",
     "unshare": "util-linux",
 }

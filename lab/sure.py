@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from typing import List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
 
 # How sure an interval is, and what it takes to tell one.
 SURE_PERCENT = 90
@@ -14,7 +14,7 @@ WITHIN = 0.03  # what native ratios are to be known to
 SURE_ROUNDS, _RESAMPLES = 5, 2000
 
 
-def shares(values: Mapping[int, float], others: Mapping[int, float]) -> List[float]:
+def shares(values: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
     """Each round's value over the other's of the same round.
 
     A round's samples are taken one after the other, so what slows the machine for
@@ -27,7 +27,7 @@ def shares(values: Mapping[int, float], others: Mapping[int, float]) -> List[flo
     ]
 
 
-def ratio(values: Mapping[int, float], others: Mapping[int, float]) -> Optional[float]:
+def ratio(values: Mapping[int, float], others: Mapping[int, float]) -> float | None:
     """The median of the rounds' shares; None if there is no round with both."""
     found = shares(values, others)
     return statistics.median(found) if found else None
@@ -35,7 +35,7 @@ def ratio(values: Mapping[int, float], others: Mapping[int, float]) -> Optional[
 
 def ratio_interval(
     values: Mapping[int, float], others: Mapping[int, float]
-) -> Optional[Tuple[float, float]]:
+) -> tuple[float, float] | None:
     """The SURE_PERCENT confidence interval of ratio().
 
     Percentiles of a bootstrap (Efron 1979): the rounds are resampled many times, with a
@@ -52,7 +52,7 @@ def ratio_interval(
     return medians[outside], medians[-1 - outside]
 
 
-def is_within(interval: Optional[Tuple[float, float]], share: float = WITHIN) -> bool:
+def is_within(interval: tuple[float, float] | None, share: float = WITHIN) -> bool:
     """Whether both ends are at most this share from the middle."""
     if interval is None:
         return False

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from typing import List
 
 TROUBLE = re.compile(
     r"\bBUG: (?!KCSAN: data-race)|\bOops\b|\bWARNING: |Kernel panic"
@@ -19,7 +18,7 @@ PLAIN = re.compile(r"\b(read|write|read-write) to 0x")
 OURS = re.compile(r"\[s(luice|plat)\]")
 
 
-def _parse_races(lines: List[str]) -> List[str]:
+def _parse_races(lines: list[str]) -> list[str]:
     """The data races in which one side is a plain access of sluice.
 
     The driver and the rest of the kernel access a queue's state plainly: a marked access
@@ -35,6 +34,6 @@ def _parse_races(lines: List[str]) -> List[str]:
     return races
 
 
-def parse_trouble(text: str) -> List[str]:
+def parse_trouble(text: str) -> list[str]:
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if TROUBLE.search(line)] + _parse_races(lines)

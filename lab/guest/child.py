@@ -8,9 +8,10 @@ import os
 import signal
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any
 
 # For a killed process to end: it may hold hundreds of devices' files, and a debug
 # kernel is slow to close each.
@@ -23,7 +24,7 @@ class Ending:
     """How a child ended: with an answer, with an exception, or lost."""
 
     answer: Any = None
-    error: Optional[str] = None  # it raised: the type's name
+    error: str | None = None  # it raised: the type's name
     message: str = ""
     lost: bool = False  # it died, or its deadline passed
 

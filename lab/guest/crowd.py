@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from typing import Iterator, List
+from collections.abc import Iterator
 
 from lab.guest.devices import run_tool, silence_first_netns
 from lab.guest.tun import IFF_NO_PI, IFF_TAP, open_queue
@@ -24,7 +24,7 @@ def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[None]:
     silence_first_netns()
     group = str(sum(name.encode()))
     names = [f"{name}{number}" for number in range(size)]
-    files: List[int] = []
+    files: list[int] = []
     try:
         for one in names:
             files.append(open_queue(IFF_TAP | IFF_NO_PI | flags, one))

@@ -16,8 +16,9 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type, TypeVar
+from typing import Any, TypeVar
 
 from lab.row import WorkloadError
 
@@ -30,13 +31,13 @@ class Device:
     name: str
     address: str
     mac: str
-    netns: Optional[str] = None  # None: the guest's first
+    netns: str | None = None  # None: the guest's first
 
     @property
     def spec(self) -> str:
         return f"{self.name}@{self.netns}" if self.netns else self.name
 
-    def command(self, *argv: str) -> List[str]:
+    def command(self, *argv: str) -> list[str]:
         """A command that sees this device."""
         if self.netns is None:
             return list(argv)
@@ -66,26 +67,20 @@ class Counters:
         return self.passed_by_qdisc + self.qdisc_drops + self.held
 
 
-def parse_link(text: str) -> Dict[str, int]:
-    """tx_packets and tx_dropped from `ip -j -s link show dev NAME`."""
-    transmitted = json.loads(text)[0]["stats64"]["tx"]
-    return {"packets": transmitted["packets"], "dropped": transmitted["dropped"]}
+def parse_counters(link: str, qdiscs: str) -> Counters:
+    """From `ip -j -s link show` and `tc -j -s qdisc show` of a device.
 
-
-def parse_qdisc(text: str) -> Dict[str, int]:
-    """The root qdisc's counts from `tc -j -s qdisc show dev NAME`.
-
-    noqueue has no root entry with counts: all are 0 then.
+    noqueue has no root entry with counts: its counts are 0.
     """
+    sent = json.loads(link)[0]["stats64"]["tx"]
+    roots = [qdisc for qdisc in json.loads(qdiscs or "[]") if qdisc.get("root")]
     names = ("packets", "drops", "requeues", "qlen")
-    for qdisc in json.loads(text or "[]"):
-        if qdisc.get("root"):
-            return {name: int(qdisc.get(name, 0)) for name in names}
-    return dict.fromkeys(names, 0)
+    counts = [int(roots[0].get(name, 0)) if roots else 0 for name in names]
+    return Counters(sent["packets"], sent["dropped"], *counts)
 
 
 def run_tool(
-    argv: Sequence[str], stdin: str = "", seconds: Optional[float] = None
+    argv: Sequence[str], stdin: str = "", seconds: float | None = None
 ) -> str:
     """A command's output; WorkloadError if it fails, or takes longer than this."""
     try:
@@ -122,16 +117,7 @@ def show(device: Device, tool: str, *what: str) -> str:
 
 
 def read_counters(device: Device) -> Counters:
-    link = parse_link(show(device, "ip", "link"))
-    qdisc = parse_qdisc(show(device, "tc", "qdisc"))
-    return Counters(
-        read=link["packets"],
-        lost_at_ring=link["dropped"],
-        passed_by_qdisc=qdisc["packets"],
-        qdisc_drops=qdisc["drops"],
-        requeues=qdisc["requeues"],
-        held=qdisc["qlen"],
-    )
+    return parse_counters(show(device, "ip", "link"), show(device, "tc", "qdisc"))
 
 
 def ask_module(device: Device, question: Callable[[Any, int], Answer]) -> Answer:
@@ -184,7 +170,7 @@ def wait_until(
     what: str,
     seconds: float,
     pause: float = 0.01,
-    error: Type[Exception] = WorkloadError,
+    error: type[Exception] = WorkloadError,
 ) -> Answer:
     """What the condition returns once that is true; the error if it never is."""
     deadline = time.monotonic() + seconds
@@ -235,7 +221,7 @@ def attach(
     device: Device,
     peer: Device,
     qdisc: str = "fq_codel",
-    ring: Optional[int] = None,
+    ring: int | None = None,
 ) -> None:
     """Qdisc (as tc takes it), address, and the peer as a static neighbour; then up.
 
@@ -257,7 +243,7 @@ def attach(
     run_tool(["ip", *namespace, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
 
-def parse_reader_line(text: str, state: str) -> List[Dict[str, Any]]:
+def parse_reader_line(text: str, state: str) -> list[dict[str, Any]]:
     """The counts of each device from a line of the reader helper."""
     try:
         line = json.loads(text)
@@ -283,26 +269,26 @@ class Reader:
     def pid(self) -> int:
         return self._process.pid
 
-    def _wait_for(self, state: str) -> List[Dict[str, Any]]:
+    def _wait_for(self, state: str) -> list[dict[str, Any]]:
         assert self._process.stdout is not None
         self.counts = parse_reader_line(self._process.stdout.readline(), state)
         return self.counts
 
-    def _change(self, number: int, state: str) -> List[Dict[str, Any]]:
+    def _change(self, number: int, state: str) -> list[dict[str, Any]]:
         self._process.send_signal(number)
         return self._wait_for(state)
 
-    def pause(self) -> List[Dict[str, Any]]:
+    def pause(self) -> list[dict[str, Any]]:
         return self._change(signal.SIGUSR1, "paused")
 
-    def resume(self) -> List[Dict[str, Any]]:
+    def resume(self) -> list[dict[str, Any]]:
         return self._change(signal.SIGUSR2, "reading")
 
     def slow_down(self) -> None:
         """From now on each packet takes it twice as long, or 100 us; 10 ms at most."""
         self._change(signal.SIGHUP, "slower")
 
-    def end(self) -> List[Dict[str, Any]]:
+    def end(self) -> list[dict[str, Any]]:
         """Ends it, which removes its devices; returns its last counts."""
         self._change(signal.SIGTERM, "ended")
         self._process.wait(timeout=10)
@@ -366,7 +352,7 @@ def forwarder(
     variant: str,
     pace: Sequence[str] = (),
     qdisc: str = "fq_codel",
-    ring: Optional[int] = None,
+    ring: int | None = None,
 ) -> Iterator[Reader]:
     """NEAR and FAR, connected by a userspace forwarder."""
     with netns(str(NEAR.netns)), netns(str(FAR.netns)):
@@ -380,13 +366,13 @@ def forwarder(
 def sink(
     helper: str,
     variant: str,
-    ring: Optional[int] = None,
+    ring: int | None = None,
     paused: bool = False,
     vhost: bool = False,
     here: Device = HERE,
     queues: int = 1,
     options: Sequence[str] = (),
-    qdisc: Optional[str] = None,
+    qdisc: str | None = None,
 ) -> Iterator[Reader]:
     """HERE, read by a sink that answers pings to THERE.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
 
 from lab.guest.devices import run_tool
 from lab.guest.tun import read_has_backpressure
@@ -24,7 +24,7 @@ def is_loaded(module: str) -> bool:
 @dataclass(frozen=True)
 class GuestEnv:
     helpers: Path  # the folder of the built C helpers
-    module: Optional[Path] = None  # sluice.ko
+    module: Path | None = None  # sluice.ko
 
     def helper(self, name: str) -> str:
         path = self.helpers / name
@@ -82,34 +82,22 @@ class GuestEnv:
         pages are void, and that is no part of the comparison.
         """
         variant = parse_variant(name)
-        base = variant.base
-        if base not in (*VARIANTS, SERIES):
+        if variant.base not in (*VARIANTS, SERIES):
             raise WorkloadError(f"variant {name}: use one of {(*VARIANTS, SERIES)}")
         self.use_drivers(name)
-        if base == "upstream" and not read_has_backpressure():
+        if variant.base == "upstream" and not read_has_backpressure():
             raise Skipped("this kernel has no IFF_BACKPRESSURE")
-        if base != "sluice":
-            if always_loads:
-                with self.loaded():
-                    pass
-            yield
-            return
         if variant.target_us is not None:
             parameters = [*parameters, f"target_us={variant.target_us}"]
-        parameters = [*parameters, *variant.parameters]
-        with self.loaded(parameters, variant.module):
-            yield
-
-    @contextlib.contextmanager
-    def loaded(
-        self, parameters: Sequence[str] = (), name: str = ""
-    ) -> Iterator[None]:
-        """name: of another build of it, in the same folder."""
-        if self.module is None:
-            raise Skipped("sluice.ko was not built")
-        module = self.module.with_name(name) if name else self.module
-        run_tool(["insmod", str(module), *parameters])
+        wanted = variant.base == "sluice"
+        if wanted or always_loads:
+            if self.module is None:
+                raise Skipped("sluice.ko was not built")
+            run_tool(["insmod", str(self.module), *parameters])
+        if always_loads and not wanted:
+            run_tool(["rmmod", "sluice"])
         try:
             yield
         finally:
-            run_tool(["rmmod", "sluice"])
+            if wanted:
+                run_tool(["rmmod", "sluice"])

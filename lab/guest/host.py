@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
 
 LOAD = Path("/out/load")
 QUIET_PERCENT = 10.0  # with more, a sample says little
@@ -20,13 +19,13 @@ TIMERS = Path("/dev/kernel_reader")
 CALLS = 2000
 
 
-def read_load() -> Tuple[float, float]:
+def read_load() -> tuple[float, float]:
     """The host's time, and the CPU seconds that others have used."""
     now, used = LOAD.read_text().split()
     return float(now), float(used)
 
 
-def others_percent(before: Tuple[float, float]) -> float:
+def others_percent(before: tuple[float, float]) -> float:
     """Of all the host's CPUs, since read_load() gave this."""
     now, used = read_load()
     seconds = max(now - before[0], 0.1) * (os.cpu_count() or 1)
@@ -40,7 +39,7 @@ def system_call_us() -> float:
     return round((time.perf_counter() - started) * 1e6 / CALLS, 1)
 
 
-def read_late() -> List[int]:
+def read_late() -> list[int]:
     """How many timers were late by up to 1, 2, 4, 8 ... us, since the module's load."""
     if not TIMERS.exists():
         return []
@@ -48,7 +47,7 @@ def read_late() -> List[int]:
         return [int(count) for count in device.read(4096).split()]
 
 
-def late_percentile(counts: List[int], percent: float) -> Optional[int]:
+def late_percentile(counts: list[int], percent: float) -> int | None:
     """In us, rounded up to a power of two."""
     below, wanted = 0, percent / 100 * sum(counts)
     for power, count in enumerate(counts):
@@ -58,7 +57,7 @@ def late_percentile(counts: List[int], percent: float) -> Optional[int]:
     return None
 
 
-def late_since(before: List[int]) -> Dict[str, Optional[int]]:
+def late_since(before: list[int]) -> dict[str, int | None]:
     now = read_late()
     new = [count - old for count, old in zip(now, before or [0] * len(now))]
     return {f"p{percent}": late_percentile(new, percent) for percent in (50, 95, 99)}

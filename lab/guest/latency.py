@@ -9,8 +9,9 @@ import re
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Iterator, Optional, Sequence, Tuple
+from typing import IO
 
 from lab.guest.devices import Device, running
 from lab.row import WorkloadError
@@ -22,15 +23,15 @@ INTERVAL_SECONDS = 0.03
 class Latency:
     sent: int
     received: int
-    p50_ms: Optional[float]  # None: no answer came back
-    p99_ms: Optional[float]
-    times_ms: Tuple[float, ...] = ()
+    p50_ms: float | None  # None: no answer came back
+    p99_ms: float | None
+    times_ms: tuple[float, ...] = ()
 
 
 NOT_ASKED = Latency(0, 0, None, None)
 
 
-def percentile(values: Sequence[float], percent: float) -> Optional[float]:
+def percentile(values: Sequence[float], percent: float) -> float | None:
     """The smallest value that `percent` of all values do not exceed."""
     if not values:
         return None

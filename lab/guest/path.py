@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Iterator, List, Optional
+from collections.abc import Iterator
 
 from lab.guest.devices import FAR, NEAR, Device, netns, run_tool
 
@@ -24,12 +24,12 @@ LINK_BYTES = 400_000
 BURST_BYTES = 16_000
 
 
-def delay_arguments(rtt_ms: int) -> List[str]:
+def delay_arguments(rtt_ms: int) -> list[str]:
     """The router's qdisc: half of the delay, for it is met twice."""
     return ["netem", "delay", f"{rtt_ms * 500}us", "limit", str(DELAYED_PACKETS)]
 
 
-def link_arguments(rate_mbit: int) -> List[str]:
+def link_arguments(rate_mbit: int) -> list[str]:
     """An end's qdisc: netem would let go of the sender's socket, tbf does not."""
     return (
         ["tbf", "rate", f"{rate_mbit}mbit"]
@@ -78,12 +78,12 @@ def _connect_end(end: Device) -> None:
     run_tool(end.command("sh", "-ec", _receive_on(1, end.name)))
 
 
-def _set_qdisc(name: str, device: str, arguments: List[str]) -> None:
+def _set_qdisc(name: str, device: str, arguments: list[str]) -> None:
     run_tool(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *arguments])
 
 
 @contextlib.contextmanager
-def path(rtt_ms: int, rate_mbit: Optional[int] = None) -> Iterator[None]:
+def path(rtt_ms: int, rate_mbit: int | None = None) -> Iterator[None]:
     """NEAR's and FAR's namespaces, connected over the router.
 
     rate_mbit: of the link of either end, as of a network card.

@@ -7,8 +7,8 @@ import contextlib
 import json
 import os
 import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Sequence
 
 from lab.guest.devices import Device, run_tool, running, show, wait_until
 from lab.guest.path import FAR_END, NEAR_END
@@ -90,7 +90,7 @@ class Program(Process):
     """A child of ours, with its log."""
 
     def __init__(
-        self, end: Device, argv: Sequence[str], preload: Optional[str], stdin: str
+        self, end: Device, argv: Sequence[str], preload: str | None, stdin: str
     ) -> None:
         environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
         name = Path(argv[0]).name
@@ -128,7 +128,7 @@ class Program(Process):
 def program(
     end: Device,
     argv: Sequence[str],
-    preload: Optional[str] = None,
+    preload: str | None = None,
     stdin: str = os.devnull,
 ) -> Iterator[Program]:
     """The process, in the namespace of that end of the path."""
@@ -144,8 +144,8 @@ def program(
 
 @contextlib.contextmanager
 def two_ends(
-    near: Sequence[str], far: Sequence[str], preload: Optional[str] = None
-) -> Iterator[List[Program]]:
+    near: Sequence[str], far: Sequence[str], preload: str | None = None
+) -> Iterator[list[Program]]:
     """The process at either end of the path; the far one, which may listen, is first."""
     with program(FAR_END, far, preload) as server:
         with program(NEAR_END, near, preload) as client:

@@ -7,9 +7,10 @@ import contextlib
 import os
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any
 
 from lab import sure, workloads
 from lab.guest.child import Ending, run_child
@@ -27,11 +28,11 @@ GRACE_SECONDS_COUNTED = 3600.0
 # Times a sample is taken at most, if other processes disturb it.
 DISTURBED_SAMPLES = 3
 
-Report = Callable[[Dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 Say = Callable[[str], None]
 
 
-def schedule_round(rows: Sequence[Row], number: int) -> List[Tuple[int, str, str]]:
+def schedule_round(rows: Sequence[Row], number: int) -> list[tuple[int, str, str]]:
     """(round, row, variant): interleaved; the first variant rotates."""
     plan = []
     for row in rows:
@@ -41,16 +42,16 @@ def schedule_round(rows: Sequence[Row], number: int) -> List[Tuple[int, str, str
     return plan
 
 
-def values_of(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Dict[int, float]]:
+def values_of(row: Row, lines: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:
     """What each variant measured, by round."""
-    values: Dict[str, Dict[int, float]] = {variant: {} for variant in row.variants}
+    values: dict[str, dict[int, float]] = {variant: {} for variant in row.variants}
     for line in lines:
         if line["row"] == row.name and line["sample"] is not None:
             values[line["variant"]][line["round"]] = line["sample"]["value"]
     return values
 
 
-def intervals(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+def intervals(row: Row, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Of each variant's ratio to stock: see sure.ratio_interval()."""
     values = values_of(row, lines)
     stock = values.pop("stock")
@@ -59,7 +60,7 @@ def intervals(row: Row, lines: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def unsure_rows(rows: Sequence[Row], lines: Sequence[Dict[str, Any]]) -> List[Row]:
+def unsure_rows(rows: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[Row]:
     """The rows with a ratio that is not known to within sure.WITHIN."""
     return [
         row
@@ -68,7 +69,7 @@ def unsure_rows(rows: Sequence[Row], lines: Sequence[Dict[str, Any]]) -> List[Ro
     ]
 
 
-def measurement(place: Tuple[int, str, str], ending: Ending) -> Dict[str, Any]:
+def measurement(place: tuple[int, str, str], ending: Ending) -> dict[str, Any]:
     """One line of the result from how the child ended."""
     number, row, variant = place
     status = "measured"
@@ -86,7 +87,7 @@ def measurement(place: Tuple[int, str, str], ending: Ending) -> Dict[str, Any]:
     }
 
 
-def format_progress(line: Dict[str, Any], done: int, total: int) -> str:
+def format_progress(line: dict[str, Any], done: int, total: int) -> str:
     where = f"[{done:>{len(str(total))}}/{total}] {line['row']}, {line['variant']}"
     sample = line["sample"]
     if sample is None:
@@ -113,7 +114,7 @@ def unload() -> None:
 class Bench:
     """The samples of one boot, in the order of the plan."""
 
-    def __init__(self, job: Dict[str, Any], report: Report, say: Say) -> None:
+    def __init__(self, job: dict[str, Any], report: Report, say: Say) -> None:
         known = [row for row in workloads.all_rows() if row.name in job["rows"]]
         if job.get("series"):
             known = [row.with_series() for row in known]
@@ -122,7 +123,7 @@ class Bench:
         module = Path(job["module"]) if job["module"] else None
         self._env = GuestEnv(Path(job["helpers"]), module)
         self._call_us = system_call_us()
-        self.lines: List[Dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
         self._planned = 0
 
     def take_round(self, rows: Sequence[Row], number: int) -> None:
@@ -142,7 +143,7 @@ class Bench:
             )
             self._say(format_progress(self.lines[-1], len(self.lines), self._planned))
 
-    def _take(self, place: Tuple[int, str, str]) -> Dict[str, Any]:
+    def _take(self, place: tuple[int, str, str]) -> dict[str, Any]:
         """One sample, taken again while others disturb it."""
         for _ in range(DISTURBED_SAMPLES):
             if not self._job.get("native"):
@@ -163,12 +164,12 @@ class Bench:
             self._say(f"{place[1]}, {place[2]}: others used {told:.0f} % of the host")
         return line
 
-    def _take_once(self, place: Tuple[int, str, str]) -> Dict[str, Any]:
+    def _take_once(self, place: tuple[int, str, str]) -> dict[str, Any]:
         _, name, variant = place
         row, seconds = self.rows[name], self._job["seconds"]
         grace = GRACE_SECONDS_COUNTED if self._job["counted"] else GRACE_SECONDS
 
-        def sample() -> Dict[str, Any]:
+        def sample() -> dict[str, Any]:
             return workloads.measure(row, variant, seconds, self._env).to_json()
 
         ending = run_child(sample, row.setup_seconds + seconds + grace)
@@ -202,7 +203,7 @@ class Bench:
             self._say(f"{row.name}: not within {percent:.0f} %: {', '.join(told)}")
 
 
-def run_bench(job: Dict[str, Any], report: Report, say: Say) -> Tuple[int, str]:
+def run_bench(job: dict[str, Any], report: Report, say: Say) -> tuple[int, str]:
     bench = Bench(job, report, say)
     # Until the kernel's random numbers are ready, a packet of 5.10's UDP sockets costs
     # some 1100 instructions more, whatever the variant.

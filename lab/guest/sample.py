@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 from lab.guest.devices import Counters
 from lab.guest.latency import NOT_ASKED, Latency
@@ -13,7 +13,7 @@ from lab.row import Sample
 def sample(
     value: float,
     after: Counters,
-    extra: Dict[str, Any],
+    extra: dict[str, Any],
     ping: Latency = NOT_ASKED,
     **known: Any,
 ) -> Sample:

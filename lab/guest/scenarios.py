@@ -17,9 +17,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 from lab.guest.child import Ending, run_child
 from lab.guest.debug import ask_kernel, forget_leaks
@@ -91,13 +92,13 @@ class Env(GuestEnv):
 @dataclass(frozen=True)
 class Scenario:
     name: str  # MODULE.FUNCTION
-    function: Callable[[Env], Optional[str]]
+    function: Callable[[Env], str | None]
     deadline: float = DEADLINE_SECONDS
     often: bool = True  # make test plays it; if not, only make test-all
     everywhere: bool = True  # make test plays it on each kernel; if not, on the newest
 
 
-_found: Dict[str, List[Scenario]] = {}  # by module
+_found: dict[str, list[Scenario]] = {}  # by module
 
 
 def scenario(function: Any = None, **marks: Any) -> Any:
@@ -112,9 +113,9 @@ def scenario(function: Any = None, **marks: Any) -> Any:
     return mark(function) if function is not None else mark
 
 
-def find_scenarios(suite: str) -> List[Scenario]:
+def find_scenarios(suite: str) -> list[Scenario]:
     """Those of tests/SUITE/scenarios, in the order of their files."""
-    found: List[Scenario] = []
+    found: list[Scenario] = []
     for path in sorted((REPOSITORY / "tests" / suite / "scenarios").glob("[!_]*.py")):
         name = f"tests.{suite}.scenarios.{path.stem}"
         importlib.import_module(name)
@@ -122,7 +123,7 @@ def find_scenarios(suite: str) -> List[Scenario]:
     return found
 
 
-def outcome_of(ending: Ending, trouble: Sequence[str]) -> Tuple[str, str]:
+def outcome_of(ending: Ending, trouble: Sequence[str]) -> tuple[str, str]:
     """passed, failed, skipped or lost, and the reason or the scenario's message."""
     if trouble:
         return "failed", f"the kernel said: {trouble[0]}"
@@ -135,8 +136,8 @@ def outcome_of(ending: Ending, trouble: Sequence[str]) -> Tuple[str, str]:
     return "passed", ending.answer or ""
 
 
-def _play(one: Scenario, env: Env) -> Callable[[], Optional[str]]:
-    def play() -> Optional[str]:
+def _play(one: Scenario, env: Env) -> Callable[[], str | None]:
+    def play() -> str | None:
         with env._deferred:
             return one.function(env)
 
@@ -151,7 +152,7 @@ class KernelLog:
         os.lseek(self._log, 0, os.SEEK_END)
 
     def read_new(self) -> str:
-        lines: List[str] = []
+        lines: list[str] = []
         while True:
             try:
                 line = os.read(self._log, 8192).decode(errors="replace")
@@ -172,7 +173,7 @@ def reset() -> None:
     unload()
 
 
-def _result(one: Scenario, env: Env, log: KernelLog) -> Dict[str, Any]:
+def _result(one: Scenario, env: Env, log: KernelLog) -> dict[str, Any]:
     """The outcome of one scenario, with what the kernel logged."""
     started = time.monotonic()
     ending = run_child(_play(one, env), one.deadline * env.patience)
@@ -187,10 +188,10 @@ def _result(one: Scenario, env: Env, log: KernelLog) -> Dict[str, Any]:
 
 
 def run_scenarios(
-    job: Dict[str, Any],
-    report: Callable[[Dict[str, Any]], None],
+    job: dict[str, Any],
+    report: Callable[[dict[str, Any]], None],
     say: Callable[[str], None],
-) -> Tuple[int, str]:
+) -> tuple[int, str]:
     sys.path.insert(0, str(REPOSITORY))
     os.environ.update(job.get("environment", {}))
     found = find_scenarios(job["suite"])
@@ -198,9 +199,9 @@ def run_scenarios(
     helpers = Path(job["helpers"] or "/nonexistent")
     module = Path(job["module"]) if job["module"] else None
     given = (helpers, module, job["patience"], job["packets_divisor"])
-    results: List[Dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
 
-    def save(running: Optional[str]) -> None:
+    def save(running: str | None) -> None:
         report({"results": results, "running": running})
 
     log = KernelLog()

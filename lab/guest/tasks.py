@@ -6,13 +6,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List
 
 PROC = Path("/proc")
 
 
-def read_tasks(pid: int, vhost: bool) -> List[int]:
+def read_tasks(pid: int, vhost: bool) -> list[int]:
     """Who reads for a process: its threads, or vhost-net's, which is one of them
     since 6.4, and was a kernel thread before."""
     threads = [int(path.name) for path in (PROC / str(pid) / "task").iterdir()]
@@ -28,7 +28,7 @@ def _name(task: int) -> str:
     return ""
 
 
-def pin(tasks: List[int], cpu: int) -> None:
+def pin(tasks: list[int], cpu: int) -> None:
     for task in tasks:
         os.sched_setaffinity(task, {cpu})
 
@@ -58,16 +58,16 @@ def parse_switches(status: str) -> int:
     )
 
 
-def read_switches(tasks: List[int]) -> int:
+def read_switches(tasks: list[int]) -> int:
     return sum(parse_switches((PROC / f"{t}/status").read_text()) for t in tasks)
 
 
-def parse_softirq_seconds(stat: str, hertz: int = 100) -> Dict[int, float]:
+def parse_softirq_seconds(stat: str, hertz: int = 100) -> dict[int, float]:
     """Of each CPU, from /proc/stat."""
     lines = re.findall(r"^cpu(\d+) (.*)$", stat, re.MULTILINE)
     return {int(cpu): int(times.split()[6]) / hertz for cpu, times in lines}
 
 
-def read_softirq_seconds() -> Dict[int, float]:
+def read_softirq_seconds() -> dict[int, float]:
     hertz = os.sysconf("SC_CLK_TCK")
     return parse_softirq_seconds((PROC / "stat").read_text(), hertz)

@@ -38,10 +38,6 @@ class Root:
     def vmlinuz(self) -> Path:
         return self.path / "boot" / f"vmlinuz-{self.release}"
 
-    @property
-    def modules(self) -> Path:
-        return self.path / "lib" / "modules" / self.release
-
 
 def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
     """Run a script in the root, in /mnt which is work: status and output.

@@ -4,86 +4,53 @@
 from __future__ import annotations
 
 import lzma
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest
-from lab.failure import LabError
 from lab.machines.chroot import Root
 
-# What the root's file systems and a shell's terminal need, where the kernel
-# has not built it in; modules.dep supplies the rest.
+# What the root's file systems and a shell's terminal need, where the kernel has not
+# built it in.
 MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay")
 # The root on a disk; ext4 asks the kernel for crc32c by its name.
 DISK_MODULES = ("virtio_blk", "crc32c_generic", "ext4")
 INIT = Path(__file__).resolve().parents[1] / "guest" / "init"
 
-_DIRECTORY, _FILE, _CHARACTER = 0o040755, 0o100755, 0o020600
+
+def needed_modules(tree: Path, release: str, names: Sequence[str]) -> list[Path]:
+    """These modules of a kernel and their needs, in the order to insert them, but for
+    those that are built in, or are not there."""
+    command = ["modprobe", "--config=/dev/null", "--dirname", str(tree)]
+    command += ["--set-version", release, "--show-depends", "--all", *names]
+    said = subprocess.run(command, capture_output=True, text=True).stdout
+    inserted = [line.split()[1] for line in said.splitlines() if line[:7] == "insmod "]
+    return [Path(path) for path in dict.fromkeys(inserted)]
 
 
-def format_entry(name: str, mode: int, data: bytes = b"", device=(0, 0)) -> bytes:
-    """One entry of a cpio archive in the newc format."""
-    encoded = name.encode() + b"\0"
-    fields = [0, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(encoded), 0]
-    header = b"070701" + b"".join(b"%08x" % field for field in fields)
-    return _padded(header + encoded) + _padded(data)
-
-
-def _padded(data: bytes) -> bytes:
-    return data + b"\0" * (-len(data) % 4)
-
-
-def format_archive(files: list[tuple[str, bytes]]) -> bytes:
-    """A cpio archive of directories, /dev/console and these files."""
-    entries = [
-        format_entry(name, _DIRECTORY) for name in ("bin", "dev", "modules")
-    ]
-    entries.append(format_entry("dev/console", _CHARACTER, device=(5, 1)))
-    entries += [format_entry(name, _FILE, data) for name, data in files]
-    entries.append(format_entry("TRAILER!!!", 0))
-    return b"".join(entries)
-
-
-def parse_load_order(modules_dep: str, wanted: tuple[str, ...]) -> list[str]:
-    """The files to insert, in order, from the text of modules.dep."""
-    needs: dict[str, list[str]] = {}
-    for line in modules_dep.splitlines():
-        path, _, rest = line.partition(":")
-        needs[path] = rest.split()
-    by_name = {Path(path).name.split(".")[0]: path for path in needs}
-    order: list[str] = []
-    for name in wanted:
-        found = by_name.get(name)
-        # modules.dep lists the deepest need last.
-        chain = [*reversed(needs[found]), found] if found else []
-        order += [step for step in chain if step not in order]
-    return order
-
-
-def read_module(path: Path) -> bytes:
-    data = path.read_bytes()
-    if path.suffix == ".xz":
-        return lzma.decompress(data)
-    if path.suffix == ".ko":
-        return data
-    raise LabError(
-        f"{path.name}: packed in a way the lab cannot read; "
-        "add it to lab/machines/initramfs.py"
-    )
-
-
-def module_files(modules: Path, wanted: tuple[str, ...]) -> list[tuple[str, bytes]]:
-    """These modules of a kernel and their needs, named in the order to insert them.
-
-    modules: the kernel's folder below /lib/modules.
-    """
-    order = parse_load_order((modules / "modules.dep").read_text(), wanted)
-    return [
-        (
-            f"modules/{index:02d}-{Path(path).name.split('.')[0]}.ko",
-            read_module(modules / path),
-        )
-        for index, path in enumerate(order)
-    ]
+def make_initramfs(
+    image: Path, init: str, programs: Sequence[Path], modules: Sequence[Path]
+) -> None:
+    """/init, the programs in /bin, and the modules in /modules, named in their order."""
+    with tempfile.TemporaryDirectory(prefix="sluice-initramfs-") as name:
+        content = Path(name)
+        for folder in ("bin", "dev", "modules"):
+            (content / folder).mkdir()
+        (content / "init").write_text(init)
+        (content / "init").chmod(0o755)
+        for program in programs:
+            shutil.copy(program, content / "bin")
+        for index, module in enumerate(modules):
+            data = module.read_bytes()
+            data = lzma.decompress(data) if module.suffix == ".xz" else data
+            copy = f"{index:02d}-{module.name.split('.')[0]}.ko"
+            (content / "modules" / copy).write_bytes(data)
+        pack = "find . | busybox cpio -o -H newc 2>/dev/null"
+        with open(image, "wb") as archive:
+            subprocess.run(pack, shell=True, cwd=content, stdout=archive, check=True)
 
 
 def ensure_initramfs(root: Root, disk: bool = False) -> Path:
@@ -93,8 +60,8 @@ def ensure_initramfs(root: Root, disk: bool = False) -> Path:
     final = cache_dir() / "initramfs" / f"{root.kernel}-{key}"
     with cached(final, f"initramfs-{root.kernel}") as work:
         if work:
-            busybox = (root.path / "bin/busybox").read_bytes()
-            files = [("init", INIT.read_bytes()), ("bin/busybox", busybox)]
-            files += module_files(root.modules, MODULES + DISK_MODULES * disk)
-            (work / "initramfs.cpio").write_bytes(format_archive(files))
+            names = MODULES + DISK_MODULES * disk
+            modules = needed_modules(root.path, root.release, names)
+            programs = [root.path / "bin/busybox"]
+            make_initramfs(work / "initramfs.cpio", INIT.read_text(), programs, modules)
     return final / "initramfs.cpio"

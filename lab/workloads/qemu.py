@@ -27,7 +27,7 @@ from lab.guest.env import GuestEnv
 from lab.guest.program import READY_SECONDS, Process, folder, has_device
 from lab.guest.program import require_flag, read_version
 from lab.guest.sample import sample
-from lab.machines.initramfs import format_archive, module_files
+from lab.machines.initramfs import make_initramfs, needed_modules
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 from lab.workloads.tcp import UDP_PAYLOAD_BYTES, flood, parse_iperf3, run_client
 
@@ -81,15 +81,13 @@ def ensure_guest_initramfs() -> Path:
     made = folder("qemu") / "initramfs"
     if made.exists():
         return made
-    modules = Path("/lib/modules") / os.uname().release
-    files = [("init", INIT.encode()), *module_files(modules, MODULES)]
+    modules = needed_modules(Path("/"), os.uname().release, MODULES)
     # The program, what it is linked with, and who loads that.
     iperf3 = "/usr/bin/iperf3"
     linked = re.findall(r"(/\S+) \(0x", run_tool(["ldd", iperf3]))
-    for path in map(Path, ("/bin/busybox", iperf3, *linked)):
-        files.append((f"bin/{path.name}", path.read_bytes()))
+    programs = [Path(path) for path in ("/bin/busybox", iperf3, *linked)]
     unfinished = made.with_suffix(".new")
-    unfinished.write_bytes(format_archive(files))
+    make_initramfs(unfinished, INIT, programs, modules)
     unfinished.rename(made)
     return made
 

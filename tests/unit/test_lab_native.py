@@ -12,7 +12,7 @@ from lab.failure import LabError, Unsuitable
 from lab.guest import host, rows
 from lab.machines.native import boot, source
 from lab.machines.vm import REPOSITORY
-from lab.row import Row, parse_variant
+from lab.row import Row
 
 ROW = Row(name="one", title="one", unit="packets/s")
 
@@ -56,14 +56,6 @@ def test_lateness_is_told_by_percentiles() -> None:
     assert host.late_percentile([90, 0, 8, 2], 95) == 4
     assert host.late_percentile([90, 0, 8, 2], 99) == 8
     assert host.late_percentile([0, 0], 50) is None
-
-
-def test_variant_names_parameters_and_another_build() -> None:
-    variant = parse_variant("sluice+ko=b.ko+low_percent=75")
-    assert (variant.base, variant.module) == ("sluice", "b.ko")
-    assert variant.parameters == ("low_percent=75",)
-    assert str(variant) == "sluice, low_percent=75"
-    assert parse_variant("sluice").module == ""
 
 
 def test_every_demand_for_ftrace_knows_of_another_hook() -> None:

@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import lzma
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from lab.checks import testing
@@ -15,7 +20,7 @@ from lab.checks.testing import (
 from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import Scenario, find_scenarios
 from lab.machines.build import parse_warnings
-from lab.machines.initramfs import format_archive, format_entry, parse_load_order
+from lab.machines.initramfs import make_initramfs, needed_modules
 from lab.machines.matrix import KERNELS, kernel_named
 from lab.machines.roots import recipe, root_key
 from lab.machines.suites import parse_mirror
@@ -42,16 +47,35 @@ def test_unknown_kernel_names_the_known() -> None:
         kernel_named("2.4-nonsense")
 
 
-def test_modules_load_after_what_they_need() -> None:
-    text = "a/9p.ko.xz: a/9pnet.ko.xz a/netfs.ko.xz\na/9pnet.ko.xz:\na/netfs.ko.xz:\n"
-    order = parse_load_order(text, ("9p", "overlay"))
-    assert order == ["a/netfs.ko.xz", "a/9pnet.ko.xz", "a/9p.ko.xz"]
+SHOWN = """insmod /root/lib/modules/6.12/net/netfs.ko.xz
+insmod /root/lib/modules/6.12/net/9p.ko.xz msize=1
+builtin overlay
+insmod /root/lib/modules/6.12/net/netfs.ko.xz
+insmod /root/lib/modules/6.12/net/9pnet_virtio.ko.xz
+"""
 
 
-def test_cpio_entries_are_aligned() -> None:
-    assert len(format_entry("init", 0o100755, b"12345")) % 4 == 0
-    archive = format_archive([("init", b"x")])
-    assert archive.startswith(b"070701") and b"TRAILER!!!" in archive
+def test_modules_load_after_what_they_need_and_once(monkeypatch) -> None:
+    told = subprocess.CompletedProcess([], 1, SHOWN)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: told)
+    modules = needed_modules(Path("/root"), "6.12", ("9p", "overlay", "9pnet_virtio"))
+    names = [path.name.partition(".")[0] for path in modules]
+    assert names == ["netfs", "9p", "9pnet_virtio"]
+
+
+@pytest.mark.skipif(not shutil.which("busybox"), reason="there is no busybox")
+def test_initramfs_has_what_is_given(tmp_path) -> None:
+    (tmp_path / "9p.ko.xz").write_bytes(lzma.compress(b"the module"))
+    (tmp_path / "tool").write_bytes(b"the tool")
+    image = tmp_path / "image"
+    make_initramfs(image, "the init", [tmp_path / "tool"], [tmp_path / "9p.ko.xz"])
+    command = ["busybox", "cpio", "-i", "-d"]
+    (tmp_path / "out").mkdir()
+    with open(image) as archive:
+        subprocess.run(command, stdin=archive, cwd=tmp_path / "out", check=True)
+    assert (tmp_path / "out/init").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "out/bin/tool").read_bytes() == b"the tool"
+    assert (tmp_path / "out/modules/00-9p.ko").read_bytes() == b"the module"
 
 
 def test_warnings_of_own_files_only() -> None:

@@ -191,20 +191,20 @@ def test_pktgen_running_devices() -> None:
     assert pktgen.parse_running("Running: \nStopped: \n") == []
 
 
-def test_qdisc_counts_come_from_the_root() -> None:
+LINK = '[{"stats64": {"rx": {"packets": 1}, "tx": {"packets": 5, "dropped": 4}}}]'
+
+
+def test_counts_come_from_the_link_and_its_root_qdisc() -> None:
     leaf = {"kind": "pfifo", "packets": 99}
-    got = devices.parse_qdisc(json.dumps([leaf, *QDISC]))
-    assert got == {"packets": 7, "drops": 3, "requeues": 2, "qlen": 1}
+    got = devices.parse_counters(LINK, json.dumps([leaf, *QDISC]))
+    assert (got.read, got.lost_at_ring) == (5, 4)
+    assert (got.passed_by_qdisc, got.qdisc_drops) == (7, 3)
+    assert (got.requeues, got.held) == (2, 1)
 
 
 @pytest.mark.parametrize("text", ["", "[]"])
 def test_no_qdisc_counts_nothing(text: str) -> None:
-    assert set(devices.parse_qdisc(text).values()) == {0}
-
-
-def test_link_counts_what_was_transmitted() -> None:
-    text = '[{"stats64": {"rx": {"packets": 1}, "tx": {"packets": 5, "dropped": 4}}}]'
-    assert devices.parse_link(text) == {"packets": 5, "dropped": 4}
+    assert devices.parse_counters(LINK, text) == devices.Counters(5, 4, 0, 0, 0, 0)
 
 
 def test_counters_add_and_subtract() -> None:
