@@ -84,7 +84,7 @@ def hold_cache(cache: Path) -> TextIO:
 
 
 def empty_cache() -> bool:
-    """Whether there was one. All that is left is the lock file."""
+    """Whether there was one. All that is left are the lock files."""
     if not cache_dir().exists():
         return False
     with _open_lock(USE) as handle:
@@ -97,16 +97,12 @@ def empty_cache() -> bool:
             ) from None
         # Renamed first: what an interrupted removal leaves is not taken for complete.
         removed = cache_dir() / ".removed"
-        if removed.exists():
-            shutil.rmtree(removed)
+        shutil.rmtree(removed, ignore_errors=True)
         removed.mkdir()
         for path in cache_dir().iterdir():
             if path.name not in ("locks", removed.name):
                 path.rename(removed / path.name)
         shutil.rmtree(removed)
-        for path in (cache_dir() / "locks").iterdir():
-            if path.name != USE:
-                path.unlink()
     return True
 
 
@@ -121,40 +117,28 @@ def locked(name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def cached(
-    final: Path, lock: str, resumed: bool = False
-) -> Iterator[Path | None]:
-    """The directory to fill, which then becomes final; None if final is complete.
+def cached(final: Path, lock: str, resumed: bool = False) -> Iterator[Path | None]:
+    """The directory to fill, which becomes final once it is complete; None if final is.
 
     lock: its name; directories with the same lock are made one after the other.
-    resumed: the directory has what an interrupted run left in it.
+    resumed: an incomplete one stays for the next run; it is removed otherwise.
     """
     with locked(lock):
         if final.exists():
             yield None
-        else:
-            with fresh_directory(final, resumed) as unfinished:
-                yield unfinished
-
-
-@contextlib.contextmanager
-def fresh_directory(final: Path, resumed: bool = False) -> Iterator[Path]:
-    """A directory that appears under its final name only when complete.
-
-    resumed: an incomplete one stays for the next run; it is removed otherwise.
-    """
-    final.parent.mkdir(parents=True, exist_ok=True)
-    require_space(final.parent)
-    unfinished = final.parent / f".new-{final.name}"
-    if not resumed:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(exist_ok=resumed)
-    try:
-        yield unfinished
-        unfinished.rename(final)
-    finally:
+            return
+        final.parent.mkdir(parents=True, exist_ok=True)
+        require_space(final.parent)
+        unfinished = final.parent / f".new-{final.name}"
         if not resumed:
             shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(exist_ok=resumed)
+        try:
+            yield unfinished
+            unfinished.rename(final)
+        finally:
+            if not resumed:
+                shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def fill_once(folder: Path, fill: Callable[[], object]) -> None:

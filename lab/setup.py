@@ -39,30 +39,31 @@ def require_root() -> None:
         )
 
 
+def _run(command: list[str], **environment: str) -> int:
+    """The status; the output is shown."""
+    return processes.run(
+        command,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+    ).returncode
+
+
 def install(packages: list[str]) -> None:
     """Install Debian packages, saying so before."""
-    if not packages:
-        return
+    names = " ".join(packages)
     if not shutil.which("apt-get"):
         raise Unsuitable(
-            f"{' '.join(packages)}: missing, and this machine has no apt-get; "
+            f"{names}: missing, and this machine has no apt-get; "
             "install them by other means"
         )
-    steps = (
-        ["apt-get", "-qq", "update"],
-        ["apt-get", "-qq", "install", "-y", "--no-install-recommends", *packages],
-    )
-    for step in steps:
-        say("+ " + " ".join(step))
-        done = processes.run(
-            step,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr,
-        )
-    if done.returncode != 0:
+    for step in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+        command = ["apt-get", "-qq", *step]
+        say("+ " + " ".join(command))
+        status = _run(command, DEBIAN_FRONTEND="noninteractive")
+    if status != 0:
         raise Unsuitable(
-            f"{' '.join(packages)}: apt-get could not install them "
+            f"{names}: apt-get could not install them "
             "(see above); install them by hand and run again"
         )
 
@@ -92,25 +93,13 @@ def ensure_venv() -> Path:
             final.mkdir(parents=True, exist_ok=True)
             require_space(final)
             say("installing the test tools into the cache (pip)")
-            python = str(final / "bin" / "python")
-            _run(sys.executable, "-m", "venv", "--clear", str(final))
-            pip = [python, "-m", "pip", "install", "--quiet"]
+            pip = [str(final / "bin/python"), "-m", "pip", "install", "--quiet"]
             pip += ["--disable-pip-version-check", "-r", str(REQUIREMENTS)]
-            _run(*pip)
+            for command in ([sys.executable, "-m", "venv", "--clear", str(final)], pip):
+                if status := _run(command):
+                    raise LabError(
+                        f"{' '.join(command)}: status {status} (see above); check the "
+                        f"network and the free space in {cache_dir()}, and run again"
+                    )
             (final / "complete").touch()
     return final / "bin" / "python"
-
-
-def _run(*command: str) -> None:
-    done = processes.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    if done.returncode != 0:
-        print(done.stdout, file=sys.stderr)
-        raise LabError(
-            f"{' '.join(command)}: status {done.returncode} (see above); "
-            f"check the network and the free space in {cache_dir()}, and run again"
-        )

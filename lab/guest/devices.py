@@ -151,11 +151,8 @@ def read_all_counters(devices: Sequence[Device]) -> Counters:
 
 
 def wait_drained(devices: Sequence[Device], direct: int = 0) -> Counters:
-    """Waits until the reader has read all that was sent, or a deadline.
-
-    `direct` counts packets given to the driver around the qdisc. At the
-    deadline the counts are returned as they are: conservation shows the rest.
-    """
+    """The counts once the reader has read all that was sent, or at a deadline, where
+    conservation shows the rest; direct: packets given to the driver around the qdisc."""
     deadline = time.monotonic() + DRAIN_SECONDS
     while True:
         now = read_all_counters(devices)
@@ -218,28 +215,22 @@ def add_neighbour(name: str, peer: Device) -> None:
 
 
 def attach(
-    device: Device,
-    peer: Device,
-    qdisc: str = "fq_codel",
-    ring: int | None = None,
+    device: Device, peer: Device, qdisc: str = "fq_codel", ring: int | None = None
 ) -> None:
     """Qdisc (as tc takes it), address, and the peer as a static neighbour; then up.
 
     A tun device has no MAC address ("") and needs no neighbour.
     """
-    namespace = ["-n", device.netns] if device.netns else []
-    if ring is not None:
-        run_tool(["ip", *namespace, "link", "set", device.name, "txqueuelen", str(ring)])
+    name, namespace = device.name, ["-n", device.netns] if device.netns else []
     # "replace" makes the kind we ask for even where it is the default.
-    replace = ["qdisc", "replace", "dev", device.name, "root", *qdisc.split()]
-    run_tool(["tc", *namespace, *replace])
-    lines = [
-        f"link set dev {device.name} up",
-        f"address replace {device.address}/24 dev {device.name}",
-    ]
+    replace = ["qdisc", "replace", "dev", name, "root", *qdisc.split()]
+    lines = [f"link set dev {name} up", f"address replace {device.address}/24 dev {name}"]
     if device.mac:
-        lines.insert(0, f"link set dev {device.name} address {device.mac}")
-        lines.append(_neighbour(device.name, peer))
+        lines.insert(0, f"link set dev {name} address {device.mac}")
+        lines.append(_neighbour(name, peer))
+    if ring is not None:  # first, for some qdiscs take their limit from it
+        run_tool(["ip", *namespace, "link", "set", name, "txqueuelen", str(ring)])
+    run_tool(["tc", *namespace, *replace])
     run_tool(["ip", *namespace, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
 

@@ -12,11 +12,6 @@ from pathlib import Path
 OUT = Path("/out")
 
 
-def open_progress():
-    """The file whose lines the host shows at once."""
-    return open(OUT / "progress", "ab", buffering=0)
-
-
 def write_json(path: Path, data: object) -> None:
     """Written whole or not at all, also if the VM is lost."""
     unfinished = path.with_suffix(".new")
@@ -24,35 +19,29 @@ def write_json(path: Path, data: object) -> None:
     unfinished.rename(path)
 
 
-def run_command(job: dict) -> tuple[int, str]:
-    with open_progress() as progress:
-        done = subprocess.run(
-            job["argv"],
-            stdin=subprocess.DEVNULL,
-            stdout=progress,
-            stderr=subprocess.STDOUT,
-        )
-    status = done.returncode
-    return (128 - status if status < 0 else status), f"status {status}"
-
-
 def run_job(job: dict) -> tuple[int, str]:
-    if job["kind"] == "command":
-        return run_command(job)
-    # Imported here: a command needs neither.
-    if job["kind"] == "bench":
-        from lab.guest.rows import run_bench as work
-    elif job["kind"] == "tests":
-        from lab.guest.scenarios import run_scenarios as work
-    else:
-        raise ValueError(f"job kind {job['kind']}: unknown")
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    # What it says is shown by the host at once.
+    with open(OUT / "progress", "a", buffering=1, errors="replace") as progress:
+        if job["kind"] == "command":
+            done = subprocess.run(
+                job["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=progress,
+                stderr=subprocess.STDOUT,
+            )
+            status = done.returncode
+            return (128 - status if status < 0 else status), f"status {status}"
+        # Imported here: a command needs neither.
+        if job["kind"] == "bench":
+            from lab.guest.rows import run_bench as work
+        else:
+            from lab.guest.scenarios import run_scenarios as work
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
-    def report(result: dict) -> None:
-        write_json(OUT / "result.json", {"boot_id": boot_id, **result})
+        def report(result: dict) -> None:
+            write_json(OUT / "result.json", {"boot_id": boot_id, **result})
 
-    with open_progress() as progress:
-        return work(job, report, lambda text: progress.write(text.encode() + b"\n"))
+        return work(job, report, lambda text: print(text, file=progress))
 
 
 def main() -> None:

@@ -21,14 +21,14 @@ INTERVAL_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class Latency:
-    sent: int
-    received: int
-    p50_ms: float | None  # None: no answer came back
-    p99_ms: float | None
+    sent: int = 0
+    received: int = 0
+    p50_ms: float | None = None  # None: no answer came back
+    p99_ms: float | None = None
     times_ms: tuple[float, ...] = ()
 
 
-NOT_ASKED = Latency(0, 0, None, None)
+NOT_ASKED = Latency()
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
@@ -44,13 +44,8 @@ def parse_ping(text: str) -> Latency:
     summary = re.search(r"(\d+) packets transmitted, (\d+) received", text)
     if summary is None:
         raise WorkloadError("ping: printed no summary; it was cut short")
-    return Latency(
-        sent=int(summary[1]),
-        received=int(summary[2]),
-        p50_ms=percentile(times, 50),
-        p99_ms=percentile(times, 99),
-        times_ms=tuple(times),
-    )
+    p50, p99 = (percentile(times, percent) for percent in (50, 99))
+    return Latency(int(summary[1]), int(summary[2]), p50, p99, tuple(times))
 
 
 class Ping:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lab.guest.devices import FAR, NEAR, Device, netns, run_tool
 
@@ -31,14 +31,8 @@ def delay_arguments(rtt_ms: int) -> list[str]:
 
 def link_arguments(rate_mbit: int) -> list[str]:
     """An end's qdisc: netem would let go of the sender's socket, tbf does not."""
-    return (
-        ["tbf", "rate", f"{rate_mbit}mbit"]
-        + ["burst", str(BURST_BYTES), "limit", str(LINK_BYTES)]
-    )
-
-
-def _router_side(end: Device) -> str:
-    return end.address.rpartition(".")[0] + ".2"
+    limits = ["burst", str(BURST_BYTES), "limit", str(LINK_BYTES)]
+    return ["tbf", "rate", f"{rate_mbit}mbit", *limits]
 
 
 def _receive_on(cpu: int, device: str) -> str:
@@ -51,31 +45,28 @@ def _receive_on(cpu: int, device: str) -> str:
     return f"echo {mask:x} >/sys/class/net/{device}/queues/rx-0/rps_cpus"
 
 
-def _connect_router() -> None:
-    """A link to either end; it passes on what comes from the other."""
-    lines = []
-    script = ["echo 1 >/proc/sys/net/ipv4/ip_forward"]
-    for end in (NEAR_END, FAR_END):
-        port = str(end.netns)
-        peer = f"peer name {end.name} netns {end.netns}"
-        lines += [
-            f"link add {port} type veth {peer}",
-            f"address add {_router_side(end)}/24 dev {port}",
-            f"link set {port} up",
-        ]
-        script.append(_receive_on(0, port))
-    run_tool(["ip", "-n", ROUTER, "-batch", "-"], "\n".join(lines) + "\n")
-    run_tool(["ip", "netns", "exec", ROUTER, "sh", "-ec", "\n".join(script)])
+def _configure(namespace: str, lines: Sequence[str], script: str) -> None:
+    """By ip, and by a shell."""
+    run_tool(["ip", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
+    run_tool(["ip", "netns", "exec", namespace, "sh", "-ec", script])
 
 
-def _connect_end(end: Device) -> None:
+def _connect(end: Device) -> None:
+    """A link between an end and the router, which passes on what comes from there."""
+    name, router = str(end.netns), end.address.rpartition(".")[0] + ".2"
+    lines = [
+        f"link add {name} type veth peer name {end.name} netns {name}",
+        f"address add {router}/24 dev {name}",
+        f"link set {name} up",
+    ]
+    forward = "echo 1 >/proc/sys/net/ipv4/ip_forward; "
+    _configure(ROUTER, lines, forward + _receive_on(0, name))
     lines = [
         f"address add {end.address}/24 dev {end.name}",
         f"link set {end.name} up",
-        f"route add default via {_router_side(end)}",
+        f"route add default via {router}",
     ]
-    run_tool(["ip", "-n", str(end.netns), "-batch", "-"], "\n".join(lines) + "\n")
-    run_tool(end.command("sh", "-ec", _receive_on(1, end.name)))
+    _configure(name, lines, _receive_on(1, end.name))
 
 
 def _set_qdisc(name: str, device: str, arguments: list[str]) -> None:
@@ -89,9 +80,8 @@ def path(rtt_ms: int, rate_mbit: int | None = None) -> Iterator[None]:
     rate_mbit: of the link of either end, as of a network card.
     """
     with netns(str(NEAR.netns)), netns(str(FAR.netns)), netns(ROUTER):
-        _connect_router()
         for end in (NEAR_END, FAR_END):
-            _connect_end(end)
+            _connect(end)
             if rtt_ms:
                 _set_qdisc(ROUTER, str(end.netns), delay_arguments(rtt_ms))
             if rate_mbit is not None:

@@ -58,18 +58,16 @@ class Process:
     def __init__(self, name: str, pid: int) -> None:
         self.name, self.pid = name, pid
 
-    def _read_stat(self) -> str:
-        return Path(f"/proc/{self.pid}/stat").read_text()
-
     def read_state(self) -> str:
         """As parse_state(); X when it has ended."""
         try:
-            return parse_state(self._read_stat())
+            return parse_state(Path(f"/proc/{self.pid}/stat").read_text())
         except (FileNotFoundError, ProcessLookupError):
             return "X"
 
     def read_cpu_seconds(self) -> float:
-        return parse_cpu_seconds(self._read_stat(), os.sysconf("SC_CLK_TCK"))
+        stat = Path(f"/proc/{self.pid}/stat").read_text()
+        return parse_cpu_seconds(stat, os.sysconf("SC_CLK_TCK"))
 
     def check(self) -> None:
         """Fails if it ended."""

@@ -72,16 +72,12 @@ def unsure_rows(rows: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[Ro
 def measurement(place: tuple[int, str, str], ending: Ending) -> dict[str, Any]:
     """One line of the result from how the child ended."""
     number, row, variant = place
-    status = "measured"
-    if ending.lost:
-        status = "lost"
-    elif ending.error is not None:
-        status = "skipped" if ending.error == "Skipped" else "failed"
+    raised = {None: "measured", "Skipped": "skipped"}.get(ending.error, "failed")
     return {
         "round": number,
         "row": row,
         "variant": variant,
-        "status": status,
+        "status": "lost" if ending.lost else raised,
         "reason": ending.message,
         "sample": ending.answer,
     }
@@ -124,24 +120,16 @@ class Bench:
         self._env = GuestEnv(Path(job["helpers"]), module)
         self._call_us = system_call_us()
         self.lines: list[dict[str, Any]] = []
-        self._planned = 0
 
     def take_round(self, rows: Sequence[Row], number: int) -> None:
         plan = schedule_round(rows, number)
         of_a_round = sum(len(row.variants) for row in self.rows.values())
-        self._planned = max(
-            len(self.lines) + len(plan), self._job["rounds"] * of_a_round
-        )
+        planned = max(len(self.lines) + len(plan), self._job["rounds"] * of_a_round)
         for place in plan:
             self.lines.append(self._take(place))
-            self._report(
-                {
-                    "rows": [asdict(row) for row in self.rows.values()],
-                    "measurements": self.lines,
-                    "planned": self._planned,
-                }
-            )
-            self._say(format_progress(self.lines[-1], len(self.lines), self._planned))
+            shown = [asdict(row) for row in self.rows.values()]
+            self._report({"rows": shown, "measurements": self.lines, "planned": planned})
+            self._say(format_progress(self.lines[-1], len(self.lines), planned))
 
     def _take(self, place: tuple[int, str, str]) -> dict[str, Any]:
         """One sample, taken again while others disturb it."""

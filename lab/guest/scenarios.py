@@ -73,11 +73,10 @@ class Env(GuestEnv):
 
     def fewer(self, packets: int) -> int:
         """So many packets on most kernels; fewer on a slow one, and fewest on one that
-        watches itself.
+        watches itself, which reports what is wrong the first time.
 
-        For packets that make the same things happen again and again: a kernel that
-        watches itself reports what is wrong the first time. Not for packets that show
-        that senders go on: so many a socket or a qdisc must not be able to hold.
+        Not for packets that show that senders go on: so many a socket or a qdisc must
+        not be able to hold.
         """
         return packets // self.packets_divisor
 
@@ -127,21 +126,11 @@ def outcome_of(ending: Ending, trouble: Sequence[str]) -> tuple[str, str]:
     """passed, failed, skipped or lost, and the reason or the scenario's message."""
     if trouble:
         return "failed", f"the kernel said: {trouble[0]}"
-    if ending.lost:
-        return "lost", ending.message
-    if ending.error == "Skipped":
-        return "skipped", ending.message
+    if ending.lost or ending.error == "Skipped":
+        return "lost" if ending.lost else "skipped", ending.message
     if ending.error is not None:
         return "failed", f"{ending.error}: {ending.message}"
     return "passed", ending.answer or ""
-
-
-def _play(one: Scenario, env: Env) -> Callable[[], str | None]:
-    def play() -> str | None:
-        with env._deferred:
-            return one.function(env)
-
-    return play
 
 
 class KernelLog:
@@ -175,8 +164,13 @@ def reset() -> None:
 
 def _result(one: Scenario, env: Env, log: KernelLog) -> dict[str, Any]:
     """The outcome of one scenario, with what the kernel logged."""
+
+    def play() -> str | None:
+        with env._deferred:
+            return one.function(env)
+
     started = time.monotonic()
-    ending = run_child(_play(one, env), one.deadline * env.patience)
+    ending = run_child(play, one.deadline * env.patience)
     reset()
     outcome, message = outcome_of(ending, parse_trouble(log.read_new()))
     return {
@@ -200,20 +194,15 @@ def run_scenarios(
     module = Path(job["module"]) if job["module"] else None
     given = (helpers, module, job["patience"], job["packets_divisor"])
     results: list[dict[str, Any]] = []
-
-    def save(running: str | None) -> None:
-        report({"results": results, "running": running})
-
     log = KernelLog()
     forget_leaks()  # those of the boot
     with background_ping():
         for one in chosen:
-            save(running=one.name)
-            result = _result(one, Env(*given), log)
-            results.append(result)
-            save(running=None)
+            report({"results": results, "running": one.name})
+            results.append(_result(one, Env(*given), log))
+            report({"results": results, "running": None})
             told = "{outcome:7} {name} ({seconds:.1f} s) {message}"
-            say(told.format(**result).rstrip())
+            say(told.format(**results[-1]).rstrip())
     ask_kernel()
     failed = sum(r["outcome"] in ("failed", "lost") for r in results)
     return (1, f"{failed} did not pass") if failed else (0, "none failed")

@@ -12,20 +12,22 @@ from pathlib import Path
 PROC = Path("/proc")
 
 
+def tasks_named(name: str) -> list[int]:
+    """Threads of processes, and of the kernel's."""
+    found = []
+    for path in PROC.glob("[0-9]*/task/[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # it has ended
+            if path.read_text().strip() == name:
+                found.append(int(path.parent.name))
+    return found
+
+
 def read_tasks(pid: int, vhost: bool) -> list[int]:
     """Who reads for a process: its threads, or vhost-net's, which is one of them
     since 6.4, and was a kernel thread before."""
-    threads = [int(path.name) for path in (PROC / str(pid) / "task").iterdir()]
-    if not vhost:
-        return threads
-    kernel = [int(path.name) for path in PROC.glob("[0-9]*")]
-    return [task for task in threads + kernel if _name(task) == f"vhost-{pid}"]
-
-
-def _name(task: int) -> str:
-    with contextlib.suppress(OSError):
-        return (PROC / str(task) / "comm").read_text().strip()
-    return ""
+    if vhost:
+        return tasks_named(f"vhost-{pid}")
+    return [int(path.name) for path in (PROC / str(pid) / "task").iterdir()]
 
 
 def pin(tasks: list[int], cpu: int) -> None:
@@ -34,11 +36,9 @@ def pin(tasks: list[int], cpu: int) -> None:
 
 
 def _set_policy(name: str, policy: int, priority: int) -> None:
-    """Of the kernel's threads of this name: pktgen has some for each namespace."""
-    for task in (int(path.name) for path in PROC.glob("[0-9]*")):
-        if _name(task) == name:
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setscheduler(task, policy, os.sched_param(priority))
+    for task in tasks_named(name):  # pktgen has some for each namespace
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setscheduler(task, policy, os.sched_param(priority))
 
 
 @contextlib.contextmanager

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Arch:
     name: str  # Debian's
-    make: str  # what the kernel's makefiles are told of it
-    compiler: str  # what names of the compiler's tools begin with
-    compiler_packages: tuple[str, ...]  # if it is not the host's own
     emulator: str  # QEMU's command
     emulator_package: str
     machine: str  # QEMU's model of the board
     cpu: str  # QEMU's model of the CPU, without KVM
-    console: str
-    cmdline: str  # of the kernel, what only this machine has
+    console: str = "ttyAMA0"
+    cmdline: str = ""  # of the kernel, what only this machine has
+    make: str = ""  # what the kernel's makefiles are told of it
+    compiler: str = ""  # what names of the compiler's tools begin with
+    compiler_packages: tuple[str, ...] = ()  # if it is not the host's own
 
 
 # What QEMU's own "max" adds to x86-64-v2 only costs: it advertises fast short
@@ -28,9 +28,6 @@ _EMULATED_X86 = "qemu64,+ssse3,+sse4_1,+sse4_2,+popcnt,+smap,+smep,+aes,+pclmulq
 
 HOST = Arch(
     name="amd64",
-    make="",
-    compiler="",
-    compiler_packages=(),
     emulator="qemu-system-x86_64",
     emulator_package="qemu-system-x86",
     machine="q35",
@@ -47,8 +44,6 @@ ARM64 = Arch(
     emulator_package="qemu-system-arm",
     machine="virt,gic-version=3",
     cpu="cortex-a72",
-    console="ttyAMA0",
-    cmdline="",
 )
 ARMHF = Arch(
     name="armhf",
@@ -59,6 +54,4 @@ ARMHF = Arch(
     emulator_package="qemu-system-arm",
     machine="virt,highmem=off",  # a kernel without LPAE reaches 4 GB
     cpu="cortex-a15",
-    console="ttyAMA0",
-    cmdline="",
 )

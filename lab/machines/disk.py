@@ -31,16 +31,16 @@ def ensure_disk(root: Root) -> Path:
 
 def make_empty(image: Path) -> None:
     """For what a guest changes; a boot after its end finds it again."""
-    _run(["mke2fs", "-q", "-t", "ext4", str(image), SIZE], image)
+    _run("mke2fs", "-q", "-t", "ext4", str(image), SIZE)
 
 
 def make(root: Root, image: Path) -> None:
     """The image, with the files' extended attributes."""
-    _run([*COMMAND, "-d", str(root.path), str(image), SIZE], image)
+    _run(*COMMAND, "-d", str(root.path), str(image), SIZE)
 
 
-def _run(command: list[str], image: Path) -> None:
+def _run(*command: str) -> None:
     done = processes.run(command, stderr=subprocess.PIPE)
     if done.returncode != 0:
-        said = last_line(done.stderr)
-        raise LabError(f"{image}: mke2fs could not make it ({said}); is the disk full?")
+        told = f"{' '.join(command)}: {last_line(done.stderr)}"
+        raise LabError(f"{told}; is the disk full?")

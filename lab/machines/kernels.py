@@ -8,6 +8,7 @@ not name is off. Another configuration is one more file there, and a line in the
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from lab.cache import digest, digest_files, fill_once
@@ -17,6 +18,7 @@ from lab.machines.matrix import Kernel
 from lab.machines.native import source as native
 
 CONFIGS = Path(__file__).with_name("configs")
+_OPTION = re.compile(r"(?:# )?(CONFIG_\w+)[ =]")
 FILES = "files"  # what a build leaves, as it lies in a root
 
 _CONFIGURE = """
@@ -39,45 +41,30 @@ ln -sfn $headers /mnt/files/usr/lib/modules/$release/build
 """
 
 
-def config_files(kernel: Kernel) -> list[Path]:
-    return [CONFIGS / f"{name}.config" for name in kernel.configs]
-
-
 def configs_key(kernel: Kernel) -> str:
     """Changes when the kernel would be built another way."""
-    parts = [digest_files([path]) for path in config_files(kernel)]
-    if kernel.native:
-        return digest(*parts, native.key(kernel.debug))
-    return digest(*parts, _CONFIGURE, _BUILD)
+    parts = [digest_files([CONFIGS / f"{name}.config"]) for name in kernel.configs]
+    built = [native.key(kernel.debug)] if kernel.native else [_CONFIGURE, _BUILD]
+    return digest(*parts, *built)
 
 
-def parse_options(text: str) -> dict[str, str]:
-    """The options of a configuration; the last value of each counts."""
-    options = {}
-    for line in text.splitlines():
-        name, _, value = line.partition("=")
-        if name.startswith("CONFIG_"):
-            options[name] = value
-        elif line.startswith("# CONFIG_") and line.endswith(" is not set"):
-            options[line.split()[1]] = "n"
-    return options
+def wanted_options(kernel: Kernel) -> dict[str, str]:
+    """The last line of each option; the release is named after the last file."""
+    texts = [(CONFIGS / f"{name}.config").read_text() for name in kernel.configs]
+    lines = "\n".join(texts).splitlines()
+    lines.append(f'CONFIG_LOCALVERSION="-{kernel.configs[-1]}"')
+    found = [(_OPTION.match(line), line) for line in lines]
+    return {option[1]: line for option, line in found if option}
 
 
-def refused_options(wanted: dict[str, str], given: dict[str, str]) -> list[str]:
-    """The options that Kconfig did not accept."""
+def refused_options(wanted: dict[str, str], given: str) -> list[str]:
+    """The lines of options that Kconfig did not accept; one that is off may be absent."""
+    lines = set(given.splitlines())
     return [
-        f"{name}={value}"
-        for name, value in wanted.items()
-        if given.get(name, "n") != value
+        line
+        for name, line in wanted.items()
+        if line not in lines and (line[0] != "#" or f"{name}=" in given)
     ]
-
-
-def format_config(kernel: Kernel) -> str:
-    """All files merged, and a release named after the last."""
-    texts = [path.read_text() for path in config_files(kernel)]
-    options = parse_options("\n".join(texts))
-    options["CONFIG_LOCALVERSION"] = f'"-{kernel.configs[-1]}"'
-    return "".join(f"{name}={value}\n" for name, value in options.items())
 
 
 def _run(kernel: Kernel, builder: Root, work: Path, script: str) -> None:
@@ -93,19 +80,16 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     builder: a root with the kernel's source and the tools. What an interrupted build
     of the same kernel left in work is used: make goes on where it was.
     """
-    config = format_config(kernel)
-    (work / "wanted.config").write_text(config)
+    wanted, configure, build = wanted_options(kernel), _CONFIGURE, _BUILD
+    (work / "wanted.config").write_text("".join(f"{one}\n" for one in wanted.values()))
     if kernel.native:
         native.add(work, kernel.debug)
-    configure, build = (
-        (native.CONFIGURE, native.BUILD) if kernel.native else (_CONFIGURE, _BUILD)
-    )
+        configure, build = native.CONFIGURE, native.BUILD
     script = configure.format(release=kernel.release)
     fill_once(work / "linux", lambda: _run(kernel, builder, work, script))
     if kernel.native:
         native.require_patched(work / "linux", work / "native")
-    given = parse_options((work / "given.config").read_text())
-    refused = refused_options(parse_options(config), given)
+    refused = refused_options(wanted, (work / "given.config").read_text())
     if refused:
         raise LabError(
             f"kernel {kernel.name}: its configuration cannot have "

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import subprocess
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -129,7 +129,7 @@ def known_series(listing: Listing) -> list[str]:
 
 
 def _image(kernel: Kernel, release: str) -> Kernel:
-    return dataclasses.replace(kernel, release=release.replace("+", r"\+"))
+    return replace(kernel, release=release.replace("+", r"\+"))
 
 
 def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
@@ -146,14 +146,13 @@ def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
         known = [v for v in known if v == kernel.series]
     source = max(known, key=version_order, default="")
     if kernel.configs:
-        return dataclasses.replace(kernel, release=source), ""
+        return replace(kernel, release=source), ""
     best = max(images, key=lambda release: version_order(images[release]), default="")
     if best and (kernel.series or _series(best) >= BACKPRESSURE_SINCE):
         return _image(kernel, best), ""
     told = images.get(best, "none")
     if source and (kernel.series or _series(source) >= BACKPRESSURE_SINCE):
-        built = dataclasses.replace(kernel, release=source, pins=())
-        built = dataclasses.replace(built, configs=BUILT_INSTEAD)
+        built = replace(kernel, release=source, pins=(), configs=BUILT_INSTEAD)
         return built, f"newest image: {told}; building linux-source-{source} instead"
     if best:
         return _image(kernel, best), f"none has IFF_BACKPRESSURE; using {told}"
@@ -162,7 +161,7 @@ def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
             f"kernel {kernel.series}: not in {kernel.extra_suites[-1]}; "
             f"there are {', '.join(known_series(listing))}"
         )
-    own = dataclasses.replace(kernel, release=kernel.arch.name, pins=())
+    own = replace(kernel, release=kernel.arch.name, pins=())
     return own, f"no kernel in {kernel.extra_suites[-1]}; using {kernel.suite}'s own"
 
 
@@ -179,11 +178,8 @@ def find_kernel(kernel: Kernel) -> Kernel:
             f"kernel {kernel.name}: no {package} in {kernel.suite} and its further "
             f"suites; they have {', '.join(known_series(listing))}"
         )
-    version = listing[package]
-    if kernel.name.startswith(NEWEST):
-        major, minor = _series(version)
-        name = kernel.name.replace(NEWEST, f"{major}.{minor}")
-        kernel = dataclasses.replace(kernel, name=name)
+    major, minor = _series(listing[package])
+    name = kernel.name.replace(NEWEST, f"{major}.{minor}")
     if why:
-        say(f"kernel {kernel.name}: {why}")
-    return dataclasses.replace(kernel, version=version)
+        say(f"kernel {name}: {why}")
+    return replace(kernel, name=name, version=listing[package])

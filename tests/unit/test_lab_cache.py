@@ -5,13 +5,22 @@ from __future__ import annotations
 
 import errno
 import threading
+from pathlib import Path
 
 import pytest
 
 from lab.__main__ import SUBCOMMANDS, main
 from lab.cache import cache_dir, cached, digest, discard, empty_cache, fill_once
-from lab.cache import fresh_directory, hold_cache, locked
+from lab.cache import hold_cache, locked
 from lab.failure import LabError, Unsuitable
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path_factory) -> Path:
+    """A folder of its own, for each test."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("SLUICE_CACHE", str(folder))
+    return folder
 
 
 def test_chosen_cache_wins(monkeypatch, tmp_path) -> None:
@@ -50,7 +59,8 @@ def test_a_cache_in_use_is_not_emptied(monkeypatch, tmp_path) -> None:
     assert final.exists()
     hold_cache.cache_clear()  # as at the end of the process
     assert empty_cache()
-    assert [path.name for path in final.parents[1].rglob("*")] == ["locks", "use"]
+    left = {path.name for path in final.parents[1].rglob("*")}
+    assert left == {"locks", "root", "use"}
 
 
 def test_what_an_interrupted_removal_left_is_removed(monkeypatch, tmp_path) -> None:
@@ -65,7 +75,7 @@ def test_what_an_interrupted_removal_left_is_removed(monkeypatch, tmp_path) -> N
 def test_too_little_space_is_one_line(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr("lab.cache.LEAST_FREE", 1 << 60)
     with pytest.raises(Unsuitable, match="MB free"):
-        with fresh_directory(tmp_path / "root"):
+        with cached(tmp_path / "root", "lock"):
             pass
     assert list(tmp_path.iterdir()) == []
 
@@ -87,7 +97,7 @@ def test_digest_tells_parts_apart() -> None:
 
 
 def test_complete_directory_gets_its_name(tmp_path) -> None:
-    with fresh_directory(tmp_path / "root") as unfinished:
+    with cached(tmp_path / "root", "lock") as unfinished:
         (unfinished / "file").touch()
         assert not (tmp_path / "root").exists()
     assert (tmp_path / "root" / "file").exists()
@@ -95,7 +105,7 @@ def test_complete_directory_gets_its_name(tmp_path) -> None:
 
 def test_interrupted_directory_is_removed(tmp_path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        with fresh_directory(tmp_path / "root"):
+        with cached(tmp_path / "root", "lock"):
             raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
@@ -111,11 +121,11 @@ def test_a_resumed_directory_keeps_what_was_complete(tmp_path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        with fresh_directory(tmp_path / "kernel", resumed=True) as work:
+        with cached(tmp_path / "kernel", "lock", resumed=True) as work:
             fill_once(work / "tree", lambda: fill(work / "tree"))
             fill_once(work / "linux", lambda: fill(work / "linux", True))
     assert not (tmp_path / "kernel").exists()
-    with fresh_directory(tmp_path / "kernel", resumed=True) as work:
+    with cached(tmp_path / "kernel", "lock", resumed=True) as work:
         fill_once(work / "tree", lambda: fill(work / "tree"))
         fill_once(work / "linux", lambda: fill(work / "linux"))
         discard(work / "tree")

@@ -28,25 +28,21 @@ def one(tmp_path, monkeypatch) -> Kernel:
     return dataclasses.replace(BUILT[0], configs=("a", "b"))
 
 
-def test_options_are_what_is_said_last() -> None:
-    text = "# a word\nCONFIG_TUN=y\nCONFIG_HZ=250\n# CONFIG_TUN is not set\n"
-    assert kernels.parse_options(text) == {"CONFIG_TUN": "n", "CONFIG_HZ": "250"}
-
-
 def test_files_are_put_on_top_of_each_other(one) -> None:
-    options = kernels.parse_options(kernels.format_config(one))
-    assert options == {
-        "CONFIG_TUN": "y",
-        "CONFIG_PREEMPT_VOLUNTARY": "n",
-        "CONFIG_PREEMPT": "y",
-        "CONFIG_LOCALVERSION": '"-b"',
-    }
+    assert list(kernels.wanted_options(one).values()) == [
+        "CONFIG_TUN=y",
+        "# CONFIG_PREEMPT_VOLUNTARY is not set",
+        "CONFIG_PREEMPT=y",
+        'CONFIG_LOCALVERSION="-b"',
+    ]
 
 
-def test_an_option_that_did_not_survive_is_refused() -> None:
-    wanted = {"CONFIG_TUN": "y", "CONFIG_TAP": "y", "CONFIG_EFI": "n"}
-    given = {"CONFIG_TUN": "m", "CONFIG_TAP": "y"}
+def test_an_option_that_did_not_survive_is_refused(one) -> None:
+    wanted = kernels.wanted_options(one)
+    given = 'CONFIG_TUN=m\nCONFIG_PREEMPT=y\nCONFIG_LOCALVERSION="-b"\n'
     assert kernels.refused_options(wanted, given) == ["CONFIG_TUN=y"]
+    refused = kernels.refused_options(wanted, given + "CONFIG_PREEMPT_VOLUNTARY=y\n")
+    assert refused == ["CONFIG_TUN=y", "# CONFIG_PREEMPT_VOLUNTARY is not set"]
 
 
 def _builds(given: str, asked: list[str]):

@@ -86,12 +86,13 @@ def test_patch_that_does_not_match_is_no_kernel(path, tmp_path) -> None:
     folder = tmp_path / "patches"
     folder.mkdir()
     (folder / path.name).write_text(path.read_text())
-    patched = tmp_path / source.patched_file(path.read_text())
+    file, sign = source.place_and_sign(path.read_text())
+    patched = tmp_path / file
     patched.parent.mkdir(parents=True)
     patched.write_text("int nothing;\n")
     with pytest.raises(LabError, match=path.name):
         source.require_patched(tmp_path, tmp_path)
-    patched.write_text(source.last_added(path.read_text()))
+    patched.write_text(sign)
     source.require_patched(tmp_path, tmp_path)
 
 

@@ -74,30 +74,23 @@ def add(work: Path, debug: bool) -> None:
         shutil.copytree(folder, work / "native", dirs_exist_ok=True)
 
 
-def patched_file(patch: str) -> str:
-    """The kernel's file a patch is for."""
-    return patch.splitlines()[0].removeprefix("// ")
-
-
-def last_added(patch: str) -> str:
-    """What the last rule of a patch adds; it depends on all the others."""
-    added = [line for line in patch.splitlines() if line.startswith("+")]
-    return added[-1].removeprefix("+").strip()
-
-
 def patches(folder: Path) -> list[Path]:
     return sorted((folder / "patches").glob("*.cocci"))
 
 
-def require_patched(linux: Path, native: Path) -> None:
-    """LabError if a patch did not apply; spatch does not report that.
+def place_and_sign(patch: str) -> tuple[str, str]:
+    """The kernel's file that a patch is for, and what its last rule adds to it: that one
+    depends on all the others."""
+    first, *lines = patch.splitlines()
+    added = [line[1:].strip() for line in lines if line.startswith("+")]
+    return first.removeprefix("// "), added[-1]
 
-    native: what add() made.
-    """
+
+def require_patched(linux: Path, native: Path) -> None:
+    """LabError if one of add()'s patches did not apply; spatch does not report that."""
     for path in patches(native):
-        patch = path.read_text()
-        file = patched_file(patch)
-        if last_added(patch) not in (linux / file).read_text():
+        file, sign = place_and_sign(path.read_text())
+        if sign not in (linux / file).read_text():
             raise LabError(
                 f"{path.name}: does not match this kernel's {file}; correct it"
             )
