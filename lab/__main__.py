@@ -76,8 +76,8 @@ def comma_separated(text: str) -> tuple[str, ...]:
 LIST: dict[str, Any] = {"type": comma_separated, "default": (), "metavar": "A,B"}
 _KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
 KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
-_SAVED: dict[str, Any] = {"type": measure.writable, "metavar": "FILE", "dest": "path"}
-JSON = option("--json", "save the result there", **_SAVED)
+_SAVED = "save the result there"
+JSON = option("--json", _SAVED, type=measure.writable, metavar="FILE", dest="path")
 _NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
 AS_NATIVE = option(
     "--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE

@@ -17,7 +17,6 @@ LOCKS = Path("/proc/lockdep_stats")
 
 
 def finds_leaks() -> bool:
-    """Whether this kernel has kmemleak."""
     return LEAKS.exists()
 
 
@@ -48,7 +47,6 @@ def _tell(text: str) -> None:
 
 
 def ask_kernel() -> None:
-    """Log leaked memory, and whether lockdep is off."""
     if finds_leaks():
         _tell(read_leaks())
     if LOCKS.exists() and not parse_is_watching(LOCKS.read_text()):

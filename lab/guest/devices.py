@@ -38,7 +38,6 @@ class Device:
         return f"{self.name}@{self.netns}" if self.netns else self.name
 
     def command(self, *argv: str) -> list[str]:
-        """A command that sees this device."""
         if self.netns is None:
             return list(argv)
         return ["ip", "netns", "exec", self.netns, *argv]
@@ -248,7 +247,6 @@ def parse_reader_line(text: str, state: str) -> list[dict[str, Any]]:
 
 
 class Reader:
-    """The process that made the devices and reads their rings."""
 
     def __init__(self, argv: Sequence[str], state: str) -> None:
         self._process = subprocess.Popen(

@@ -42,13 +42,11 @@ def ensure_certificate(name: str) -> Path:
 
 
 def parse_cpu_seconds(stat: str, ticks_per_second: int) -> float:
-    """User and system time from /proc/PID/stat."""
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / ticks_per_second
 
 
 def parse_state(stat: str) -> str:
-    """One letter from /proc/PID/stat; T is stopped by a signal."""
     return stat.rpartition(")")[2].split()[0]
 
 
@@ -70,7 +68,6 @@ class Process:
         return parse_cpu_seconds(stat, os.sysconf("SC_CLK_TCK"))
 
     def check(self) -> None:
-        """Fails if it ended."""
         if self.read_state() in "ZX":
             raise WorkloadError(f"{self.name}: ended")
 
@@ -173,7 +170,6 @@ def require_flag(device: Device, variant: str) -> None:
 
 
 def read_ring(device: Device) -> int:
-    """The length of the device's ring: its txqueuelen."""
     return json.loads(show(device, "ip", "link"))[0]["txqlen"]
 
 

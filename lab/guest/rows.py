@@ -43,7 +43,6 @@ def schedule_round(rows: Sequence[Row], number: int) -> list[tuple[int, str, str
 
 
 def values_of(row: Row, lines: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:
-    """What each variant measured, by round."""
     values: dict[str, dict[int, float]] = {variant: {} for variant in row.variants}
     for line in lines:
         if line["row"] == row.name and line["sample"] is not None:
@@ -70,7 +69,6 @@ def unsure_rows(rows: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[Ro
 
 
 def measurement(place: tuple[int, str, str], ending: Ending) -> dict[str, Any]:
-    """One line of the result from how the child ended."""
     number, row, variant = place
     raised = {None: "measured", "Skipped": "skipped"}.get(ending.error, "failed")
     return {
@@ -108,7 +106,6 @@ def unload() -> None:
 
 
 class Bench:
-    """The samples of one boot, in the order of the plan."""
 
     def __init__(self, job: dict[str, Any], report: Report, say: Say) -> None:
         known = [row for row in workloads.all_rows() if row.name in job["rows"]]

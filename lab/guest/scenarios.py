@@ -47,11 +47,9 @@ class Env(GuestEnv):
         self._deferred.callback(action, *arguments)
 
     def clean_up(self) -> None:
-        """Do now what was deferred."""
         self._deferred.close()
 
     def enter(self, context: Any) -> Any:
-        """Enter a context manager that is left at the scenario's end."""
         return self._deferred.enter_context(context)
 
     def run(self, *argv: str) -> str:
@@ -62,7 +60,6 @@ class Env(GuestEnv):
             raise AssertionError(str(error)) from None
 
     def load(self, *parameters: str) -> None:
-        """Load sluice.ko until the scenario's end."""
         if self.module is None:
             raise Skipped("sluice.ko was not built")
         self.run("insmod", str(self.module), *parameters)
@@ -163,7 +160,6 @@ def reset() -> None:
 
 
 def _result(one: Scenario, env: Env, log: KernelLog) -> dict[str, Any]:
-    """The outcome of one scenario, with what the kernel logged."""
 
     def play() -> str | None:
         with env._deferred:

@@ -13,7 +13,6 @@ IFF_BACKPRESSURE = 0x0080  # since 7.3
 
 
 def request(flags: int, name: str) -> bytes:
-    """A struct ifreq with flags."""
     return struct.pack("16sH22x", os.fsencode(name), flags)
 
 
@@ -29,7 +28,6 @@ def open_queue(flags: int, name: str, options: int = os.O_NONBLOCK) -> int:
 
 
 def read_has_backpressure() -> bool:
-    """Whether this kernel's tun knows IFF_BACKPRESSURE."""
     with open("/dev/net/tun", "rb", buffering=0) as tun:
         answer = fcntl.ioctl(tun, TUNGETFEATURES, struct.pack("I", 0))
     return bool(struct.unpack("I", answer)[0] & IFF_BACKPRESSURE)

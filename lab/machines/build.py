@@ -69,7 +69,6 @@ def source_files(source: Path) -> list[Path]:
 
 
 def copy_source(source: Path, target: Path) -> None:
-    """The files of a module, without the products of a build."""
     for path in source_files(source):
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)

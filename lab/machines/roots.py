@@ -146,7 +146,6 @@ def read_release(tree: Path) -> str:
 
 
 def read_package(tree: Path, name: str) -> str:
-    """The package and its version."""
     command = ["dpkg-query", f"--admindir={tree}/var/lib/dpkg"]
     command += ["-W", "-f", "${Package} ${Version}", name]
     done = subprocess.run(command, capture_output=True, text=True)

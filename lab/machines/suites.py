@@ -26,7 +26,6 @@ Listing = dict[str, str]  # package -> its newest version
 
 
 def parse_mirror(indextargets: str) -> str:
-    """The Debian mirror among apt's own repositories."""
     for line in indextargets.splitlines():
         if line.strip().endswith("/debian/"):
             return line.strip()

@@ -84,11 +84,6 @@ class VmResult:
     status: int
     reason: str
     trouble: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def fine(self) -> bool:
-        return self.status == 0 and not self.trouble
 
 
 @functools.cache
@@ -115,7 +110,6 @@ def accelerator(root: Root, counted: bool = False) -> str:
 
 
 def default_vcpus(kernel: Kernel) -> int:
-    """The number of virtual CPUs to measure with."""
     return native.cpus() if kernel.native else VCPUS
 
 
@@ -153,7 +147,6 @@ _TERMINAL = (
 def qemu_command(
     qemu: Path, machine: Machine, initramfs: Path, shell: bool = False, kvm: bool = False
 ) -> list[str]:
-    """The whole QEMU command line of one boot."""
     arch = machine.root.arch
     own = f"{machine.policy} {machine.cmdline} {SHELL * shell}"
     cmdline = f"console={arch.console} {arch.cmdline} {CMDLINE} {own}"
@@ -175,7 +168,6 @@ def qemu_command(
 
 
 def _command(machine: Machine, shell: bool = False) -> list[str]:
-    """The whole command line."""
     initramfs = ensure_initramfs(machine.root, machine.disk is not None)
     if machine.root.native:
         native.require_memory(machine.memory_mb)
@@ -240,14 +232,10 @@ def _follow(
 
 
 def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _keep_console(machine: Machine, console: str) -> Path:
-    """The console of a lost VM outlives its output directory."""
     kept = cache_dir() / "lost" / f"{machine.root.kernel}-{int(time.time())}.log"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(console)
@@ -269,7 +257,7 @@ def _is_race(machine: Machine, console: str) -> bool:
     return emulated and fault is not None and fault[1] == "int3" and fault[2] != "cc"
 
 
-def _result(machine: Machine, how: str, seconds: float) -> VmResult:
+def _result(machine: Machine, how: str) -> VmResult:
     """The guest's verdict and the console's; VmLost without a verdict."""
     console = _read_text(machine.output / "console.log")
     trouble = parse_trouble(console)
@@ -290,7 +278,7 @@ def _result(machine: Machine, how: str, seconds: float) -> VmResult:
             f"its console said: {told}; see {_keep_console(machine, console)}"
         )
     facts = json.loads(verdict)
-    return VmResult(facts["status"], facts["reason"], trouble, seconds)
+    return VmResult(facts["status"], facts["reason"], trouble)
 
 
 def _boot(
@@ -303,14 +291,13 @@ def _boot(
     (machine.output / "job.json").write_text(json.dumps(job, indent=1))
     command = _command(machine)
     (machine.output / "qemu.json").write_text(json.dumps(command))
-    started = time.monotonic()
     process = _start(machine, command)
     try:
         how = _follow(process, machine, deadline, progress)
     finally:
         process.kill()
         process.wait()
-    return _result(machine, how, time.monotonic() - started)
+    return _result(machine, how)
 
 
 def run_job(
@@ -332,7 +319,6 @@ def run_job(
 
 
 def run_shell(machine: Machine) -> int:
-    """Boot to a shell on this terminal."""
     process = _start(machine, _command(machine, shell=True), shell=True)
     try:
         return process.wait()
