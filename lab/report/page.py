@@ -136,13 +136,15 @@ def _pings(run: Run, row: Row, variant: str) -> list[float]:
     )
 
 
-def _panels(
-    rows: list[Row], columns: int, inches: float, **how: Any
-) -> tuple[Any, Any]:
-    """One for each row, so many inches high, with pings on a logarithmic axis."""
+def _plot_panels(
+    rows: list[Row], columns: int, inches: float, y: str, draw: Callable[..., None]
+) -> str:
+    """A panel for each row, so many inches high, with pings on a logarithmic axis."""
+    if not rows:
+        return ""
     lines = -(-len(rows) // columns)
     size = (WIDTH_INCHES, inches * lines)
-    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, **how)
+    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False)
     for axes in grid.flat[len(rows) :]:
         axes.set_visible(False)
     for axes, row in zip(grid.flat, rows):
@@ -152,12 +154,11 @@ def _panels(
         axes.set_title(row.title, fontsize=8)
         axes.tick_params(which="both", labelsize=7)
         axes.grid(color="#eee")
+        axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    return figure, grid
-
-
-def _with_labels(figure: Any, grid: Any, x: str, y: str) -> str:
-    figure.supxlabel(x, fontsize=9)
+        draw(axes, row)
+        axes.set_ylim(bottom=0)
+    figure.supxlabel("ping under load, ms", fontsize=9)
     figure.supylabel(y, fontsize=9)
     figure.tight_layout()
     _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.15))
@@ -165,15 +166,9 @@ def _with_labels(figure: Any, grid: Any, x: str, y: str) -> str:
 
 
 def plot_latency(run: Run) -> str:
-    """The distribution of ping under load, one panel for each row.
+    """The distribution of ping; a curve ends at the share that was answered."""
 
-    A curve ends at the share that was answered.
-    """
-    rows = [row for row in run.rows if _pings(run, row, "sluice")]
-    if not rows:
-        return ""
-    figure, grid = _panels(rows, 3, 2.3, sharey=True)
-    for axes, row in zip(grid.flat, rows):
+    def draw(axes: Any, row: Row) -> None:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         for name in VARIANTS:
             times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
@@ -182,7 +177,9 @@ def plot_latency(run: Run) -> str:
             sent = len(times) / answered
             shares = [number / sent for number in range(1, len(times) + 1)]
             axes.step(times, shares, where="post", color=COLOURS[name], lw=1.5)
-    return _with_labels(figure, grid, "ping under load, ms", "share of the pings sent")
+
+    rows = [row for row in run.rows if _pings(run, row, "sluice")]
+    return _plot_panels(rows, 3, 2.3, "share of the pings sent", draw)
 
 
 def _mark(name: str) -> str:
@@ -194,12 +191,9 @@ def _mark(name: str) -> str:
 
 
 def plot_tradeoff(run: Run) -> str:
-    """Throughput against ping, for rows that have variants of the variants."""
-    rows = [row for row in run.rows if row.targets and "stock" in summaries(run, row)]
-    if not rows:
-        return ""
-    figure, grid = _panels(rows, 2, 2.9)
-    for axes, row in zip(grid.flat, rows):
+    """Throughput against median ping, for rows that have variants of the variants."""
+
+    def draw(axes: Any, row: Row) -> None:
         found = summaries(run, row)
         points = [
             (one.ping_p50_ms, one.median / found["stock"].median, name)
@@ -215,10 +209,9 @@ def plot_tradeoff(run: Run) -> str:
             axes.annotate(_mark(name), (ping, share), place, color=colour, **how)
         axes.axhline(1, color="#444", lw=1)
         axes.margins(0.12, 0.15)
-        axes.set_ylim(bottom=0)
-        axes.set_axisbelow(True)
-    x = "median ping under load, ms"
-    return _with_labels(figure, grid, x, "share of stock's median")
+
+    rows = [row for row in run.rows if row.targets and "stock" in summaries(run, row)]
+    return _plot_panels(rows, 2, 2.9, "share of stock's median (dot: median ping)", draw)
 
 
 def format_page(run: Run) -> str:
