@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lab import sure
 from lab.machines import vm
@@ -192,6 +193,11 @@ def _line(label: str, cells: list[str], last: str = "") -> str:
     return f"{label:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
 
 
+def format_count(name: str, summary: Summary) -> str:
+    count = summary.counted[name]
+    return "-" if count is None else format_number(count)
+
+
 def format_share(share: float | None) -> str:
     if share is None:
         return ""
@@ -236,30 +242,26 @@ def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
     measured = [one for one in found if one]
     lines = []
 
-    def tell(label: str, cell: Callable[[Summary], str], when: bool = True) -> None:
-        if when:
-            cells = [cell(one) if one else "-" for one in found]
+    def tell(label: str, cell: Callable[[Summary], str], always: bool = False) -> None:
+        cells = [cell(one) if one else "-" for one in found]
+        if always or not {*cells} <= {"", "-", "0"}:
             lines.append(_line(f"  {label}", cells))
-
-    def interval(one: Summary) -> str:
-        return "" if one is stock else format_interval(one, stock)
-
-    def counted(name: str) -> Callable[[Summary], str]:
-        return lambda s: "-" if (n := s.counted[name]) is None else format_number(n)
 
     rounds = max((one.rounds for one in measured), default=0)
     tell(
         f"{row.unit}, {rounds} round{'s' * (rounds != 1)}, from-to",
         lambda s: f"{format_number(s.low)}-{format_number(s.high)}",
     )
-    known = any(map(interval, measured))
-    tell(f"ratio to stock, {SURE_PERCENT} % sure", interval, known)
-    tell("packets lost at the ring", lambda s: format_number(s.lost_at_ring))
-    pinged = any(one.ping_p50_ms is not None for one in measured)
-    tell("ping p50/p99, ms", format_pings, pinged)
-    tell("pings answered, %", format_answered, any(map(are_pings_lost, measured)))
+    tell(
+        f"ratio to stock, {SURE_PERCENT} % sure",
+        lambda s: "" if s is stock else format_interval(s, stock),
+    )
+    tell("packets lost at the ring", lambda s: format_number(s.lost_at_ring), True)
+    tell("ping p50/p99, ms", format_pings)
+    if any(map(are_pings_lost, measured)):
+        tell("pings answered, %", format_answered)
     for name, label in COUNTED.items():
-        tell(label, counted(name), any(one.counted[name] for one in measured))
+        tell(label, partial(format_count, name))
     return lines
 
 
