@@ -37,16 +37,12 @@ def packages(kernel: Kernel) -> tuple[str, ...]:
     return (f"linux-source-{find_kernel(kernel).name}", *_TOOLS)
 
 
-def _script(kernel: str) -> str:
-    wanted = [*(f"{part}/*" for part in _PARTS), *_FILES]
-    parts = " ".join(f"'linux-source-{kernel}/{one}'" for one in wanted)
-    tests = " ".join(f"/mnt/built/{test}" for test in TESTS)
-    return _BUILD.format(kernel=kernel, parts=parts, tests=tests)
-
-
 def _ensure_selftests(root: Root) -> Path:
     """The directory of TESTS: from the cache, or built now."""
-    script = _script(root.kernel)
+    wanted = [*(f"{part}/*" for part in _PARTS), *_FILES]
+    parts = " ".join(f"'linux-source-{root.kernel}/{one}'" for one in wanted)
+    tests = " ".join(f"/mnt/built/{test}" for test in TESTS)
+    script = _BUILD.format(kernel=root.kernel, parts=parts, tests=tests)
     final = cache_dir() / "selftests" / f"{root.kernel}-{digest(root.key, script)}"
     with cached(final, f"selftests-{root.kernel}") as work:
         if work:
@@ -62,6 +58,7 @@ def stage(root: Root, output: Path) -> dict[str, str]:
     """What the guest needs, with the selftests in /out/selftests."""
     staged = build.stage(root, output)
     (output / "selftests").mkdir()
+    built = _ensure_selftests(root)
     for test in TESTS:
-        shutil.copy(_ensure_selftests(root) / test, output / "selftests")
+        shutil.copy(built / test, output / "selftests")
     return staged
