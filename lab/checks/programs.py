@@ -33,7 +33,6 @@ HELPERS = SERIES / "01-ptr_ring" / "ptr_ring.cocci"
 FINE, FOUND = "fine", "found"  # no fault; a fault was found
 # A fault is found within so many seeds.
 SEEDS_MOST = {"steps": 40000, "threads": 60, "addresses": 60}
-
 FOLDERS = ("policy", "ring", "series")  # of proofs/; guards.toml names the programs
 _COMPLAINT = re.compile(
     r"^(found: |seed \d+(, step \d+)?: |SUMMARY: \w+Sanitizer).*"
@@ -121,7 +120,7 @@ class Workshop:
 
     def must_build(self, *programs: str) -> None:
         for program in programs:
-            if log := self.build(program):
+            if (log := self.build(program)) is not None:
                 print(log)
                 raise LabError(f"proofs/: {program} does not build (see above)")
 
@@ -157,7 +156,7 @@ class Workshop:
         text = fault.put_into((self.folder / fault.file).read_text())
         name = f"{fault.program}-{fault.name}"  # a program's are unique
         with self.changed(name, fault.file, text) as copy:
-            if copy.build(fault.program):
+            if copy.build(fault.program) is not None:
                 return "no verdict", "does not build"
             seeds = [0, SEEDS_MOST[fault.program]] if fault.program in SEEDS_MOST else []
             said, detail = copy.ask(fault.program, *seeds)
