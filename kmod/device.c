@@ -5,7 +5,7 @@
  * To a module that registers, the notifier chain reports each device there is
  * as registered and up; to one that leaves, as down and unregistered. So devices
  * that were there before us, module unload and namespace exit need no code of
- * their own. After each change of a device sluice_device_settle() decides again
+ * their own. After each change of a device sluice_device_update() decides again
  * what we do for it.
  */
 #include <linux/if_tun.h>
@@ -102,12 +102,12 @@ static void device_enter(struct sluice_device *device,
 }
 
 /**
- * sluice_device_settle() - decide again what is done for a device
+ * sluice_device_update() - decide again what is done for a device
  * @device: something about it changed
  *
  * Context: process, RTNL.
  */
-void sluice_device_settle(struct sluice_device *device)
+void sluice_device_update(struct sluice_device *device)
 {
 	ASSERT_RTNL();
 	device_enter(device, device_state(device));
@@ -160,7 +160,7 @@ void sluice_device_configure(struct sluice_device *device)
 	WRITE_ONCE(device->low_percent, s.low_percent);
 	WRITE_ONCE(device->limit, s.limit);
 	WRITE_ONCE(device->target_us, s.target_us);
-	sluice_device_settle(device);
+	sluice_device_update(device);
 }
 
 static void device_appeared(struct net_device *dev)
@@ -228,7 +228,7 @@ static int device_changed(struct notifier_block *block, unsigned long event,
 		if (leaving)
 			break;
 		if (device)
-			sluice_device_settle(device);
+			sluice_device_update(device);
 		else if (dev->reg_state == NETREG_REGISTERED)
 			device_appeared(dev);	/* found no memory before */
 		break;

@@ -11,11 +11,12 @@
 #include "sluice.h"
 
 /*
- * True if the producer passed the last index known to be safe, or the ring
- * changed. Of the driver's memory it reads what the driver reads or writes next.
+ * A check is needed once the producer passed the last index known to be safe, or
+ * the ring changed. Of the driver's memory only what the driver itself reads or
+ * writes next is read here.
  * A device that was never served has no file, so its slot is not read.
  */
-static __always_inline bool check_is_due(const struct sluice_queue *q)
+static __always_inline bool check_needed(const struct sluice_queue *q)
 {
 	/* pairs with queue_adopted(): q->ring is in this file, or a later
 	 * proofs/litmus: ring_before_file
@@ -49,7 +50,7 @@ queue_to_check(const struct sk_buff *skb, const struct net_device *dev)
 		return NULL;
 	q = &device->queue[id];
 	OPTIMIZER_HIDE_VAR(q);	/* compute its address once */
-	return check_is_due(q) ? q : NULL;
+	return check_needed(q) ? q : NULL;
 }
 
 #endif

@@ -26,7 +26,7 @@
 #define STALLS_EVERY_NS		NSEC_PER_SEC
 
 /* No notifier reports a change of the qdisc: devices whose rule names one are
- * looked at once a second.
+ * checked once a second.
  */
 #define WATCH_EVERY		HZ
 #define NOQUEUE_EVERY_NS	(10ULL * NSEC_PER_SEC)
@@ -38,101 +38,103 @@ static void run(struct work_struct *unused);
 static DECLARE_DELAYED_WORK(runner, run);
 
 /**
- * sluice_events_due() - a queue stopped for the first time, or stalled
+ * sluice_events_schedule() - a queue stopped for the first time, or stalled
  * @device: its device
  *
  * Context: any with interrupts off, hard irq included; that queue's lock,
- *	    which tell_queue() takes after it cleared @device->due.
+ *	    which report_queue() takes after report_device() cleared
+ *	    @device->events_pending.
  */
-void sluice_events_due(struct sluice_device *device)
+void sluice_events_schedule(struct sluice_device *device)
 {
-	WRITE_ONCE(device->due, true);
+	WRITE_ONCE(device->events_pending, true);
 	if (READ_ONCE(ready))	/* pairs with sluice_events_stop() */
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
 
 /* Whether an event remains to be sent. */
-static bool tell_queue(struct sluice_queue *q, unsigned int *left)
+static bool report_queue(struct sluice_queue *q, unsigned int *budget)
 {
 	struct sluice_queue_view v;
 	u64 now = ktime_get_ns();
 
 	ASSERT_RTNL();
 	sluice_queue_read(q, &v);
-	if (v.stops && !q->told_stop) {
-		if (!sluice_netlink_tell(q, &v, SLUICE_EVENT_STOP, 1, left))
+	if (v.stops && !q->stop_reported) {
+		if (!sluice_netlink_report(q, &v, SLUICE_EVENT_STOP, 1, budget))
 			return true;
-		q->told_stop = true;
+		q->stop_reported = true;
 	}
-	if (v.stalls == q->told_stalls)
+	if (v.stalls == q->stalls_reported)
 		return false;
-	if ((q->told_stalls && now - q->told_at < STALLS_EVERY_NS) ||
-	    !sluice_netlink_tell(q, &v, SLUICE_EVENT_STALL,
-				 v.stalls - q->told_stalls, left))
+	if ((q->stalls_reported &&
+	     now - q->stalls_reported_at < STALLS_EVERY_NS) ||
+	    !sluice_netlink_report(q, &v, SLUICE_EVENT_STALL,
+				   v.stalls - q->stalls_reported, budget))
 		return true;
-	q->told_stalls = v.stalls;
-	q->told_at = now;
+	q->stalls_reported = v.stalls;
+	q->stalls_reported_at = now;
 	return false;
 }
 
-/* Returns how many messages it took. */
-static unsigned int tell_device(struct sluice_device *device)
+/* Returns how many messages were sent. */
+static unsigned int report_device(struct sluice_device *device)
 {
-	unsigned int n, id, rest = MESSAGES_PER_DEVICE;
-	bool untold = false;
+	unsigned int n, id, budget = MESSAGES_PER_DEVICE;
+	bool pending = false;
 
-	WRITE_ONCE(device->due, false);
+	WRITE_ONCE(device->events_pending, false);
 	for (n = 0; n < device->queues; n++) {
-		id = (device->turn + n) % device->queues;
-		untold |= tell_queue(&device->queue[id], &rest);
+		id = (device->next_queue + n) % device->queues;
+		pending |= report_queue(&device->queue[id], &budget);
 	}
-	device->turn += MESSAGES_PER_DEVICE;
-	if (untold)
-		WRITE_ONCE(device->due, true);
-	return MESSAGES_PER_DEVICE - rest;
+	device->next_queue += MESSAGES_PER_DEVICE;
+	if (pending)
+		WRITE_ONCE(device->events_pending, true);
+	return MESSAGES_PER_DEVICE - budget;
 }
 
 static void run(struct work_struct *unused)
 {
-	unsigned int left = HASH_SIZE(sluice_devices), told = 0;
+	unsigned int left = HASH_SIZE(sluice_devices), sent = 0;
 	static unsigned int bucket;
 	struct sluice_device *device;
-	bool untold = false;
+	bool pending = false;
 
 	rtnl_lock();
-	while (left-- && told < MESSAGES_PER_RUN) {
+	while (left-- && sent < MESSAGES_PER_RUN) {
 		bucket = (bucket + 1) % HASH_SIZE(sluice_devices);
 		hlist_for_each_entry(device, &sluice_devices[bucket], node) {
-			if (!READ_ONCE(device->due))
+			if (!READ_ONCE(device->events_pending))
 				continue;
-			told += tell_device(device);
-			untold |= READ_ONCE(device->due);
+			sent += report_device(device);
+			pending |= READ_ONCE(device->events_pending);
 		}
 		cond_resched();
 	}
 	rtnl_unlock();
-	if ((untold || told >= MESSAGES_PER_RUN) && READ_ONCE(ready))
+	if ((pending || sent >= MESSAGES_PER_RUN) && READ_ONCE(ready))
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
 
-/* Repeated while it lasts: whoever attaches the qdisc may have failed. */
-static void tell_noqueue(struct sluice_device *device)
+/* Repeated while the qdisc is missing: the program that attaches it may fail. */
+static void report_noqueue(struct sluice_device *device)
 {
 	struct sluice_queue *q = &device->queue[0];
-	unsigned int left = 1;
+	unsigned int budget = 1;
 	struct sluice_queue_view v;
 	u64 now = ktime_get_ns();
 
 	sluice_queue_read(q, &v);
 	if (v.state != SLUICE_QUEUE_NOQUEUE) {
-		device->told_noqueue_at = 0;
+		device->noqueue_reported_at = 0;
 		return;
 	}
-	if (device->told_noqueue_at &&
-	    now - device->told_noqueue_at < NOQUEUE_EVERY_NS)
+	if (device->noqueue_reported_at &&
+	    now - device->noqueue_reported_at < NOQUEUE_EVERY_NS)
 		return;
-	device->told_noqueue_at = now;
-	sluice_netlink_tell(q, &v, SLUICE_EVENT_NOQUEUE, 1, &left);
+	device->noqueue_reported_at = now;
+	sluice_netlink_report(q, &v, SLUICE_EVENT_NOQUEUE, 1, &budget);
 }
 
 static void watch(struct work_struct *unused)
@@ -146,7 +148,7 @@ static void watch(struct work_struct *unused)
 		if (!device->rule || !*device->rule->qdisc)
 			continue;
 		wanted = true;
-		tell_noqueue(device);
+		report_noqueue(device);
 	}
 	rtnl_unlock();
 	if (wanted && READ_ONCE(ready))
@@ -166,7 +168,7 @@ void sluice_events_watch(void)
 }
 
 /**
- * sluice_events_start() - from now on events are told, those so far as well
+ * sluice_events_start() - from now on events are sent, earlier ones as well
  *
  * Context: process, module load, after sluice_netlink_start().
  */
@@ -187,7 +189,7 @@ void sluice_events_stop(void)
 	WRITE_ONCE(ready, false);
 	rtnl_lock();	/* sluice_events_watch() is done */
 	rtnl_unlock();
-	synchronize_rcu(); /* interrupts are off in sluice_events_due() */
+	synchronize_rcu(); /* interrupts are off in sluice_events_schedule() */
 	cancel_delayed_work_sync(&runner);
 	cancel_delayed_work_sync(&watcher);
 }

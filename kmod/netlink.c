@@ -111,20 +111,20 @@ static int put_event_attrs(struct sk_buff *msg, const struct sluice_queue *q,
 }
 
 /**
- * sluice_netlink_tell() - tell all who listen in the device's namespace
+ * sluice_netlink_report() - send an event to the listeners of a device's namespace
  * @q: the queue it happened to
  * @view: the queue as it is now
  * @kind: what happened
- * @count: how often since it was last told
- * @left: messages that may still be sent; one fewer if somebody listens
+ * @count: how often since the last report
+ * @budget: messages that may still be sent; one fewer if there is a listener
  *
  * Context: process, RTNL, between sluice_netlink_start() and _stop().
- * Return: false when none is left, or memory is short: tell it later.
+ * Return: false if the budget or the memory is used up: report it later.
  */
-bool sluice_netlink_tell(const struct sluice_queue *q,
-			 const struct sluice_queue_view *view,
-			 enum sluice_event_kind kind, u32 count,
-			 unsigned int *left)
+bool sluice_netlink_report(const struct sluice_queue *q,
+			   const struct sluice_queue_view *view,
+			   enum sluice_event_kind kind, u32 count,
+			   unsigned int *budget)
 {
 	struct net *net = dev_net(q->device->dev);
 	struct sk_buff *msg;
@@ -133,10 +133,10 @@ bool sluice_netlink_tell(const struct sluice_queue *q,
 	ASSERT_RTNL();
 	if (!genl_has_listeners(&sluice_family, net, GROUP_EVENTS))
 		return true;
-	msg = *left ? genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL) : NULL;
+	msg = *budget ? genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL) : NULL;
 	if (!msg)
 		return false;
-	(*left)--;
+	(*budget)--;
 	header = genlmsg_put(msg, 0, 0, &sluice_family, 0, SLUICE_CMD_QUEUE_EVENT);
 	if (WARN_ON_ONCE(!header ||
 			 put_event_attrs(msg, q, view, kind, count))) {

@@ -367,7 +367,7 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 	q->stopped = true;
 	atomic_inc(&stopped_queues);
 	if (!q->stops++)
-		sluice_events_due(q->device);
+		sluice_events_schedule(q->device);
 	q->stopped_at = ktime_get_ns();
 	q->open_ns = q->stopped_at - q->reviewed_at;
 	q->reviewed_at = q->stopped_at;
@@ -408,7 +408,7 @@ static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
 	WRITE_ONCE(q->stalled, true);
 	q->unpaid_ns = 0;
 	q->stalls++;
-	sluice_events_due(q->device);
+	sluice_events_schedule(q->device);
 	trace_queue_stall(q, fill, now - q->stopped_at);
 	__queue_wake(q, fill, SLUICE_WAKE_OTHER);
 }
@@ -506,7 +506,7 @@ static void __queue_learn_headroom(struct sluice_queue *q,
 static void __queue_review(struct sluice_queue *q, u64 late)
 {
 	struct ptr_ring *ring = queue_ring(q);
-	int head, limit, excess, packets;
+	int head, limit, to_read, packets;
 	struct ring_count count;
 	u64 now = ktime_get_ns();
 	u64 ns = now - q->reviewed_at;
@@ -531,11 +531,12 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	WRITE_ONCE(q->head, head);
 	q->reviewed_at = now;
 	limit = limit_for(q, ring, q->size);
-	excess = max(count.fill - low_for(q, depth_for(q, limit)),
-		     count.used - limit + 1);
+	/* what the reader must read before the queue may wake */
+	to_read = max(count.fill - low_for(q, depth_for(q, limit)),
+		      count.used - limit + 1);
 	over = now - q->stopped_at >= stall_ns(q);
 
-	if (excess <= 0) {
+	if (to_read <= 0) {
 		__queue_learn_headroom(q, ring);
 		__queue_set_depth_ns(q, idle);
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
@@ -544,7 +545,7 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	} else if (over) {
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
 	} else {
-		__queue_arm(q, excess, now);
+		__queue_arm(q, to_read, now);
 	}
 }
 
@@ -610,7 +611,7 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 	}
 	WRITE_ONCE(q->size, size);
 	WRITE_ONCE(q->ring, ring);
-	/* pairs with check_is_due(); proofs/litmus: ring_before_file */
+	/* pairs with check_needed(); proofs/litmus: ring_before_file */
 	smp_store_release(&q->file, file);
 	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return true;
@@ -619,7 +620,7 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 /*
  * The next check is due @room packets after @producer, or where the ring wraps
  * to slot 0, unless somebody else wrote in the meantime.
- * proofs/litmus: look_exchanged
+ * proofs/litmus: check_exchanged
  */
 static void set_next_check(struct sluice_queue *q, s64 check, int producer,
 			   int room, int size)
@@ -649,7 +650,7 @@ void sluice_queue_check(struct sluice_queue *q)
 	if (!READ_ONCE(q->device->served))
 		return;
 	check = atomic64_read(&q->next_check);
-	/* proofs/litmus: look_before_producer */
+	/* proofs/litmus: check_before_producer */
 	smp_rmb(); /* what we see of the ring is newer than what we replace */
 	file = READ_ONCE(*q->slot);
 	if (!file)
@@ -689,7 +690,7 @@ void sluice_queue_check(struct sluice_queue *q)
  * @q: the queue
  *
  * Also called when something about its reader changed: forget the file, so
- * that the next sender looks.
+ * that the next sender checks the ring.
  *
  * Context: process, RTNL.
  */

@@ -57,9 +57,10 @@ enum sluice_wake_cause {
  *		check @ring; high half: how often that was changed
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
- * @lock: protects all below but @told_...; taken with interrupts off, in hard
- *	  irq as well and so raw; nests outside the timer base's lock, the
- *	  workqueue's and the softirq machinery, inside nothing of ours
+ * @lock: protects all below but @stop_reported and what follows it; taken with
+ *	  interrupts off, in hard irq as well and so raw; nests outside the timer
+ *	  base's lock, the workqueue's and the softirq machinery, inside nothing
+ *	  of ours
  * @open: the device is up and served
  * @stopped: we stopped @txq. Invariant: @stopped implies that @timer is armed,
  *	     or that its handler waits for @lock
@@ -84,10 +85,10 @@ enum sluice_wake_cause {
  * @read: packets it read in that time, in 1/PACE_SCALE
  * @depth_ns: how long the packets in the ring shall last, nanoseconds
  * @rescued: wakes by the backstop because @timer was lost
- * @told_stop: the event of the first stop was sent; this and the following:
- *	       events.c, RTNL
- * @told_stalls: how many stalls were sent as events
- * @told_at: when the last of them was sent
+ * @stop_reported: the event of the first stop was sent; this and the following
+ *		   are used by events.c alone, under RTNL
+ * @stalls_reported: how many stalls were sent as events
+ * @stalls_reported_at: when the last of them was sent
  */
 struct sluice_queue {
 	void **slot;
@@ -127,9 +128,9 @@ struct sluice_queue {
 	u64 longest_stop_ns;
 	atomic64_t drops;
 
-	bool told_stop;
-	u64 told_stalls;
-	u64 told_at;
+	bool stop_reported;
+	u64 stalls_reported;
+	u64 stalls_reported_at;
 };
 
 /**
@@ -173,8 +174,8 @@ struct sluice_rule {
  * @dev: the device; valid while we are in the table
  * @served: copy of @state == SLUICE_DEVICE_SERVED for senders that check
  * @verified: a queue of it was seen with the layout we know
- * @due: it may have an event to send, see events.c; also set by senders
- * @turn: the queue whose events are sent first
+ * @events_pending: it may have an event to send, see events.c; senders set it
+ * @next_queue: the queue whose events are sent first in the next run of events.c
  * @on: the operator's switch
  * @state: what we do for it, and why
  * @reason: why it is refused
@@ -186,10 +187,10 @@ struct sluice_rule {
  *	       0 for the whole ring
  * @rule: the rule that matches its name, or NULL
  * @by_hand: what was set for this device alone
- * @told_noqueue_at: when the event that its qdisc is missing was last sent
+ * @noqueue_reported_at: when the event that its qdisc is missing was last sent
  * @queue: one per TX queue
  *
- * Everything but @due and @queue is written under RTNL.
+ * Everything but @events_pending and @queue is written under RTNL.
  */
 struct sluice_device {
 	struct hlist_node node;
@@ -198,8 +199,8 @@ struct sluice_device {
 	u32 queues;
 	bool served;
 	bool verified;
-	bool due;
-	u32 turn;
+	bool events_pending;
+	u32 next_queue;
 	bool on;
 	enum sluice_device_state state;
 	const char *reason;
@@ -209,7 +210,7 @@ struct sluice_device {
 	u32 target_us;
 	const struct sluice_rule *rule;
 	struct sluice_settings by_hand;
-	u64 told_noqueue_at;
+	u64 noqueue_reported_at;
 	struct sluice_queue queue[];
 };
 
@@ -261,7 +262,7 @@ static __always_inline u32 sluice_check_span(u32 size)
 /* device.c */
 int sluice_devices_start(void);
 void sluice_devices_stop(void);
-void sluice_device_settle(struct sluice_device *device);
+void sluice_device_update(struct sluice_device *device);
 void sluice_device_configure(struct sluice_device *device);
 
 extern DECLARE_HASHTABLE(sluice_devices, SLUICE_DEVICES_BITS);
@@ -292,10 +293,10 @@ void sluice_rules_free(void);
 /* netlink.c */
 int sluice_netlink_start(void);
 void sluice_netlink_stop(void);
-bool sluice_netlink_tell(const struct sluice_queue *q,
-			 const struct sluice_queue_view *view,
-			 enum sluice_event_kind kind, u32 count,
-			 unsigned int *left);
+bool sluice_netlink_report(const struct sluice_queue *q,
+			   const struct sluice_queue_view *view,
+			   enum sluice_event_kind kind, u32 count,
+			   unsigned int *budget);
 
 /* backstop.c */
 void sluice_backstop_watch(void);
@@ -303,7 +304,7 @@ void sluice_backstop_start(void);
 void sluice_backstop_stop(void);
 
 /* events.c */
-void sluice_events_due(struct sluice_device *device);
+void sluice_events_schedule(struct sluice_device *device);
 void sluice_events_watch(void);
 void sluice_events_start(void);
 void sluice_events_stop(void);

@@ -43,16 +43,16 @@ class Search:
 
 
 # Half the ring is more than the headroom, a quarter more than the senders
-# that may pass a look unseen.
+# that may pass a check unseen.
 ONE = "-DSENDERS=1 -DSIZE=8"
 TWO = "-DSENDERS=2 -DSIZE=16"
 SEARCHES = (
     Search("two_senders_lose_nothing", TWO),
     Search("held_to_a_time", f"{TWO} -DDEPTH"),
     Search("no_headroom", f"{TWO} -DBUG_HEADROOM", FOUND),
-    Search("look_replaced_unread", f"{TWO} -DBUG_LOOK", FOUND),
-    Search("look_stored_not_exchanged", f"{TWO} -DBUG_EXCHANGE", FOUND),
-    Search("look_half_a_ring_on", f"{TWO} -DBUG_SPAN", FOUND),
+    Search("check_replaced_unread", f"{TWO} -DBUG_READ", FOUND),
+    Search("check_stored_not_exchanged", f"{TWO} -DBUG_EXCHANGE", FOUND),
+    Search("check_half_a_ring_on", f"{TWO} -DBUG_SPAN", FOUND),
     Search("stopped_is_watched", TWO, claim="watched"),
     Search("not_armed_again", f"{ONE} -DBUG_REARM", FOUND, "watched"),
     Search("senders_go_on", TWO, claim="progress"),

@@ -22,10 +22,10 @@
  * Copy of: kmod/queue.c headroom_for() cd203d6c887d84d2
  * Copy of: kmod/queue.c limit_for() d2e8cf05083696f7
  * Copy of: kmod/queue.c low_for() 34b3200d734df3d3
- * Copy of: kmod/queue.c __queue_stop() 53121260f48cc84f
+ * Copy of: kmod/queue.c __queue_stop() 5b0b5ed1a7d3dd94
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
- * Copy of: kmod/queue.c __queue_stall() d8e236a84248487c
- * Copy of: kmod/queue.c __queue_review() 530fb328971e2a3c
+ * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
+ * Copy of: kmod/queue.c __queue_review() 2b6ab51336b02330
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() d41e1a015cbfab74
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
@@ -34,8 +34,8 @@
  * Copy of: kmod/queue.c sluice_queue_check() 2398595ea5b405da
  * Copy of: kmod/queue.c sluice_queue_opened() c7db712e59c25675
  * Copy of: kmod/queue.c sluice_queue_closed() d8ef80185106b230
- * Copy of: kmod/entry.h check_is_due() 22ae7c335eb147d8
- * Copy of: kmod/entry.h queue_to_check() ad36eac6d97771b0
+ * Copy of: kmod/entry.h check_needed() 7feee816de47f0cf
+ * Copy of: kmod/entry.h queue_to_check() c31fc0936c275239
  * Copy of: kmod/device.c device_vanished() 1398ef125d6b8751
  * Copy of: kmod/device.c sluice_devices_stop() 516989a9231be142
  */
@@ -75,7 +75,7 @@ bool moved;		/* the reader's head, since the last sign of life */
 byte slot = 1;		/* the file behind the queue, 0 for none */
 bool xoff, foreign;	/* the stopped bit; it is somebody else's */
 bool has_queue = true;	/* the qdisc */
-bool blind;		/* no sender looked since it has one again */
+bool blind;		/* no sender checked since it has one again */
 bool inside[SENDERS];	/* between the core's test and the ring */
 
 /* struct sluice_queue */
@@ -88,7 +88,7 @@ byte file, ring, qsize;	/* ring: that of the last file */
 #else
 byte file = 1, ring = 1, qsize = SIZE;
 #endif
-byte look;
+byte next_check;
 bool locked;
 bool armed, handling;
 bool freed;		/* its memory */
@@ -101,7 +101,7 @@ bool fresh[SENDERS];	/* nobody changed q->next_check since this one read it */
 
 /* What the senders hold in hand. */
 #define NO	255
-byte at[SENDERS] = NO;		/* index of the producer, or of the next look */
+byte at[SENDERS] = NO;		/* index of the producer, or of the next check */
 
 #ifdef BUG_LOCK
 #define LOCK	skip
@@ -176,9 +176,9 @@ inline set_next_check()
 #ifdef BUG_EXCHANGE
 		:: true ->
 #else
-		:: fresh[me] && look != at[me] ->
+		:: fresh[me] && next_check != at[me] ->
 #endif
-			look = at[me];
+			next_check = at[me];
 			changed()
 		:: else
 		fi;
@@ -187,7 +187,7 @@ inline set_next_check()
 	}
 }
 
-/* How far on the next look may be, and so how far before it none is due:
+/* How far on the next check may be, and so how far before it none is needed:
  * sluice_check_span()
  */
 #ifdef BUG_SPAN
@@ -198,10 +198,10 @@ inline set_next_check()
 #define WINDOW	(qsize / 4)
 #endif
 
-/* check_is_due(): of the producer index i. The source looks once more where the
+/* check_needed(): of the producer index i. The source checks once more where the
  * ring begins anew, which the model does not know.
  */
-#define DUE(i)		((look + 2 * qsize - (i) - 1) % qsize >= WINDOW)
+#define CHECK_NEEDED(i)		((next_check + 2 * qsize - (i) - 1) % qsize >= WINDOW)
 #define FILL(to, from)	(((to) + length - (from)) % length)
 
 inline back(index)
@@ -216,7 +216,7 @@ inline back(index)
 inline produced()
 {
 	packets++;
-	look = (look + size - 1) % size;
+	next_check = (next_check + size - 1) % size;
 	back(at[0]);
 #if SENDERS > 1
 	back(at[1]);
@@ -234,21 +234,21 @@ proctype sender(byte me)
 	do
 	::	atomic { !xoff && !freed -> inside[me] = true };
 
-		/* transmit_entered(), check_is_due() */
+		/* transmit_entered(), check_needed() */
 		if
 		:: !hooked -> goto transmit
-		:: hooked && (file == 0 || file != slot || size != qsize) -> goto due
+		:: hooked && (file == 0 || file != slot || size != qsize) -> goto check
 		:: hooked && file && file == slot && size == qsize
 		fi;
 		at[me] = 0;
 		atomic {
 			if
-			:: DUE(at[me]) -> at[me] = NO
+			:: CHECK_NEEDED(at[me]) -> at[me] = NO
 			:: else -> goto transmit
 			fi
 		};
 
-due:		/* sluice_queue_check() */
+check:		/* sluice_queue_check() */
 		assert(!freed);
 #if OPERATOR
 		atomic { found = slot; length = size };
@@ -270,7 +270,7 @@ due:		/* sluice_queue_check() */
 #else
 		length = size;
 #endif
-#ifndef BUG_LOOK
+#ifndef BUG_READ
 		fresh[me] = true;	/* q->next_check is read */
 #endif
 #if OPERATOR
@@ -307,7 +307,7 @@ due:		/* sluice_queue_check() */
 #endif
 			at[me] = (room > SPAN -> SPAN : (room > 0 -> room : 0))
 		};
-#ifdef BUG_LOOK
+#ifdef BUG_READ
 		fresh[me] = true;	/* after what will replace it */
 #endif
 #ifdef SLOW
@@ -509,10 +509,10 @@ inline elsewhere(index)
 inline anywhere()
 {
 	if
-	:: look = 0
-	:: look = 1
-	:: look = size / 2
-	:: look = size - 1
+	:: next_check = 0
+	:: next_check = 1
+	:: next_check = size / 2
+	:: next_check = size - 1
 	fi;
 	elsewhere(at[0]);
 #if SENDERS > 1

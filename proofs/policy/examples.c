@@ -93,7 +93,7 @@ static void note(const char *format, ...)
 }
 
 /* What queue.c calls */
-void sluice_events_due(struct sluice_device *of) { note("due;"); }
+void sluice_events_schedule(struct sluice_device *of) { note("event;"); }
 void sluice_backstop_watch(void) { note("watch;"); }
 
 void show(const char *event, const struct sluice_queue *of, int fill, u64 ns)
@@ -544,7 +544,7 @@ static void stops(void)
 	q->idle_reviews = 3;
 	q->reviewed_at = 1;
 	LOCKED(__queue_stop(q, &ring, 78, 80));
-	EXPECT_LOG("due;arm 38000;watch;queue_stop 78 0;");
+	EXPECT_LOG("event;arm 38000;watch;queue_stop 78 0;");
 	EXPECT(q->stopped, true);
 	EXPECT(txqs[0].state, XOFF);
 	EXPECT(txqs[1].state, 0);
@@ -602,7 +602,7 @@ static void stalls(void)
 	now += 7 * MS;
 	q->unpaid_ns = 1;
 	LOCKED(__queue_stall(q, 9, now));
-	EXPECT_LOG("due;queue_stall 9 7000000;queue_wake 9 7000000;wake;");
+	EXPECT_LOG("event;queue_stall 9 7000000;queue_wake 9 7000000;wake;");
 	EXPECT(q->stalled, true);
 	EXPECT(q->pass_until, now + 8 * 250 * MS);
 	EXPECT(q->unpaid_ns, 0);
@@ -626,7 +626,7 @@ static void stalls(void)
 	fresh_stopped();
 	now += 2 * NSEC_PER_SEC;
 	LOCKED(__queue_stall(q, 9, now));
-	EXPECT_LOG("due;queue_stall 9 2000000000;queue_wake 9 2000000000;wake;");
+	EXPECT_LOG("event;queue_stall 9 2000000000;queue_wake 9 2000000000;wake;");
 }
 
 static void depths(void)
@@ -859,7 +859,7 @@ static void reviews_at_boot(void)
 	fresh();
 	now = 200 * MS;
 	LOCKED(__queue_stop(q, &ring, 60, 92));
-	EXPECT_LOG("due;arm 2000000;watch;queue_stop 60 0;");
+	EXPECT_LOG("event;arm 2000000;watch;queue_stop 60 0;");
 	q->reviewed_at = 2 * MS;
 	set_ring(100, 0, 0, 60);
 	now = 7 * MS;
@@ -911,7 +911,7 @@ static void reviews_of_a_slow_reader(void)
 	EXPECT(q->stopped, true);
 	*text = '\0';
 	reviewed(1, 0);
-	EXPECT_LOG("due;queue_stall 60 1;queue_wake 60 1;wake;");
+	EXPECT_LOG("event;queue_stall 60 1;queue_wake 60 1;wake;");
 
 	/* the longest stop is over: it read enough, so it is woken */
 	fresh_stopped();
@@ -931,17 +931,17 @@ static void reviews_of_a_slow_reader(void)
 	set_ring(100, 0, 0, 92);
 	q->reviewed_at = now + 250 * MS;
 	reviewed(250 * MS, 0);
-	EXPECT_LOG("due;queue_stall 92 250000000;queue_wake 92 250000000;wake;");
+	EXPECT_LOG("event;queue_stall 92 250000000;queue_wake 92 250000000;wake;");
 	fresh_stopped();
 	set_ring(100, 0, 0, 93);
 	q->reviewed_at = now + 251 * MS;
 	reviewed(251 * MS, 0);
-	EXPECT_LOG("due;queue_stall 93 251000000;queue_wake 93 251000000;wake;");
+	EXPECT_LOG("event;queue_stall 93 251000000;queue_wake 93 251000000;wake;");
 	fresh_stopped();
 	set_ring(100, 0, 0, 60);
 	q->unpaid_ns = 251 * MS;
 	reviewed(0, 0);
-	EXPECT_LOG("due;queue_stall 60 0;queue_wake 60 0;wake;");
+	EXPECT_LOG("event;queue_stall 60 0;queue_wake 60 0;wake;");
 	fresh_stopped();
 	set_ring(100, 0, 0, 91);
 	q->reviewed_at = now + 250 * MS;
@@ -1095,7 +1095,7 @@ static void checks(void)
 	EXPECT(checked(0, 20, 80), 80 + 92 - 80 - 1 - 1);
 	EXPECT_LOG("");
 	EXPECT(checked(0, 0, 91), 90);
-	EXPECT_LOG("due;arm 2000000;watch;queue_stop 91 0;");
+	EXPECT_LOG("event;arm 2000000;watch;queue_stop 91 0;");
 
 	fresh();	/* the depth, in packets and not in slots */
 	device->limit = 20;
@@ -1103,7 +1103,7 @@ static void checks(void)
 	EXPECT(checked(0, 10, 28), 28);
 	EXPECT_LOG("");
 	EXPECT(checked(0, 10, 29), 28);
-	EXPECT_LOG("due;arm 2000000;watch;queue_stop 19 0;");
+	EXPECT_LOG("event;arm 2000000;watch;queue_stop 19 0;");
 
 	fresh();	/* nothing is served, read, known */
 	device->served = false;
@@ -1166,7 +1166,7 @@ static void checks_of_small_rings(void)
 	set_ring(1, 0, 0, 0);	/* one packet fits, but no second */
 	sluice_queue_check(q);
 	EXPECT(q->size, 1);
-	EXPECT_LOG("due;arm 20000;watch;queue_stop 0 0;");
+	EXPECT_LOG("event;arm 20000;watch;queue_stop 0 0;");
 
 	fresh();	/* a sender waits for the lock that tells full from empty */
 	set_ring(100, 30, 30, 30);
@@ -1357,10 +1357,10 @@ static void new_queues(void)
 	EXPECT(q->lock.owner == NULL, true);
 }
 
-static bool due(int producer)
+static bool needed_at(int producer)
 {
 	ring.producer = producer;
-	return check_is_due(q);
+	return check_needed(q);
 }
 
 static void entries(void)
@@ -1370,24 +1370,24 @@ static void entries(void)
 
 	fresh();
 	atomic64_set(&q->next_check, 9L << 32 | 40);
-	EXPECT(due(40), false);
-	EXPECT(due(41), true);
-	EXPECT(due(16), false);
-	EXPECT(due(15), true);
+	EXPECT(needed_at(40), false);
+	EXPECT(needed_at(41), true);
+	EXPECT(needed_at(16), false);
+	EXPECT(needed_at(15), true);
 	ring.producer = 30;
 	queue_slot[0] = &other;
-	EXPECT(check_is_due(q), true);
+	EXPECT(check_needed(q), true);
 	queue_slot[0] = &ring;
 	q->file = &other;
-	EXPECT(check_is_due(q), true);
+	EXPECT(check_needed(q), true);
 	q->file = &ring;
 	ring.size = 101;
-	EXPECT(check_is_due(q), true);
+	EXPECT(check_needed(q), true);
 	ring.size = 99;
-	EXPECT(check_is_due(q), true);
+	EXPECT(check_needed(q), true);
 	ring.size = 100;
 	q->file = NULL;
-	EXPECT(check_is_due(q), true);
+	EXPECT(check_needed(q), true);
 	hash_add_rcu(sluice_devices, &device->node, 0);
 	EXPECT(queue_to_check(&skb, &dev) == q, true);
 	q->file = &ring;
@@ -1412,7 +1412,7 @@ static void callbacks(void)
 	EXPECT_LOG("");
 	set_ring(100, 0, 0, 95);
 	transmit_hook.func(1, 2, &transmit_hook, &regs);
-	EXPECT_LOG("due;arm 2000000;watch;queue_stop 95 0;");
+	EXPECT_LOG("event;arm 2000000;watch;queue_stop 95 0;");
 	EXPECT(txqs[0].state, XOFF);
 	EXPECT(txqs[1].state, 0);
 	skb.queue_mapping = 1;

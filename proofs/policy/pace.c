@@ -113,7 +113,7 @@ static struct net_device dev = { .tx = txqs };
 static struct sluice_device *device;
 static struct module_lane modules[LANES_MAX];
 
-void sluice_events_due(struct sluice_device *of) { (void)of; }
+void sluice_events_schedule(struct sluice_device *of) { (void)of; }
 void sluice_backstop_watch(void) { }
 void show(const char *event, const struct sluice_queue *q, int fill, u64 ns) { }
 

@@ -194,9 +194,9 @@ void sluice_rules_free(void)
 }
 
 /* events.c: nobody listens */
-void sluice_events_due(struct sluice_device *device)
+void sluice_events_schedule(struct sluice_device *device)
 {
-	WRITE_ONCE(device->due, true);
+	WRITE_ONCE(device->events_pending, true);
 }
 
 void sluice_events_watch(void)

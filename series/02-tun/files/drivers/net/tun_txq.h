@@ -132,8 +132,8 @@ static inline int tun_txq_limit(const struct tun_txq *txq)
 	return clamp(txq->ring->size - txq->ring->batch, 1, txq->depth);
 }
 
-/* Packets over the length at which it wakes. */
-static inline int tun_txq_excess(const struct tun_txq *txq, int len)
+/* Packets that the reader must read before the queue wakes. */
+static inline int tun_txq_to_read(const struct tun_txq *txq, int len)
 {
 	return len - tun_txq_limit(txq) / 2;
 }
@@ -145,11 +145,11 @@ static inline void __tun_txq_set_depth(struct tun_txq *txq)
 	txq->depth = clamp_t(u64, packets, TUN_TXQ_DEPTH_MIN, INT_MAX);
 }
 
-static inline void __tun_txq_arm(struct tun_txq *txq, int excess)
+static inline void __tun_txq_arm(struct tun_txq *txq, int to_read)
 {
 	s64 least = TUN_TXQ_REVIEW_MIN_NS <<
 		    min(txq->idle_reviews, TUN_TXQ_BACKOFF_MAX);
-	s64 ns = (s64)txq->packet_ns * max(excess, 0) - txq->late_ns;
+	s64 ns = (s64)txq->packet_ns * max(to_read, 0) - txq->late_ns;
 
 	hrtimer_start(&txq->timer,
 		      ns_to_ktime(clamp_t(s64, ns, least, TUN_TXQ_REVIEW_MAX_NS)),
@@ -186,7 +186,7 @@ static inline void __tun_txq_stop(struct tun_txq *txq,
 	txq->open_ns = txq->stopped_at - txq->reviewed_at;
 	txq->reviewed_at = txq->stopped_at;
 	txq->idle_reviews = 0;
-	__tun_txq_arm(txq, tun_txq_excess(txq, len));
+	__tun_txq_arm(txq, tun_txq_to_read(txq, len));
 }
 
 /*
@@ -285,13 +285,13 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 		__tun_txq_set_depth(txq);
 	}
 
-	if (tun_txq_excess(txq, len) <= 0) {
+	if (tun_txq_to_read(txq, len) <= 0) {
 		__tun_txq_set_depth_ns(txq, idle);
 		__tun_txq_wake(txq);
 	} else if (ends || qdisc_txq_has_no_queue(txq->stopped)) {
 		__tun_txq_wake(txq);
 	} else {
-		__tun_txq_arm(txq, tun_txq_excess(txq, len));
+		__tun_txq_arm(txq, tun_txq_to_read(txq, len));
 	}
 }
 
@@ -325,7 +325,7 @@ static inline bool __tun_txq_stalled(struct tun_txq *txq, int len)
 		return false;
 	waits = time_before(jiffies, txq->stalled_until) ||
 		READ_ONCE(txq->ring->consumer_head) == txq->head;
-	txq->stalled = waits && tun_txq_excess(txq, len) > 0;
+	txq->stalled = waits && tun_txq_to_read(txq, len) > 0;
 	return txq->stalled;
 }
 
