@@ -83,10 +83,8 @@ def hold_cache(cache: Path) -> TextIO:
     return handle
 
 
-def empty_cache() -> bool:
-    """Whether there was one. All that is left are the lock files."""
-    if not cache_dir().exists():
-        return False
+def empty_cache() -> None:
+    """All that is left are the lock files."""
     with _open_lock(USE) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,7 +101,6 @@ def empty_cache() -> bool:
             if path.name not in ("locks", removed.name):
                 path.rename(removed / path.name)
         shutil.rmtree(removed)
-    return True
 
 
 @contextlib.contextmanager

@@ -106,21 +106,21 @@ def accelerator(root: Root, counted: bool = False) -> str:
         return native.ACCELERATOR
     if counted:
         return COUNTED
-    return "KVM" if read_kvm() else "TCG"
+    return "KVM" if root.arch is HOST and read_kvm() else "TCG"
 
 
 def default_vcpus(kernel: Kernel) -> int:
     return native.cpus() if kernel.native else VCPUS
 
 
-def _acceleration(machine: Machine, kvm: bool) -> list[str]:
-    cpu = machine.root.arch.cpu
-    if machine.counted:
-        counting = ["-icount", "shift=0,sleep=off"]
-        return ["-accel", "tcg,thread=single", "-cpu", cpu, *counting]
-    if kvm and machine.root.arch is HOST:
+def _acceleration(machine: Machine) -> list[str]:
+    kind, cpu = accelerator(machine.root, machine.counted), machine.root.arch.cpu
+    if kind == "KVM":
         return ["-accel", "kvm", "-cpu", "host"]
-    return ["-accel", "tcg,thread=multi", "-cpu", cpu]
+    if kind == "TCG":
+        return ["-accel", "tcg,thread=multi", "-cpu", cpu]
+    counting = ["-icount", "shift=0,sleep=off"]
+    return ["-accel", "tcg,thread=single", "-cpu", cpu, *counting]
 
 
 def _share(tag: str, path: Path, more: str = "") -> list[str]:
@@ -145,7 +145,7 @@ _TERMINAL = (
 
 
 def qemu_command(
-    qemu: Path, machine: Machine, initramfs: Path, shell: bool = False, kvm: bool = False
+    qemu: Path, machine: Machine, initramfs: Path, shell: bool = False
 ) -> list[str]:
     arch = machine.root.arch
     own = f"{machine.policy} {machine.cmdline} {SHELL * shell}"
@@ -154,7 +154,7 @@ def qemu_command(
         str(qemu),
         *("-nodefaults", "-no-user-config", "-no-reboot"),
         *("-display", "none", "-machine", arch.machine),
-        *_acceleration(machine, kvm),
+        *_acceleration(machine),
         *("-smp", str(machine.vcpus), "-m", f"{machine.memory_mb}M"),
         *("-kernel", str(machine.root.vmlinuz), "-initrd", str(initramfs)),
         *("-append", " ".join(cmdline.split())),
@@ -172,8 +172,7 @@ def _command(machine: Machine, shell: bool = False) -> list[str]:
     if machine.root.native:
         native.require_memory(machine.memory_mb)
         return native.command(machine, initramfs, REPOSITORY, SHELL * shell)
-    kvm = accelerator(machine.root, machine.counted) == "KVM"
-    return qemu_command(ensure_qemu(machine.root.arch), machine, initramfs, shell, kvm)
+    return qemu_command(ensure_qemu(machine.root.arch), machine, initramfs, shell)
 
 
 def _start(machine: Machine, command: list[str], shell: bool = False) -> subprocess.Popen:

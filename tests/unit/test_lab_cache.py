@@ -58,17 +58,17 @@ def test_a_cache_in_use_is_not_emptied(monkeypatch, tmp_path) -> None:
         empty_cache()
     assert final.exists()
     hold_cache.cache_clear()  # as at the end of the process
-    assert empty_cache()
+    empty_cache()
     left = {path.name for path in final.parents[1].rglob("*")}
     assert left == {"locks", "root", "use"}
 
 
 def test_what_an_interrupted_removal_left_is_removed(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
-    assert not empty_cache()
+    empty_cache()
     for name in (".removed/roots", "roots"):
         (tmp_path / "sluice" / name / "one").mkdir(parents=True)
-    assert empty_cache()
+    empty_cache()
     assert [path.name for path in (tmp_path / "sluice").iterdir()] == ["locks"]
 
 

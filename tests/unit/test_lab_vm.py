@@ -243,22 +243,27 @@ def test_root_and_repository_are_shared_read_only(machine) -> None:
     assert writable[0].startswith("local,mount_tag=out")
 
 
-def test_machine_that_counts_is_emulated_on_one_thread(machine) -> None:
+def test_machine_that_counts_is_emulated_on_one_thread(machine, monkeypatch) -> None:
     counting = replace(machine, vcpus=1, counted=True)
-    for kvm in (False, True):
-        command = qemu_command(Path("/q"), counting, Path("/i"), kvm=kvm)
+    for kvm in (True, False):
+        monkeypatch.setattr(vm, "read_kvm", lambda kvm=kvm: kvm)
+        command = qemu_command(Path("/q"), counting, Path("/i"))
         assert "-icount" in command and "kvm" not in command
         assert "tcg,thread=single" in command
     assert "-icount" not in qemu_command(Path("/q"), machine, Path("/i"))
 
 
-def test_machine_is_as_large_as_asked_and_virtual_where_it_can_be(machine) -> None:
+def test_machine_is_as_large_as_asked_and_virtual_where_it_can_be(
+    machine, monkeypatch
+) -> None:
+    monkeypatch.setattr(vm, "read_kvm", lambda: True)
     asked = replace(machine, vcpus=3, memory_mb=512, cmdline="mem=1G lab.systemd")
-    command = qemu_command(Path("/q"), asked, Path("/i"), shell=True, kvm=True)
+    command = qemu_command(Path("/q"), asked, Path("/i"), shell=True)
     words = " ".join(command)
     assert "-smp 3 -m 512M" in words and "-accel kvm -cpu host" in words
     cmdline = command[command.index("-append") + 1]
     assert cmdline.endswith("selinux=0 mem=1G lab.systemd lab.shell")
+    monkeypatch.setattr(vm, "read_kvm", lambda: False)
     words = " ".join(qemu_command(Path("/q"), asked, Path("/i")))
     assert "-accel tcg,thread=multi -cpu qemu64" in words
 
@@ -279,9 +284,12 @@ def test_qemu_runs_on_the_libraries_of_its_own_packages() -> None:
     assert last.endswith(' "$@"')
 
 
-def test_foreign_kernel_gets_a_machine_and_a_console_of_its_own(machine) -> None:
+def test_foreign_kernel_gets_a_machine_and_a_console_of_its_own(
+    machine, monkeypatch
+) -> None:
     foreign = replace(machine, root=replace(machine.root, arch=ARM64))
     for kvm in (False, True):
-        command = qemu_command(Path("/q"), foreign, Path("/i"), kvm=kvm)
+        monkeypatch.setattr(vm, "read_kvm", lambda kvm=kvm: kvm)
+        command = qemu_command(Path("/q"), foreign, Path("/i"))
         assert command[command.index("-cpu") + 1] == "cortex-a72"
         assert "console=ttyAMA0" in command[command.index("-append") + 1]
