@@ -200,11 +200,11 @@ def command_shell(
     root = ensure_root(kernel, applications.PACKAGES * apps + packages)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
-        staged = build.stage(root, output)
+        build.stage(root, output)
         machine = vm.Machine(root, output, vm.default_vcpus(kernel), kernel.memory_mb)
         if script is None:
             return vm.run_shell(machine)
-        job = {"kind": "command", "argv": ["sh", "-c", script], **staged}
+        job = {"kind": "command", "argv": ["sh", "-c", script]}
         result = vm.run_job(machine, job, SHELL_SECONDS)
         for line in result.trouble:
             print(f"lab: kernel: {line}", file=sys.stderr)

@@ -92,7 +92,8 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
         output = Path(name)
         job: dict[str, object] = {"kind": "bench", "native": root.native}
         job |= {name: getattr(plan, name) for name in ASKED_OF_GUEST}
-        job |= {"rows": [row.name for row in plan.rows], **build.stage(root, output)}
+        job["rows"] = [row.name for row in plan.rows]
+        build.stage(root, output)
         if plan.series:
             series.stage_newest_drivers(root, output)
         machine = vm.Machine(root, output, plan.vcpus, counted=plan.counted)

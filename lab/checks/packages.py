@@ -99,11 +99,11 @@ def ensure_compiled(root: Root) -> Path:
     return final / "ccache"
 
 
-def stage(root: Root, output: Path) -> dict[str, str]:
+def stage(root: Root, output: Path) -> None:
     """What the guest needs to try the packages, in its /out."""
     folder = output / "packages"
     folder.mkdir(parents=True, exist_ok=True)
     for package in ensure_packages():
         shutil.copy(package, folder)
     shutil.copytree(ensure_compiled(root), output / "ccache", dirs_exist_ok=True)
-    return build.stage(root, output)
+    build.stage(root, output)

@@ -54,11 +54,10 @@ def _ensure_selftests(root: Root) -> Path:
     return final / "built"
 
 
-def stage(root: Root, output: Path) -> dict[str, str]:
+def stage(root: Root, output: Path) -> None:
     """What the guest needs, with the selftests in /out/selftests."""
-    staged = build.stage(root, output)
+    build.stage(root, output)
     (output / "selftests").mkdir()
     built = _ensure_selftests(root)
     for test in TESTS:
         shutil.copy(built / test, output / "selftests")
-    return staged

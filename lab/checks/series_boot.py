@@ -58,7 +58,7 @@ export PYTHONDONTWRITEBYTECODE=1
 (cd /sluice && python3 -c "
 from pathlib import Path
 from lab.guest.env import GuestEnv
-GuestEnv(Path('/out/bin')).use_drivers('{SERIES}')")
+GuestEnv().use_drivers('{SERIES}')")
 (cd /out/linux && python3 {SELFTEST})
 if test -e /out/{SERIES}/ptr_ring_kunit.ko; then
     modprobe kunit enable=1 autorun=1

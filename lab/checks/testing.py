@@ -42,7 +42,7 @@ class Suite:
     seconds: float = 90.0  # for each scenario, on average
     disk: bool = False  # the root is a disk image
     cmdline: str = ""  # more of the kernel's command line
-    stage: Callable[[Root, Path], dict[str, str]] = build.stage
+    stage: Callable[[Root, Path], None] = build.stage
 
     def chosen(self, every: bool) -> tuple[Kernel, ...]:
         return self.kernels if every else self.often
@@ -186,7 +186,7 @@ def play_on(
     job: dict[str, object] = {"kind": "tests", "suite": suite.name, "names": names}
     job |= {"patience": kernel.patience, "packets_divisor": kernel.packets_divisor}
     job |= more
-    job |= suite.stage(machine.root, machine.output)
+    suite.stage(machine.root, machine.output)
     if seconds is None:
         seconds = suite.seconds * len(names)
     deadline = (BOOT_SECONDS + seconds) * kernel.patience

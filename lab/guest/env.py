@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab.guest.devices import run_tool
@@ -21,21 +20,19 @@ def is_loaded(module: str) -> bool:
     return os.path.exists(f"/sys/module/{module}")
 
 
-@dataclass(frozen=True)
 class GuestEnv:
-    helpers: Path  # the folder of the built C helpers
-    module: Path | None = None  # sluice.ko
+    """Its module and C helpers are where lab.machines.build.stage() has put them."""
+
+    folder = Path("/out")
+    module = folder / "sluice.ko"
 
     def helper(self, name: str) -> str:
-        path = self.helpers / name
-        if not os.access(path, os.X_OK):
-            raise WorkloadError(f"{path}: not there; build it with lab build")
-        return str(path)
+        return str(self.folder / "bin" / name)
 
     def load_kernel_reader(self) -> None:
         if is_loaded("kernel_reader"):
             return
-        module = self.helpers.parent / "kernel_reader.ko"
+        module = self.folder / "kernel_reader.ko"
         if not module.exists():
             raise Skipped("the lab's kernel_reader.ko is only built for native machines")
         run_tool(["insmod", str(module)])
@@ -57,7 +54,7 @@ class GuestEnv:
         patched = taint.exists() and "O" in taint.read_text()
         if is_loaded("tun") and patched == series:
             return
-        folder = self.helpers.parent / SERIES
+        folder = self.folder / SERIES
         if series and not folder.exists():
             raise Skipped("the drivers of series/ were not built; use bench --series")
         for module in reversed(DRIVERS):
@@ -91,8 +88,6 @@ class GuestEnv:
             parameters = [*parameters, f"target_us={variant.target_us}"]
         wanted = variant.base == "sluice"
         if wanted or always_loads:
-            if self.module is None:
-                raise Skipped("sluice.ko was not built")
             run_tool(["insmod", str(self.module), *parameters])
         if always_loads and not wanted:
             run_tool(["rmmod", "sluice"])

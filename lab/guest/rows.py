@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from lab import sure, workloads
@@ -106,16 +105,13 @@ def unload() -> None:
 
 
 class Bench:
-
     def __init__(self, job: dict[str, Any], report: Report, say: Say) -> None:
         known = [row for row in workloads.all_rows() if row.name in job["rows"]]
         if job.get("series"):
             known = [row.with_series() for row in known]
         self.rows = {row.name: row for row in known}
         self._job, self._report, self._say = job, report, say
-        module = Path(job["module"]) if job["module"] else None
-        self._env = GuestEnv(Path(job["helpers"]), module)
-        self._call_us = system_call_us()
+        self._env, self._call_us = GuestEnv(), system_call_us()
         self.lines: list[dict[str, Any]] = []
 
     def take_round(self, rows: Sequence[Row], number: int) -> None:

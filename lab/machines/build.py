@@ -210,17 +210,15 @@ def _compile(root: Root, name: str) -> str:
     return f"{root.arch.compiler}gcc {HELPER_FLAGS} {kind} -o {name} {name}.c"
 
 
-def stage(root: Root, output: Path) -> dict[str, str]:
-    """Build what the guest needs into its /out; where it finds that."""
+def stage(root: Root, output: Path) -> None:
+    """Build what the guest needs into its /out, where lab.guest.env.GuestEnv finds it."""
     output.mkdir(parents=True, exist_ok=True)
     for source in (KMOD, *(NATIVE_MODULES if root.native else TEST_MODULES)):
         shutil.copy(build_module(root, source), output)
-    helpers = build_helpers(root)
-    shutil.copytree(helpers, output / "bin", dirs_exist_ok=True)
-    return {"module": "/out/sluice.ko", "helpers": "/out/bin"}
+    shutil.copytree(build_helpers(root), output / "bin", dirs_exist_ok=True)
 
 
-def stage_with_ynl(root: Root, output: Path) -> dict[str, str]:
+def stage_with_ynl(root: Root, output: Path) -> None:
     """The same, and ynl below /out/linux; the root is one of KERNEL_SOURCE's suite."""
     shutil.copytree(ensure_ynl(root), output / "linux", dirs_exist_ok=True)
-    return stage(root, output)
+    stage(root, output)

@@ -15,12 +15,11 @@ from lab.machines.roots import ensure_root
 PROGRAM = """
 import os, subprocess, sys
 from lab.guest.scenarios import Env
-from pathlib import Path
 from tests.kernel.scenarios._ftrace import mount_tracefs, settles_on_direct_call
 from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import counters, read_queue, send
 
-env = Env(Path("/out/bin"), Path("/out/sluice.ko"))
+env = Env()
 mount_tracefs()
 env.run("modprobe", "tun")
 env.run("insmod", "/out/sluice.ko", f"direct_call={sys.argv[1]}", "stall_ms=60000")

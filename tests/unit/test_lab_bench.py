@@ -143,7 +143,6 @@ def test_bench_measures_skips_and_reports(monkeypatch, fake_workload) -> None:
     said, written = [], []
     job = {"rows": ["fake"], "rounds": 2, "seconds": 0.1, "counted": False}
     job["retries"] = 0
-    job |= {"module": None, "helpers": "/nonexistent"}
     status, _ = rows.run_bench(job, written.append, said.append)
     assert status == 0 and len(said) == 6
     assert "[2/6] fake, upstream: skipped: no flag" in said
@@ -585,7 +584,7 @@ def test_rows_that_disagree_are_measured_again(monkeypatch, fake_workload) -> No
 
     monkeypatch.setattr(rows, "run_child", run_child)
     job = {"rows": ["fake"], "rounds": 2, "seconds": 0.1, "counted": False}
-    job |= {"module": None, "helpers": "/nonexistent", "retries": 2}
+    job["retries"] = 2
     job["rows"] = ["fake"]
     monkeypatch.setattr(ROW.__class__, "variants", ("stock", "sluice"))
     written, said = [], []
@@ -613,7 +612,7 @@ def bench(monkeypatch, fake_workload):
 
         monkeypatch.setattr(rows, "run_child", run_child)
         job = {"rows": ["fake"], "rounds": 1, "seconds": 2, "counted": False}
-        job |= {"module": None, "helpers": "/nonexistent", "retries": 0}
+        job["retries"] = 0
         written, said = [], []
         assert rows.run_bench(job | more, written.append, said.append)[0] == 0
         return written[-1], said, deadlines

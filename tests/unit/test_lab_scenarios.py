@@ -49,7 +49,7 @@ def play(monkeypatch, log: Log) -> Play:
     def run(*functions, deadline: float = 60, reports: Any = None, **job: Any):
         found = [Scenario(f"a.{one.__name__}", one, deadline) for one in functions]
         monkeypatch.setattr(scenarios, "find_scenarios", lambda suite: found)
-        usual = {"helpers": "", "module": "", "patience": 1, "packets_divisor": 1}
+        usual = {"patience": 1, "packets_divisor": 1}
         job = {"suite": "kernel", **usual, **job}
         job.setdefault("names", [one.name for one in found])
         written: list[dict] = [] if reports is None else reports
@@ -78,10 +78,6 @@ def lacking(env: Env) -> None:
     env.skip("no bridge")
 
 
-def unbuilt(env: Env) -> None:
-    env.load()
-
-
 def killed(env: Env) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -99,9 +95,7 @@ def test_outcome_is_what_the_scenario_does(play) -> None:
 
 
 def test_what_the_kernel_lacks_is_no_failure(play) -> None:
-    assert play(lacking, unbuilt) == (
-        0, [("skipped", "no bridge"), ("skipped", "sluice.ko was not built")]
-    )
+    assert play(lacking) == (0, [("skipped", "no bridge")])
 
 
 def test_slow_kernel_has_more_time(play) -> None:
@@ -184,7 +178,7 @@ def test_what_was_left_behind_is_removed_and_lo_stays(monkeypatch) -> None:
 
 
 def test_waiting_names_what_did_not_come() -> None:
-    env = Env(Path("/nonexistent"), None, 2)
+    env = Env(patience=2)
     answers = iter([0, 0, 7])
     assert env.wait_for(lambda: next(answers), "a seven") == 7
     started = time.monotonic()
@@ -194,7 +188,7 @@ def test_waiting_names_what_did_not_come() -> None:
 
 
 def test_command_that_fails_is_quoted() -> None:
-    env = Env(Path("/nonexistent"), None)
+    env = Env()
     assert env.run("echo", "yes").strip() == "yes"
     with pytest.raises(AssertionError, match="no such thing"):
         env.run("sh", "-c", "echo no such thing >&2; exit 1")

@@ -84,7 +84,7 @@ def test_each_scenario_across_boots_has_its_own(machine, monkeypatch) -> None:
 def test_slow_kernel_has_more_time_and_fewer_packets(machine, monkeypatch) -> None:
     deadlines: list[float] = []
     divisors: list[int] = []
-    suite = testing.Suite("kernel", (), (), seconds=10, stage=lambda *_: {})
+    suite = testing.Suite("kernel", (), (), seconds=10, stage=lambda *_: None)
 
     def boot(machine, job, deadline, progress) -> None:
         deadlines.append(deadline)

@@ -96,7 +96,7 @@ def test_only_what_the_emulator_lost_is_played_again(
             raise fault
         return VmResult(0, "")
 
-    stage = replace(testing.KERNEL, stage=lambda *_: {})
+    stage = replace(testing.KERNEL, stage=lambda *_: None)
     monkeypatch.setattr(testing, "machine_for", lambda *_: nullcontext(machine))
     monkeypatch.setattr(testing.vm, "run_job", run_job)
     ended = testing.play(kernel_named("newest"), ["a.b"], lambda _: None, stage)

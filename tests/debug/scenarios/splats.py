@@ -15,7 +15,6 @@ def _splat(env: Env, does: str, watcher: str = "kmemleak") -> None:
     """watcher: tells the kernels of debug.config from those of kcsan.config."""
     if not (DEBUG / watcher).exists():
         env.skip(f"this kernel has no {watcher}")
-    assert env.module is not None
     env.run("insmod", str(env.module.with_name("splat.ko")), f"does={does}")
     env.run("rmmod", "splat")
 

@@ -28,7 +28,6 @@ class Refused(OSError):
 
 
 def insert(env: Env) -> None:
-    assert env.module is not None
     try:
         env.run("insmod", str(env.module.with_name("patch_tun.ko")))
     except AssertionError as error:

@@ -338,7 +338,6 @@ def direct_call_leads_to_a_live_patch(env: Env) -> None:
 @scenario(deadline=300)
 def direct_call_gives_way_to_another(env: Env) -> None:
     """A function has one direct call; the second user is refused, sluice a callback."""
-    assert env.module is not None
     other = str(env.module.with_name("call_tun.ko"))
     reader = _load_called_directly(env)
     try:
