@@ -6,9 +6,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
+import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, ContextManager, Dict
 
 from lab.guest.devices import Device, run_tool, running, show, wait_until
 from lab.guest.path import FAR_END, NEAR_END
@@ -190,11 +193,36 @@ def read_version(package: str) -> str:
     return run_tool(["dpkg-query", "-W", "-f", "${Package} ${Version}", package])
 
 
-@contextlib.contextmanager
-def receiving(argv: Sequence[str]) -> Iterator[None]:
-    """A receiver, which says "ready" when it is; it is killed at the end."""
-    with running(argv) as process:
-        assert process.stdout is not None
-        if process.stdout.readline() != "ready\n":
-            raise WorkloadError(f"{' '.join(argv)}: did not get ready")
-        yield
+def open_socket(
+    device: Device, family: int, kind: int, seconds: float
+) -> socket.socket:
+    """In the device's namespace. A call that waits for longer raises BlockingIOError;
+    unlike settimeout() this leaves the socket blocking."""
+    from sluice.namespaces import netns  # the guest has what it needs
+
+    with netns(device.netns or ""):
+        opened = socket.socket(family, kind)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        opened.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), 0))
+    return opened
+
+
+def sending(
+    helper: str,
+    out: socket.socket,
+    size: int,
+    packets: int = 0,
+    seconds: int = 0,
+    addresses: Sequence[str] = (),
+) -> ContextManager[subprocess.Popen]:
+    """The helper "sender", which sends over this socket."""
+    words = (helper, str(size), str(packets), str(seconds), *addresses)
+    return running(words, stdin=out)
+
+
+def read_sent(sender: subprocess.Popen) -> Dict[str, Any]:
+    """What it prints at its end, which is waited for."""
+    told = sender.communicate()[0]
+    if sender.returncode:
+        raise WorkloadError(f"sender: status {sender.returncode}; see its message")
+    return json.loads(told)

@@ -3,29 +3,25 @@
 
 iperf3's end of a transfer is when its sender has handed over the last byte, with
 what is in socket, qdisc and ring still to come. Here the receiver answers when it
-has all. main() is the program at either end:
-
-    receive               say "ready", take one connection, answer how much came
-    send ADDRESS BYTES    print JSON, as Moved takes it
+has all.
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
-import sys
+import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Dict
 
-from lab.guest import program
-from lab.guest.devices import Device, run_tool
+from lab.guest.devices import Device
+from lab.guest.program import open_socket
+from lab.row import WorkloadError
 
-PROGRAM = (sys.executable, "-B", "-m", "lab.workloads.file")
 PORT = 5003
 CHUNK = 1 << 16
-DEADLINE_SECONDS = 180.0  # 10 MB at half a Mbit/s, 50 MB at 2
+STUCK_SECONDS = 60.0  # for a call on a socket
 TOTAL_RETRANS = struct.Struct("100xI")  # of struct tcp_info, linux/tcp.h
 
 
@@ -45,54 +41,41 @@ class Moved:
         return {"retransmits": self.retransmits, "seconds_until_all": self.seconds}
 
 
-def receive() -> None:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("", PORT))
-        listener.listen(1)
-        print("ready", flush=True)
-        connection, _ = listener.accept()
-    with connection:
-        count = 0
-        while True:
-            data = connection.recv(CHUNK)
-            if not data:
-                break
-            count += len(data)
-        connection.sendall(str(count).encode())
+def _receive(connection: socket.socket) -> None:
+    """Until the sender's end; answers how much came."""
+    count = 0
+    while data := connection.recv(CHUNK):
+        count += len(data)
+    connection.sendall(str(count).encode())
 
 
-def send(address: str, size: int) -> None:
-    began = time.monotonic()
-    with socket.create_connection((address, PORT)) as connection:
-        for start in range(0, size, CHUNK):
-            connection.sendall(bytes(min(CHUNK, size - start)))
-        connection.shutdown(socket.SHUT_WR)
-        count = int(connection.recv(32))
-        seconds = time.monotonic() - began
-        info = connection.getsockopt(
-            socket.IPPROTO_TCP, socket.TCP_INFO, TOTAL_RETRANS.size
-        )
-    if count != size:
-        sys.exit(f"file: {count} of {size} bytes arrived")
-    (retransmits,) = TOTAL_RETRANS.unpack(info)
-    print(json.dumps(asdict(Moved(size, seconds, retransmits))))
+def _send(out: socket.socket, size: int) -> int:
+    """How many bytes arrived."""
+    for start in range(0, size, CHUNK):
+        out.sendall(bytes(min(CHUNK, size - start)))
+    out.shutdown(socket.SHUT_WR)
+    return int(out.recv(32))
 
 
 def move(near: Device, far: Device, size: int) -> Moved:
     """size: bytes."""
-    sender = near.command(*PROGRAM, "send", far.address, str(size))
-    with program.receiving(far.command(*PROGRAM, "receive")):
-        return Moved(**json.loads(run_tool(sender, seconds=DEADLINE_SECONDS)))
-
-
-def main() -> None:
-    what, *rest = sys.argv[1:]
-    if what == "receive":
-        receive()
-    else:
-        send(rest[0], int(rest[1]))
-
-
-if __name__ == "__main__":
-    main()
+    kind = (socket.AF_INET, socket.SOCK_STREAM, STUCK_SECONDS)
+    with open_socket(near, *kind) as out, open_socket(far, *kind) as listener:
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("", PORT))
+            listener.listen(1)
+            began = time.monotonic()
+            out.connect((far.address, PORT))
+            with listener.accept()[0] as there:
+                threading.Thread(target=_receive, args=(there,), daemon=True).start()
+                arrived = _send(out, size)
+        except OSError as error:
+            raise WorkloadError(
+                f"file: {error}; is a queue stopped for ever?"
+            ) from error
+        seconds = time.monotonic() - began
+        info = out.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TOTAL_RETRANS.size)
+    if arrived != size:
+        raise WorkloadError(f"file: {arrived} of {size} bytes arrived")
+    return Moved(size, seconds, *TOTAL_RETRANS.unpack(info))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import sys
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ import pytest
 
 from lab.guest import devices, latency, tasks
 from lab.guest import program as programs
+from lab.guest.env import GuestEnv
 from lab.guest.path import delay_arguments, link_arguments
 from lab.guest.program import parse_cpu_seconds, parse_state, parse_udp_overflows
 from lab.row import VARIANTS, Sample, Skipped, WorkloadError
@@ -264,11 +266,41 @@ def test_iperf3_without_a_transfer_is_refused(text: str, reason: str) -> None:
         tcp.parse_iperf3(text)
 
 
-def test_dead_reader_line_must_be_whole() -> None:
-    text = '{"living": 591, "dead": 592, "received": 590, "hung": true}'
-    assert dead_reader.parse_dead_reader(text)["hung"] is True
-    with pytest.raises(WorkloadError, match="dead_reader"):
-        dead_reader.parse_dead_reader('{"living": 591}')
+SENDER = """\
+#!{python} -S
+import socket, sys
+out = socket.socket(fileno=0)
+for address in sys.argv[4:]:
+    out.sendto(b"x", (address, {port}))
+print('{{"ns": 7, "refused": 0, "hung": true, "sent": [1, 2]}}')
+"""
+
+
+@pytest.fixture
+def fake_sender(tmp_path, monkeypatch) -> GuestEnv:
+    """It sends one packet to each address; the living peer needs no privilege."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        living = free.getsockname()
+    script = tmp_path / "sender"
+    script.write_text(SENDER.format(python=sys.executable, port=living[1]))
+    script.chmod(0o755)
+    monkeypatch.setattr(dead_reader, "LIVING", living)
+    monkeypatch.setattr(dead_reader, "SO_RCVBUFFORCE", socket.SO_RCVBUF)
+    return GuestEnv(tmp_path)
+
+
+def test_living_peer_receives_what_is_sent_to_it(fake_sender) -> None:
+    cpus = os.sched_getaffinity(0)
+    counts = dead_reader.send_in_turn(fake_sender, "127.0.0.2")
+    assert (counts["other"], counts["living"], counts["received"]) == (1, 2, 1)
+    assert counts["hung"] is True
+    assert os.sched_getaffinity(0) == cpus
+
+
+def test_sender_that_fails_is_told(fake_sender) -> None:
+    with pytest.raises(WorkloadError, match="sender: status 1"):
+        dead_reader.send_in_turn(fake_sender, "nowhere.invalid")
 
 
 def test_sample_accounts_for_every_packet() -> None:
@@ -298,7 +330,7 @@ def test_file_is_there_when_its_receiver_says_so() -> None:
     loopback = devices.Device("lo", "127.0.0.1", mac="")
     moved = file.move(loopback, loopback, 1_000_000)
     assert moved.size == 1_000_000 and moved.retransmits >= 0
-    assert 0 < moved.seconds < file.DEADLINE_SECONDS
+    assert 0 < moved.seconds < file.STUCK_SECONDS
     assert moved.mbit == pytest.approx(8 / moved.seconds)
     nowhere = replace(loopback, address="127.0.0.256")
     with pytest.raises(WorkloadError):

@@ -21,12 +21,22 @@ from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, Flood, counters
 
 PROTOCOL = 0x88B5  # "local experimental"
 FRAME = b"\xff" * 6 + b"\x02\0\0\0\0\1" + PROTOCOL.to_bytes(2, "big") + b"x" * 46
+SOL_PACKET, PACKET_QDISC_BYPASS = 263, 20  # linux/if_packet.h
 ETHERTYPE = slice(12, 14)
 
 
 def is_frame(packet: bytes) -> bool:
     """Whether it is one of these, and no IP packet."""
     return packet[ETHERTYPE] == FRAME[ETHERTYPE]
+
+
+def bypassing_socket(name: str) -> socket.socket:
+    """It sends frames into this device, past its qdisc. While the queue is stopped, and
+    when the driver drops the frame, the kernel returns ENOBUFS."""
+    out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    out.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+    out.bind((name, 0))
+    return out
 
 
 class Freed:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import json
 import multiprocessing
 import os
 import signal
@@ -24,7 +23,7 @@ from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected, sent_back
 from tests.kernel.scenarios._bridge import add_bridge
-from tests.kernel.scenarios._frames import FRAME, is_frame
+from tests.kernel.scenarios._frames import FRAME, bypassing_socket, is_frame
 from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
 from tests.kernel.scenarios._traffic import (
     counters,
@@ -143,12 +142,21 @@ def _at_a_rate(send: Callable[[], object], times: int, per_second: int) -> None:
 
 def _sender(env: Env, name: str) -> Callable[[], int]:
     """Sends FRAMES frames into this device, past its qdisc."""
-    command = (env.helper("packet_bypass"), name, str(FRAMES), "1", str(PER_SECOND))
+    out = env.enter(bypassing_socket(name))
 
     def send() -> int:
-        result = json.loads(env.run(*command))
-        assert result["sent"] + result["enobufs"] == FRAMES, result
-        return int(result["sent"])
+        refused = 0
+
+        def send_one() -> None:
+            nonlocal refused
+            try:
+                out.send(FRAME)
+            except OSError as error:
+                assert error.errno == errno.ENOBUFS, error
+                refused += 1
+
+        _at_a_rate(send_one, FRAMES, PER_SECOND)
+        return FRAMES - refused
 
     return send
 

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
-
 from lab.guest.devices import HERE
 from lab.guest.devices import sink as open_sink
+from lab.guest.program import read_sent, sending
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios._frames import FRAME, bypassing_socket
 from tests.kernel.scenarios._traffic import (
     assert_direct_senders_lose_nothing,
     assert_flood_loses_nothing,
@@ -147,9 +147,12 @@ def bypassing_senders_lose_nothing_at_the_ring(env: Env) -> None:
     env.load("stall_ms=60000")
     sink(env, ring=500)
     frames = env.fewer(BYPASSING)
-    command = (env.helper("packet_bypass"), HERE.name, str(frames), "4")
-    result = json.loads(env.run(*command))
-    assert result["sent"] + result["enobufs"] == 4 * frames, result
-    now = wait_until_read(env, result["sent"])
-    assert (now.read, now.lost_at_ring) == (result["sent"], 0), (now, result)
+    helper = env.helper("sender")
+    sockets = [env.enter(bypassing_socket(HERE.name)) for _ in range(4)]
+    senders = [env.enter(sending(helper, out, len(FRAME), frames)) for out in sockets]
+    results = [read_sent(sender) for sender in senders]
+    sent = sum(result["sent"][0] for result in results)
+    assert sent + sum(one["refused"] for one in results) == 4 * frames, results
+    now = wait_until_read(env, sent)
+    assert (now.read, now.lost_at_ring) == (sent, 0), (now, results)
     assert read_queue().stops > 0, "the ring never filled: proves nothing"

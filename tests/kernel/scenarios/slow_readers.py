@@ -12,9 +12,9 @@ import socket
 import time
 from typing import Sequence
 
-from lab.guest.devices import THERE, run_tool
+from lab.guest.devices import THERE
 from lab.guest.scenarios import Env, scenario
-from lab.workloads.dead_reader import LIVING, PORT, parse_dead_reader
+from lab.workloads.dead_reader import send_in_turn
 from tests.kernel.scenarios._bridge import bridge, teach
 from tests.kernel.scenarios._tap import slow_reader, tap
 from tests.kernel.scenarios._traffic import (
@@ -80,8 +80,7 @@ def reader_in_bursts_holds_senders_shortly(env: Env) -> str:
 
 def living_peer_reached(env: Env) -> int:
     """Packets to a living peer in 4 s, sent in turn with those to the slow one."""
-    command = [env.helper("dead_reader"), THERE.address, LIVING, PORT, str(SECONDS)]
-    counts = parse_dead_reader(run_tool(command))
+    counts = send_in_turn(env, THERE.address)
     assert not counts["hung"], counts
     return int(counts["living"])
 
