@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, TypeVar
 
+from lab.guest.tun import IFF_BACKPRESSURE, IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP
+from lab.guest.tun import IFF_TUN, IFF_VNET_HDR, ask_for_large_packets, open_queue
 from lab.row import WorkloadError
 
 Answer = TypeVar("Answer")
@@ -247,12 +249,21 @@ def parse_reader_line(text: str, state: str) -> list[dict[str, Any]]:
 
 
 class Reader:
+    """The process that reads the rings of devices, which vanish with it."""
 
-    def __init__(self, argv: Sequence[str], state: str) -> None:
-        self._process = subprocess.Popen(
-            argv, stdout=subprocess.PIPE, universal_newlines=True
-        )
-        self._wait_for(state)
+    def __init__(
+        self, helper: str, mode: str, queues: Sequence[int], options: Sequence[str]
+    ) -> None:
+        """queues: files, which are the process's alone from now on."""
+        argv = [helper, mode, *map(str, queues), *options]
+        try:
+            self._process = subprocess.Popen(
+                argv, stdout=subprocess.PIPE, universal_newlines=True, pass_fds=queues
+            )
+        finally:
+            for queue in queues:
+                os.close(queue)
+        self._wait_for("paused" if "--paused" in options else "reading")
 
     @property
     def pid(self) -> int:
@@ -289,6 +300,21 @@ class Reader:
             self._process.wait()
 
 
+def _open_queue(device: Device, flags: int) -> int:
+    """In the device's namespace; it blocks."""
+    from sluice.namespaces import netns as inside  # the guest has what it needs
+
+    flags |= IFF_NO_PI | (IFF_TAP if device.mac else IFF_TUN)
+    try:
+        with inside(device.netns or ""):
+            queue = open_queue(flags, device.name, options=0)
+        if flags & IFF_VNET_HDR:
+            ask_for_large_packets(queue)
+    except OSError as error:
+        raise WorkloadError(f"{device.spec}: cannot be opened: {error}") from error
+    return queue
+
+
 @contextlib.contextmanager
 def reader(
     helper: str,
@@ -298,25 +324,24 @@ def reader(
     options: Sequence[str] = (),
     paused: bool = False,
     vhost: bool = False,
+    flags: int = 0,
 ) -> Iterator[Reader]:
     """A running reader; under "upstream" it asks for IFF_BACKPRESSURE.
 
     A device named more than once gets so many queues; options: as reader.c
-    explains them.
+    explains them; flags: of the devices, besides those they need.
     """
-    argv = [helper, mode, *options]
     if vhost:
         run_tool(["modprobe", "vhost_net"])
-        argv.append("--vhost")
-    for device in devices:
-        argv += ["--tap" if device.mac else "--tun", device.spec]
-    if len(set(devices)) < len(devices):
-        argv.append("--multi-queue")
-    if variant == "upstream":
-        argv.append("--backpressure")
+        options = [*options, "--vhost"]
     if paused:
-        argv.append("--paused")
-    process = Reader(argv, "paused" if paused else "reading")
+        options = [*options, "--paused"]
+    if len(set(devices)) < len(devices):
+        flags |= IFF_MULTI_QUEUE
+    if variant == "upstream":
+        flags |= IFF_BACKPRESSURE
+    queues = [_open_queue(device, flags) for device in devices]
+    process = Reader(helper, mode, queues, options)
     try:
         yield process
     finally:
@@ -362,6 +387,7 @@ def sink(
     queues: int = 1,
     options: Sequence[str] = (),
     qdisc: str | None = None,
+    flags: int = 0,
 ) -> Iterator[Reader]:
     """HERE, read by a sink that answers pings to THERE.
 
@@ -369,6 +395,7 @@ def sink(
     """
     silence_first_netns()
     devices = (here,) * queues
-    with reader(helper, "sink", devices, variant, options, paused, vhost) as process:
+    how = (variant, options, paused, vhost, flags)
+    with reader(helper, "sink", devices, *how) as process:
         attach(here, THERE, qdisc or ("fq_codel" if queues == 1 else "mq"), ring)
         yield process

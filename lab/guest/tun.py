@@ -7,8 +7,9 @@ import fcntl
 import os
 import struct
 
-TUNSETIFF, TUNGETFEATURES = 0x400454CA, 0x800454CF
+TUNSETIFF, TUNGETFEATURES, TUNSETOFFLOAD = 0x400454CA, 0x800454CF, 0x400454D0
 IFF_TUN, IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0001, 0x0002, 0x1000, 0x4000
+IFF_NAPI, IFF_NAPI_FRAGS, IFF_MULTI_QUEUE = 0x0010, 0x0020, 0x0100
 IFF_BACKPRESSURE = 0x0080  # since 7.3
 
 
@@ -25,6 +26,14 @@ def open_queue(flags: int, name: str, options: int = os.O_NONBLOCK) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def ask_for_large_packets(queue: int) -> None:
+    """All that this kernel has: those of UDP (TUN_F_USO4 and 6) came with 6.2."""
+    try:
+        fcntl.ioctl(queue, TUNSETOFFLOAD, 0x6F)
+    except OSError:
+        fcntl.ioctl(queue, TUNSETOFFLOAD, 0x0F)
 
 
 def read_has_backpressure() -> bool:

@@ -192,6 +192,7 @@ def complaints(root: Root) -> list[str]:
 def build_helpers(root: Root) -> Path:
     """The directory of the C helpers, named as their sources without .c."""
     files = sorted(path for folder in HELPER_FOLDERS for path in folder.glob("*.[ch]"))
+    files += KERNEL_READER.glob("*.h")
     key = digest(root.key, HELPER_FLAGS, digest_files(files))
     final = cache_dir() / "helpers" / f"{root.kernel}-{key}"
     failure = f"C helpers: do not build for kernel {root.kernel}"

@@ -30,6 +30,7 @@
 
 struct reading {
 	ssize_t (*take)(struct reading *r, unsigned char *packet, size_t room);
+	int (*wait)(struct reading *r);
 	int fd, epoll;
 	struct {
 		int fd;
@@ -59,30 +60,28 @@ static inline ssize_t take_by_readv(struct reading *r, unsigned char *packet,
 	return readv(r->fd, pieces, 3);
 }
 
-/* If another reader of the same queue took the packet, poll again. */
-static inline ssize_t take_by_poll(struct reading *r, unsigned char *packet,
-				   size_t room)
+static inline int wait_by_poll(struct reading *r)
 {
 	struct pollfd wanted = { .fd = r->fd, .events = POLLIN };
-	ssize_t length;
 
-	for (;;) {
-		length = read(r->fd, packet, room);
-		if (length >= 0 || errno != EAGAIN)
-			return length;
-		if (poll(&wanted, 1, -1) < 0)
-			return -1;
-	}
+	return poll(&wanted, 1, -1);
 }
 
-static inline ssize_t take_by_epoll(struct reading *r, unsigned char *packet,
-				    size_t room)
+static inline int wait_by_epoll(struct reading *r)
 {
 	struct epoll_event ready;
+
+	return epoll_wait(r->epoll, &ready, 1, -1);
+}
+
+/* If another reader of the same queue took the packet, wait again. */
+static inline ssize_t take_after_wait(struct reading *r, unsigned char *packet,
+				      size_t room)
+{
 	ssize_t length;
 
 	for (;;) {
-		if (epoll_wait(r->epoll, &ready, 1, -1) < 0)
+		if (r->wait(r) < 0)
 			return -1;
 		length = read(r->fd, packet, room);
 		if (length >= 0 || errno != EAGAIN)
@@ -173,26 +172,25 @@ static inline int open_epoll(struct reading *r)
 /* Prepare take() to return the packets of fd; 0, or -1 with errno. */
 static inline int reading_open(struct reading *r, int fd, const char *way)
 {
+	bool by_epoll = !strcmp(way, "epoll");
+
 	r->fd = fd;
-	if (!strcmp(way, "read")) {
-		r->take = take_by_read;
-	} else if (!strcmp(way, "readv")) {
-		r->take = take_by_readv;
-	} else if (!strcmp(way, "poll")) {
-		r->take = take_by_poll;
-		return fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
-	} else if (!strcmp(way, "epoll")) {
-		r->take = take_by_epoll;
-		return fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) ?
-		       -1 : open_epoll(r);
-	} else if (!strcmp(way, "io_uring")) {
+	if (by_epoll || !strcmp(way, "poll")) {
+		r->take = take_after_wait;
+		r->wait = by_epoll ? wait_by_epoll : wait_by_poll;
+		if (fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK))
+			return -1;
+		return by_epoll ? open_epoll(r) : 0;
+	}
+	if (!strcmp(way, "io_uring")) {
 		r->take = take_by_io_uring;
 		return open_io_uring(r);
-	} else {
-		errno = EINVAL;
-		return -1;
 	}
-	return 0;
+	r->take = strcmp(way, "readv") ? take_by_read : take_by_readv;
+	if (r->take == take_by_readv || !strcmp(way, "read"))
+		return 0;
+	errno = EINVAL;
+	return -1;
 }
 
 #endif

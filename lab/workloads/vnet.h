@@ -6,30 +6,14 @@
 #ifndef VNET_H
 #define VNET_H
 
-#include <linux/if_tun.h>
 #include <linux/virtio_net.h>
 #include <stddef.h>
-#include <sys/ioctl.h>
 
-/* Since 6.2; both or neither. */
-#ifndef TUN_F_USO4
-#define TUN_F_USO4 0x20
-#define TUN_F_USO6 0x40
-#endif
-#ifndef VIRTIO_NET_HDR_GSO_UDP_L4
+#ifndef VIRTIO_NET_HDR_GSO_UDP_L4	/* since 6.2 */
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5
 #endif
 
 #define VNET_HEADER_BYTES 10	/* struct virtio_net_hdr */
-
-/* Ask for every kind of large packet that this kernel has; 0, or -1 with errno. */
-static inline int vnet_offload(int tun)
-{
-	unsigned int tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
-
-	return ioctl(tun, TUNSETOFFLOAD, tcp | TUN_F_USO4 | TUN_F_USO6) ?
-	       ioctl(tun, TUNSETOFFLOAD, tcp) : 0;
-}
 
 /* The number of segments in a packet. */
 static inline unsigned int vnet_segments(const unsigned char *packet,

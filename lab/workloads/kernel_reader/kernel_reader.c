@@ -6,7 +6,6 @@
  */
 #include <linux/file.h>
 #include <linux/hrtimer.h>
-#include <linux/if_ether.h>
 #include <linux/if_tun.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -20,8 +19,6 @@
 #include "kernel_reader.h"
 
 #define BATCH		64	/* vhost-net takes as many at once */
-#define PACKET_BYTES	(65536 + 64)
-#define LINK_BURST_NS	1000000
 #define LATE_POWERS	20	/* up to half a second */
 #define PROBE_NS	(5 * NSEC_PER_MSEC)
 
@@ -42,42 +39,15 @@ static void burn(u32 ns)
 		cpu_relax();
 }
 
-/* See wait_for_link() in reader.c. */
 static void wait_for_link(struct kernel_reader *told)
 {
-	s64 now = ktime_get_ns();
 	ktime_t free_at;
 
-	if (told->link_free < now)
-		told->link_free = now;
-	told->link_free += told->link_ns;
-	if (told->link_free - now < LINK_BURST_NS)
+	if (!is_link_busy(&told->link_free, ktime_get_ns(), told->link_ns))
 		return;
 	free_at = told->link_free;
 	set_current_state(TASK_INTERRUPTIBLE);
 	schedule_hrtimeout(&free_at, HRTIMER_MODE_ABS);
-}
-
-/* Turns an ICMP echo request into its reply, in place. */
-static bool make_echo_reply(u8 *frame, int length, bool is_tun)
-{
-	int start = is_tun ? 0 : ETH_HLEN, i;
-	u8 *ip = frame + start, *icmp = ip + 20;
-	u32 sum;
-
-	if (length < start + 28 || ip[0] != 0x45 || ip[9] != IPPROTO_ICMP ||
-	    icmp[0] != 8)
-		return false;
-	for (i = 0; i < ETH_ALEN && !is_tun; i++)
-		swap(frame[i], frame[ETH_ALEN + i]);
-	for (i = 0; i < 4; i++)
-		swap(ip[12 + i], ip[16 + i]);
-	icmp[0] = 0;
-	sum = (icmp[2] << 8 | icmp[3]) + 0x0800;	/* RFC 1624: type 8 to 0 */
-	sum = (sum & 0xffff) + (sum >> 16);
-	icmp[2] = sum >> 8;
-	icmp[3] = sum;
-	return true;
 }
 
 static void pass_on(struct running *r, int length)
@@ -85,11 +55,9 @@ static void pass_on(struct running *r, int length)
 	struct kvec place = { .iov_base = r->packet, .iov_len = length };
 	struct msghdr message = { .msg_flags = 0 };
 
-	if (r->told->from == r->told->to) {
-		if (!make_echo_reply(r->packet, length, r->told->is_tun))
-			return;
-		r->told->echoed++;
-	}
+	if (r->told->from == r->told->to &&
+	    !make_echo_reply(r->packet, length, r->told->is_tun))
+		return;
 	iov_iter_kvec(&message.msg_iter, ITER_SOURCE, &place, 1, length);
 	if (r->to_socket->ops->sendmsg(r->to_socket, &message, length) == length)
 		r->told->written++;
@@ -109,7 +77,6 @@ static void handle(struct running *r, void *packet)
 	if (length <= 0)
 		return;
 	r->told->read++;
-	r->told->bytes += length;
 	if (r->told->burn_ns)
 		burn(r->told->burn_ns);
 	if (r->told->link_ns)

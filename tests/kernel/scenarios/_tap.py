@@ -14,7 +14,8 @@ from typing import Callable, Iterator, List
 
 from lab.guest.devices import HERE, THERE, Counters, attach, silence_first_netns
 from lab.guest.scenarios import Env
-from lab.guest.tun import IFF_NO_PI, IFF_TAP, IFF_TUN, TUNSETIFF, open_queue, request
+from lab.guest.tun import IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_TUN, TUNSETIFF
+from lab.guest.tun import open_queue, request
 from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._traffic import read_queue, send
 
@@ -22,7 +23,7 @@ TUNSETPERSIST = 0x400454CB
 TUNSETSNDBUF = 0x400454D4
 TUNSETQUEUE = 0x400454D9
 TUNSETSTEERINGEBPF = 0x800454E0
-IFF_MULTI_QUEUE, IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0100, 0x0200, 0x0400
+IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE = 0x0200, 0x0400
 PACKET_MAX = 65536
 GULP = 30  # packets
 SLOWEST = 0.2  # seconds it rests

@@ -38,6 +38,7 @@ from lab.guest.tun import (
     IFF_TUN,
     IFF_VNET_HDR,
     TUNSETIFF,
+    open_queue,
     request,
 )
 from lab.row import WorkloadError
@@ -281,11 +282,10 @@ class Abuser:
     def add_reader(self) -> None:
         """Another process reads one more queue, with read() or by vhost-net."""
         if self.helper is None:
-            argv = [self.env.helper("reader"), "sink", "--tap", HERE.name]
-            argv += ["--multi-queue", "--link-us", "20"]
-            argv += self.random.choice(([], ["--vhost"], ["--paused"]))
-            paused = "--paused" in argv
-            self.helper = Reader(argv, "paused" if paused else "reading")
+            how: Tuple[str, ...] = self.random.choice(((), ("--vhost",), ("--paused",)))
+            options = ("--link-us", "20", *how)
+            queue = open_queue(USUAL_FLAGS | IFF_NO_PI, HERE.name, options=0)
+            self.helper = Reader(self.env.helper("reader"), "sink", [queue], options)
 
     def signal_reader(self) -> None:
         if self.helper is not None:

@@ -18,6 +18,7 @@ from lab.guest.devices import FAR, HERE, NEAR, THERE, Device, Reader, attach
 from lab.guest.devices import netns, read_counters, silence_first_netns
 from lab.guest.devices import reader as open_reader
 from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import IFF_NAPI, IFF_NAPI_FRAGS, IFF_VNET_HDR
 from lab.workloads import tcp
 from sluice import system
 from tests.kernel.scenarios._bpf import choosing
@@ -117,13 +118,13 @@ def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
 
 
 @contextlib.contextmanager
-def _tunnel(env: Env, *options: str) -> Iterator[Reader]:
+def _tunnel(env: Env, flags: int) -> Iterator[Reader]:
     """HERE and FAR, joined by a forwarder, as by a VPN."""
     here = replace(HERE, address=NEAR.address)
     silence_first_netns()
     with netns(str(FAR.netns)):
         with open_reader(
-            env.helper("reader"), "forward", (here, FAR), "sluice", options=options
+            env.helper("reader"), "forward", (here, FAR), "sluice", flags=flags
         ) as reader:
             attach(here, FAR, ring=50)
             attach(FAR, here, ring=1000)
@@ -139,11 +140,12 @@ def _forgo_gro(device: Device) -> None:
         fcntl.ioctl(control, SIOCETHTOOL, asked.ljust(40, b"\0"))
 
 
-def _assert_tcp_is_lossless(env: Env, *options: str) -> Reader:
+def _assert_tcp_is_lossless(env: Env, flags: int = 0) -> Reader:
     """Several streams through the tunnel; returns the reader, with its counts."""
     env.load("stall_ms=60000")
-    reader = env.enter(_tunnel(env, *options))
-    if "--napi" in options and os.uname().release.startswith("5.10."):
+    reader = env.enter(_tunnel(env, flags))
+    in_pages = flags & IFF_NAPI_FRAGS
+    if flags & IFF_NAPI and not in_pages and os.uname().release.startswith("5.10."):
         for device in (HERE, FAR):
             _forgo_gro(device)
     with tcp.server():
@@ -170,24 +172,24 @@ def tcp_through_a_vpn_loses_nothing(env: Env) -> None:
 @scenario
 def tcp_in_large_packets_loses_nothing(env: Env) -> None:
     """With the offloads that wireguard-go and tailscale use."""
-    reader = _assert_tcp_is_lossless(env, "--vnet")
+    reader = _assert_tcp_is_lossless(env, IFF_VNET_HDR)
     # How many segments a packet has depends on the speed of the host.
     assert reader.counts[0]["largest"] > 1514, reader.counts
 
 
 @scenario
 def tcp_through_napi_loses_nothing(env: Env) -> None:
-    _assert_tcp_is_lossless(env, "--napi")
+    _assert_tcp_is_lossless(env, IFF_NAPI)
 
 
 @scenario
 def tcp_in_large_packets_through_napi_loses_nothing(env: Env) -> None:
-    _assert_tcp_is_lossless(env, "--vnet", "--napi")
+    _assert_tcp_is_lossless(env, IFF_VNET_HDR | IFF_NAPI)
 
 
 @scenario
 def tcp_through_napi_in_pages_loses_nothing(env: Env) -> None:
-    _assert_tcp_is_lossless(env, "--napi-frags")
+    _assert_tcp_is_lossless(env, IFF_NAPI | IFF_NAPI_FRAGS)
 
 
 def _send_large(packets: int, segment: int = 1400) -> int:
@@ -203,7 +205,7 @@ def _send_large(packets: int, segment: int = 1400) -> int:
 @scenario
 def udp_in_large_packets_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=20, paused=True, options=("--vnet",))
+    reader = sink(env, ring=20, paused=True, flags=IFF_VNET_HDR)
     with ThreadPoolExecutor() as pool:
         sending = pool.submit(_send_large, 500)
         wait_for_stops(env, reader)
