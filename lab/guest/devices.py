@@ -81,9 +81,13 @@ def parse_counters(link: str, qdiscs: str) -> Counters:
 
 
 def run_tool(
-    argv: Sequence[str], stdin: str = "", seconds: float | None = None
+    argv: Sequence[str],
+    stdin: str = "",
+    seconds: float | None = None,
+    check: bool = True,
 ) -> str:
-    """A command's output; WorkloadError if it fails, or takes longer than this."""
+    """A command's output; WorkloadError if it takes longer than this, or, with check,
+    if it fails."""
     try:
         done = subprocess.run(
             argv, input=stdin, capture_output=True, text=True, timeout=seconds
@@ -93,7 +97,7 @@ def run_tool(
             f"{' '.join(argv)}: not done after {seconds:.0f} s; "
             "is a queue stopped for ever?"
         ) from None
-    if done.returncode != 0:
+    if check and done.returncode != 0:
         said = (done.stderr or done.stdout).strip() or "no message"
         raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {said}")
     return done.stdout

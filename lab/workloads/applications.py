@@ -28,7 +28,7 @@ from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, parse_variant
 from lab.workloads import file, openconnect, openvpn, qemu, tinc
 from lab.workloads import wireguard_go
-from lab.workloads.tcp import flood, parse_iperf3, run_client, server
+from lab.workloads.tcp import flood, load, server
 
 APPLICATIONS: Dict[str, ModuleType] = {
     "openvpn": openvpn,
@@ -43,13 +43,13 @@ PACKAGES = (
 TITLES = {"openvpn": "OpenVPN", "openconnect": "OpenConnect"}
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)
-LOADS = {
-    "tcp_1": "1 TCP",
-    "tcp_8": "8 TCP",
-    "udp": "UDP flood",
-    "file": "MB by TCP",
+# iperf3's streams and further arguments; a file is sent without it.
+LOADS: Dict[str, Tuple[str, int, List[str]]] = {
+    "tcp_1": ("1 TCP", 1, []),
+    "tcp_8": ("8 TCP", 8, []),
+    "udp": ("UDP flood", 1, flood(payload_bytes=1200)),
+    "file": ("MB by TCP", 1, []),
 }
-UDP_PAYLOAD_BYTES = 1200
 RINGS = (50, 10000)
 # Where the lengths of the ring are compared, too.
 WITH_RINGS = ("openvpn_udp_20ms_10mbit",)
@@ -99,7 +99,7 @@ class Case:
         rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit is not None else ""
         ring = f", ring of {self.ring}" if self.ring is not None else ""
         size = f"{self.megabytes} " if self.load == "file" else ""
-        return f"{name} {size}{LOADS[self.load]}, {self.rtt_ms} ms{rate}{ring}"
+        return f"{name} {size}{LOADS[self.load][0]}, {self.rtt_ms} ms{rate}{ring}"
 
     @property
     def megabytes(self) -> int:
@@ -148,13 +148,6 @@ def wait_settled() -> Counters:
         before = now
 
 
-def load_options(load: str) -> Tuple[int, List[str]]:
-    """iperf3's streams, and its further arguments."""
-    if load == "udp":
-        return 1, flood(UDP_PAYLOAD_BYTES)
-    return int(load.rpartition("_")[2]), []
-
-
 def _measure(
     case: Case, seconds: float
 ) -> Tuple[float, Dict[str, Any], latency.Latency]:
@@ -163,10 +156,10 @@ def _measure(
         with latency.ping(NEAR, FAR) as ping:
             moved = file.move(NEAR, FAR, 1_000_000 * case.megabytes)
             return moved.mbit, moved.counts(), ping.end()
-    streams, options = load_options(case.load)
-    with server(), latency.ping(NEAR, FAR) as ping:
-        received = parse_iperf3(run_client(streams, seconds, *options))
-        return received.mbit, {"retransmits": received.retransmits}, ping.end()
+    _, streams, options = LOADS[case.load]
+    with server():
+        received, pinged = load(streams, seconds, *options)
+    return received.mbit, {"retransmits": received.retransmits}, pinged
 
 
 def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:

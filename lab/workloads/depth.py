@@ -12,30 +12,32 @@ from functools import partial
 
 from lab.row import Measure, Row, Workload
 from lab.workloads import in_kernel, pktgen
-from lab.workloads.tcp import FLOOD, PACES, Case, transfer
+from lab.workloads.tcp import FLOOD, PACES, Case, Pace, transfer
 
 RINGS = [10, 100]
 TARGETS = [250, 500, 1000, 2000, 5000, 20000]
 STREAMS = 8
-VHOST = pktgen.Case(1, "pktgen through the qdisc, vhost-net", False, vhost=True)
+VHOST = pktgen.Case(1, direct=False, vhost=True)
 
 
 def _workload(name: str, title: str, measure: Measure, unit: str = "Mbit/s") -> Workload:
     return Workload(Row(name, title, unit, rings=RINGS, targets=TARGETS), measure)
 
 
-def _tcp(name: str, reader: str, case: Case) -> Workload:
-    title = f"TCP, {case.streams} streams, {reader}"
-    return _workload(name, title, partial(transfer, case))
+def _tcp(name: str, pace: Pace) -> Workload:
+    title = f"TCP, {STREAMS} streams, {pace.title}"
+    return _workload(name, title, partial(transfer, Case(STREAMS, pace)))
 
 
 IN_PROCESSES = [
-    _tcp("depth_fast", "fast reader", Case(STREAMS, PACES["fast"])),
-    _tcp("depth_link", "link", Case(STREAMS, PACES["link"])),
+    _tcp("depth_fast", PACES["fast"]),
+    _tcp("depth_link", PACES["link"]),
     _workload("depth_udp", "UDP flood, slow reader", partial(transfer, FLOOD)),
-    _workload("depth_vhost", VHOST.title, partial(pktgen.receive, VHOST), "packets/s"),
+    _workload(
+        *("depth_vhost", "pktgen through the qdisc, vhost-net"),
+        *(partial(pktgen.receive, VHOST), "packets/s"),
+    ),
 ]
 IN_KERNEL = [
-    _tcp(f"kernel_depth_{speed}", reader, Case(STREAMS, in_kernel.PACES[speed]))
-    for speed, reader in in_kernel.READERS.items()
+    _tcp(f"kernel_depth_{speed}", pace) for speed, pace in in_kernel.PACES.items()
 ]

@@ -8,79 +8,53 @@ for each packet, or at a link's pace.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import List
+from typing import Any, Dict, List
 
 from lab.row import Row, Workload
 from lab.workloads import pktgen
-from lab.workloads.tcp import FLOOD, Case, tcp_workload, transfer
+from lab.workloads.tcp import FLOOD, Case, Pace, tcp_workload, tcp_workloads, workload
 
+DIRECT = (1, 2, 4)  # senders of pktgen
 IN_KERNEL = ("--in-kernel",)
+LOSSLESS: Dict[str, Any] = {"lossless_ring": 8000}  # of stock
+PROMPT = {"prompt": True}
+ABOVE = {"above_upstream": True}
 PACES = {
-    "fast": IN_KERNEL,
-    "5us": (*IN_KERNEL, "--burn-us", "5"),
-    "slow": (*IN_KERNEL, "--burn-us", "20"),
-    "link": (*IN_KERNEL, "--link-us", "200"),
-}
-READERS = {
-    "fast": "in kernel",
-    "5us": "in kernel, 5 us",
-    "slow": "in kernel, 20 us",
-    "link": "in kernel, link",
-}
-STREAMS = {
-    "fast": (1, 2, 4, 8, 16),
-    "5us": (1, 8),
-    "slow": (1, 8, 16),
-    "link": (1, 4, 8),
-}
-LOSSLESS_RING = 8000  # of stock
-
-_DIRECT = {
-    f"kernel_pktgen_{n}": pktgen.Case(n, f"pktgen, {n} direct, in kernel")
-    for n in (1, 2, 4)
-}
-_PKTGEN = {
-    **_DIRECT,
-    "kernel_pktgen_qdisc": pktgen.Case(1, "pktgen, qdisc, in kernel", direct=False),
-    "kernel_pktgen_noqueue": pktgen.Case(
-        1, "pktgen, noqueue, in kernel", qdisc="noqueue"
-    ),
+    "fast": Pace("in kernel", IN_KERNEL, (1, 2, 4, 8, 16), LOSSLESS),
+    "5us": Pace("in kernel, 5 us", (*IN_KERNEL, "--burn-us", "5"), (1, 8)),
+    "slow": Pace("in kernel, 20 us", (*IN_KERNEL, "--burn-us", "20"), (1, 8, 16), PROMPT),
+    "link": Pace("in kernel, link", (*IN_KERNEL, "--link-us", "200"), (1, 4, 8), PROMPT),
 }
 
 
-def _pktgen_workload(name: str, case: pktgen.Case) -> Workload:
+def _pktgen(name: str, senders: int, title: str, **how: Any) -> Workload:
     """A direct sender is as fast as the reader, or faster."""
-    ring = LOSSLESS_RING if name in ("kernel_pktgen_1", "kernel_pktgen_2") else None
-    one = pktgen.workload(name, replace(case, options=IN_KERNEL))
-    return one._replace(row=replace(one.row, floor=0.97, lossless_ring=ring))
-
-
-def _tcp_workload(streams: int, speed: str, qdisc: str = "fq_codel") -> Workload:
-    name, reader = f"kernel_tcp_{streams}_{speed}", READERS[speed]
-    fast, own = speed == "fast", qdisc == "fq_codel"
-    return tcp_workload(
-        *(name if own else f"{name}_{qdisc}", reader if own else f"{reader}, {qdisc}"),
-        Case(streams, PACES[speed], qdisc=qdisc),
-        above_upstream=own and fast and streams >= 8,
-        prompt=speed in ("link", "slow"),
-        lossless_ring=LOSSLESS_RING if fast else None,
+    case = pktgen.Case(senders, options=IN_KERNEL, **how)
+    return pktgen.workload(
+        *(f"kernel_pktgen_{name}", f"pktgen, {title}, in kernel", case),
+        **{"floor": 0.97, **(LOSSLESS if name in ("1", "2") else {})},
     )
 
 
 WORKLOADS = [
-    *(_pktgen_workload(name, case) for name, case in _PKTGEN.items()),
-    *(_tcp_workload(n, speed) for speed, streams in STREAMS.items() for n in streams),
-    *(_tcp_workload(n, "fast", "pfifo") for n in (1, 8, 16)),
-    Workload(
-        Row(
-            name="kernel_udp_slow",
-            title="UDP flood, in kernel, 20 us",
-            unit="Mbit/s",
-            floor=0.97,
-            reaches_upstream=True,
-        ),
-        partial(transfer, replace(FLOOD, pace=PACES["slow"])),
+    *(_pktgen(str(n), n, f"{n} direct") for n in DIRECT),
+    _pktgen("qdisc", 1, "qdisc", direct=False),
+    _pktgen("noqueue", 1, "noqueue", qdisc="noqueue"),
+    *tcp_workloads(
+        "kernel_", PACES, {"kernel_tcp_8_fast": ABOVE, "kernel_tcp_16_fast": ABOVE}
+    ),
+    *(
+        tcp_workload(
+            *(f"kernel_tcp_{n}_fast_pfifo", "in kernel, pfifo"),
+            Case(n, PACES["fast"], qdisc="pfifo"),
+            **LOSSLESS,
+        )
+        for n in (1, 8, 16)
+    ),
+    workload(
+        *("kernel_udp_slow", "UDP flood, in kernel, 20 us"),
+        replace(FLOOD, pace=PACES["slow"]),
+        reaches_upstream=True,
     ),
 ]
 
@@ -96,6 +70,6 @@ OF_OTHERS = (
 
 def usual(rows: List[Row], cpus: int) -> List[Row]:
     """The rows of this file and OF_OTHERS, with no more senders than CPUs."""
-    many = [name for name, case in _DIRECT.items() if case.senders > cpus]
+    many = [f"kernel_pktgen_{n}" for n in DIRECT if n > cpus]
     names = {*OF_OTHERS, *(one.row.name for one in WORKLOADS)}.difference(many)
     return [row for row in rows if row.name in names]

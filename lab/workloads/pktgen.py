@@ -11,12 +11,13 @@ import contextlib
 import operator
 import os
 import re
+import statistics
 import threading
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from lab.guest import latency, tasks
 from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
@@ -34,33 +35,11 @@ END_SECONDS = 10.0
 @dataclass(frozen=True)
 class Case:
     senders: int
-    title: str
     direct: bool = True
     vhost: bool = False
     qdisc: str = "fq_codel"
     options: Sequence[str] = ()  # of the reader
     pinned: bool = False  # vhost-net to the first CPU; senders are from the last
-
-
-def _senders(count: int, reader: str = "") -> str:
-    plural = "sender" if count == 1 else "senders"
-    return f"pktgen, {count} direct {plural}{reader}"
-
-
-def _cases() -> Dict[str, Case]:
-    cases = {f"pktgen_{n}": Case(n, _senders(n)) for n in (1, 2, 4)}
-    cases["pktgen_queue_xmit"] = Case(1, "pktgen through the qdisc", direct=False)
-    for n in (1, 2, 4):
-        cases[f"vhost_{n}"] = Case(n, _senders(n, ", vhost-net"), vhost=True)
-    for n in (1, 4):
-        title = f"pktgen, {n} direct, vhost-net pinned"
-        cases[f"vhost_{n}_pinned"] = Case(n, title, vhost=True, pinned=True)
-    for n in (1, 4):
-        title = _senders(n, ", noqueue")
-        cases[f"pktgen_{n}_noqueue"] = Case(n, title, qdisc="noqueue")
-        title = f"pktgen, {n} direct, vhost-net, noqueue"
-        cases[f"vhost_{n}_noqueue"] = Case(n, title, vhost=True, qdisc="noqueue")
-    return cases
 
 
 @dataclass(frozen=True)
@@ -164,8 +143,6 @@ def read_sent_so_far(names: Sequence[str]) -> List[int]:
 
 def read_results(names: Sequence[str]) -> Optional[List[Sent]]:
     """None while one of them has none, or a part of it: pktgen may be writing it."""
-    if not set(names).isdisjoint(read_running()):
-        return None
     try:
         return [parse_pktgen((PROC / name).read_text()) for name in names]
     except WorkloadError:
@@ -192,19 +169,6 @@ def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> List[Sent]
     return results
 
 
-def parse_running(text: str) -> List[str]:
-    """The devices under "Running:" in /proc/net/pktgen/kpktgend_N."""
-    line = re.search(r"^Running: (.*)$", text, re.MULTILINE)
-    return line[1].split() if line else []
-
-
-def read_running() -> List[str]:
-    running: List[str] = []
-    for path in PROC.glob("kpktgend_*"):
-        running += parse_running(path.read_text())
-    return running
-
-
 def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:
     """Packets that never reached the qdisc, which 7.3 counts nowhere.
 
@@ -217,6 +181,19 @@ def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:
     return max(0, min(errors, attempts + pings - after.offered))
 
 
+def _wait_and_count(case: Case, readers: List[int], seconds: float) -> Dict[str, float]:
+    """What the readers and the CPUs did meanwhile, for a sample's extra."""
+    switches, before = tasks.read_switches(readers), tasks.read_softirq_seconds()
+    time.sleep(seconds)
+    counted = {"reader_switches": (tasks.read_switches(readers) - switches) / seconds}
+    if case.pinned:
+        after = tasks.read_softirq_seconds()
+        shares = [100 * (after[cpu] - before[cpu]) / seconds for cpu in sorted(after)]
+        counted["reader_softirq"] = shares[0]
+        counted["sender_softirq"] = statistics.mean(shares[-case.senders :])
+    return counted
+
+
 @contextlib.contextmanager
 def _ping(case: Case) -> Iterator[Optional[latency.Ping]]:
     """None with noqueue: ping does not count what is dropped on its way out."""
@@ -225,29 +202,6 @@ def _ping(case: Case) -> Iterator[Optional[latency.Ping]]:
     else:
         with latency.ping(HERE, THERE) as ping:
             yield ping
-
-
-def _softirq_shares(
-    case: Case, before: Dict[int, float], after: Dict[int, float], seconds: float
-) -> Dict[str, float]:
-    """Per cent of the time of the reader's CPU, and of the senders' on average."""
-    shares = [100 * (after[cpu] - before[cpu]) / seconds for cpu in sorted(after)]
-    of_senders = shares[-case.senders :]
-    return {
-        "reader_softirq": shares[0],
-        "sender_softirq": sum(of_senders) / len(of_senders),
-    }
-
-
-def _wait_and_count(case: Case, readers: List[int], seconds: float) -> Dict[str, float]:
-    """What the readers and the CPUs did meanwhile, for a sample's extra."""
-    switches, softirq = tasks.read_switches(readers), tasks.read_softirq_seconds()
-    time.sleep(seconds)
-    counted = {"reader_switches": (tasks.read_switches(readers) - switches) / seconds}
-    if case.pinned:
-        spent = tasks.read_softirq_seconds()
-        counted.update(_softirq_shares(case, softirq, spent, seconds))
-    return counted
 
 
 def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
@@ -285,17 +239,34 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     return sample(rate, after, extra, pinged, sent=sent, read=read)
 
 
-def workload(name: str, case: Case) -> Workload:
+def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
+    """demands: further fields of Row, or other ones."""
     equal = case.direct and case.qdisc != "noqueue"
-    row = Row(
-        name=name,
-        title=case.title,
-        unit="packets/s",
-        demo=name == "pktgen_2",
-        floor=1.0 if equal else 0.97,
-        lossless=case.qdisc != "noqueue",
-    )
+    demands = {"floor": 1.0 if equal else 0.97, "demo": name == "pktgen_2", **demands}
+    lossless = case.qdisc != "noqueue"
+    row = Row(name, title, "packets/s", lossless=lossless, **demands)
     return Workload(row, partial(receive, case))
 
 
-WORKLOADS = [workload(name, case) for name, case in _cases().items()]
+def _direct(
+    names: str, reader: str, counts: Sequence[int], **how: Any
+) -> List[Workload]:
+    """A row for each number of direct senders, of which names has the place."""
+    return [
+        workload(
+            *(names.format(n), f"pktgen, {n} direct sender{'s' * (n > 1)}{reader}"),
+            Case(n, **how),
+        )
+        for n in counts
+    ]
+
+
+NO_QUEUE = {"qdisc": "noqueue"}
+WORKLOADS = [
+    *_direct("pktgen_{}", "", (1, 2, 4)),
+    workload("pktgen_queue_xmit", "pktgen through the qdisc", Case(1, direct=False)),
+    *_direct("vhost_{}", ", vhost-net", (1, 2, 4), vhost=True),
+    *_direct("vhost_{}_pinned", ", vhost-net pinned", (1, 4), vhost=True, pinned=True),
+    *_direct("pktgen_{}_noqueue", ", noqueue", (1, 4), **NO_QUEUE),
+    *_direct("vhost_{}_noqueue", ", vhost-net, noqueue", (1, 4), vhost=True, **NO_QUEUE),
+]

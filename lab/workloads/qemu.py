@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from lab.guest import latency
 from lab.guest.devices import Device, attach, make_netns, read_counters
 from lab.guest.devices import read_stops, run_tool
 from lab.guest.env import GuestEnv
@@ -29,7 +28,8 @@ from lab.guest.program import require_flag, read_version
 from lab.guest.sample import sample
 from lab.machines.initramfs import make_initramfs, needed_modules
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
-from lab.workloads.tcp import UDP_PAYLOAD_BYTES, flood, parse_iperf3, run_client
+from lab.workloads.tcp import UDP_PAYLOAD_BYTES, flood, run_client
+from lab.workloads.tcp import load as traffic
 
 PROGRAM = "qemu-system-x86_64"
 PACKAGES = ("qemu-system-x86",)
@@ -112,15 +112,20 @@ def listens(console: str) -> bool:
     return console.rfind("Server listening") > console.rfind("Accepted connection")
 
 
+def _file(name: str, what: str) -> Path:
+    """Of the guest with this name: its "pid", or its "console"."""
+    return folder("qemu") / f"{name}.{what}"
+
+
 class Guest(Process):
     """A virtual machine in a namespace of its own, running as a daemon."""
 
     def __init__(self, name: str) -> None:
         """name: the one it was started with."""
-        self._pid_file = _pid_file(name)
+        self._pid_file = _file(name, "pid")
         super().__init__(PROGRAM, int(self._pid_file.read_text()))
         self.tap = replace(TAP, netns=name)
-        self._console = _console(name)
+        self._console = _file(name, "console")
 
     def read_console(self) -> str:
         return self._console.read_text(errors="replace").strip()
@@ -155,23 +160,15 @@ class Guest(Process):
         self._pid_file.unlink()
 
 
-def _pid_file(name: str) -> Path:
-    return folder("qemu") / f"{name}.pid"
-
-
-def _console(name: str) -> Path:
-    return folder("qemu") / f"{name}.console"
-
-
 def _start(kind: str, name: str, preload: Optional[str] = None) -> Guest:
     """QEMU in a namespace of that name; its guest has yet to boot."""
     if kind == "vhost":
         run_tool(["modprobe", "vhost_net"])
     tap = replace(TAP, netns=make_netns(name))
-    console = _console(name)
+    console = _file(name, "console")
     console.write_text("")
     environment = [f"LD_PRELOAD={preload}"] if preload else []
-    argv = arguments(tap, kind == "vhost", console, _pid_file(name))
+    argv = arguments(tap, kind == "vhost", console, _file(name, "pid"))
     run_tool(tap.command("env", *environment, *argv))
     return Guest(name)
 
@@ -201,7 +198,7 @@ def virtual_machine(kind: str, ring: Optional[int] = None) -> Iterator[Guest]:
 
 def _find_resting(name: str) -> Optional[Guest]:
     """The paused guest of that name; one whose sample was cut short is ended."""
-    if not _pid_file(name).exists():
+    if not _file(name, "pid").exists():
         return None
     guest = Guest(name)
     if guest.rests():
@@ -239,13 +236,10 @@ def run(
         require_flag(tap, variant)
         stops = read_stops(tap)
         before, cpu = read_counters(tap), guest.read_cpu_seconds()
-        with latency.ping(tap, INSIDE) as ping:
-            output = run_client(streams, seconds, *options, near=tap, far=INSIDE)
-            pinged = ping.end()
+        received, pinged = traffic(streams, seconds, *options, near=tap, far=INSIDE)
         guest.wait_until_listens()
         counts, spent = read_counters(tap) - before, guest.read_cpu_seconds() - cpu
         stops = read_stops(tap) - stops
-    received = parse_iperf3(output)
     extra = {
         "version": read_version(PACKAGES[0]),
         "retransmits": received.retransmits,

@@ -17,10 +17,9 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
@@ -29,17 +28,24 @@ from lab.guest.env import GuestEnv
 from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 
+
+@dataclass(frozen=True)
+class Pace:
+    """A kind of reader, and what is measured with it."""
+
+    title: str
+    options: Sequence[str]  # of the reader
+    streams: Sequence[int] = ()
+    demands: Mapping[str, Any] = field(default_factory=dict)  # fields of Row
+
+
 PACES = {
-    "fast": (),
-    "slow": ("--burn-us", "20"),
-    "link": ("--link-us", "200"),
+    "fast": Pace("fast reader", (), (1, 2, 4, 8, 16), {"above_upstream": True}),
+    "slow": Pace(
+        "slow reader", ("--burn-us", "20"), (1, 8, 16), {"above_upstream": True}
+    ),
+    "link": Pace("link", ("--link-us", "200"), (1, 4, 8), {"prompt": True}),
 }
-READERS = {
-    "fast": "fast reader",
-    "slow": "slow reader",
-    "link": "link",
-}
-STREAMS = {"fast": (1, 2, 4, 8, 16), "slow": (1, 8, 16), "link": (1, 4, 8)}
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 UDP_PAYLOAD_BYTES = 1400
 LOW_DELAY = 0x10  # the type of service that prio's first band takes
@@ -55,7 +61,7 @@ class Case:
     """What iperf3 sends through the forwarder, and how that forwards."""
 
     streams: int
-    pace: Sequence[str]  # the reader's options
+    pace: Pace
     options: Sequence[str] = ()  # iperf3's
     qdisc: str = "fq_codel"
     tos: int = 0  # of the pings
@@ -128,48 +134,40 @@ def server() -> Iterator[None]:
         yield
 
 
+def load(
+    streams: int,
+    seconds: float,
+    *options: str,
+    near: Device = NEAR,
+    far: Device = FAR,
+    tos: int = 0,
+) -> Tuple[Received, latency.Latency]:
+    """What iperf3 carries from near to far, and the ping beside it; tos: its own."""
+    with latency.ping(near, far, tos) as ping:
+        return run_client(streams, seconds, *options, near=near, far=far), ping.end()
+
+
 def run_client(
     streams: int, seconds: float, *options: str, near: Device = NEAR, far: Device = FAR
-) -> str:
-    """From near to far; iperf3's JSON."""
+) -> Received:
     # iperf3 counts in whole seconds.
     argv = near.command(
         *("iperf3", "--client", far.address, "--json"),
         *("--time", str(max(1, round(seconds))), "--parallel", str(streams)),
         *options,
     )
-    try:
-        done = subprocess.run(
-            argv,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds + 30,
-            universal_newlines=True,
-        )
-    except subprocess.TimeoutExpired:
-        raise WorkloadError(
-            f"iperf3: not done {seconds + 30:.0f} s after its start; "
-            "is a queue stopped for ever?"
-        ) from None
-    return done.stdout
-
-
-def _load(case: Case, seconds: float) -> Tuple[Received, float, latency.Latency]:
-    """What iperf3 received, the seconds with its start, and the ping beside it."""
-    with server(), latency.ping(NEAR, FAR, case.tos) as ping:
-        began = time.monotonic()
-        output = run_client(case.streams, seconds, *case.options)
-        took = time.monotonic() - began
-        return parse_iperf3(output), took, ping.end()
+    # If it fails, its JSON tells why.
+    return parse_iperf3(run_tool(argv, seconds=seconds + 30, check=False))
 
 
 def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
-    ring, helper = parse_variant(variant).ring, env.reader(case.pace)
-    with forwarder(helper, variant, case.pace, case.qdisc, ring) as reader:
+    options = case.pace.options
+    ring, helper = parse_variant(variant).ring, env.reader(options)
+    with forwarder(helper, variant, options, case.qdisc, ring) as reader, server():
         if case.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
-        received, took, pinged = _load(case, seconds)
+        received, pinged = load(case.streams, seconds, *case.options, tos=case.tos)
         after = wait_drained([NEAR, FAR])
         near = read_counters(NEAR)
         marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
@@ -180,7 +178,6 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "ecn_marks": marks,
         "sent_by_near": near.offered,
         "write_errors": sum(count["write_errors"] for count in counts),
-        "seconds_with_start": round(took, 3),
     }
     read = sum(count["read"] for count in counts)
     return sample(received.mbit, after, extra, pinged, read=read)
@@ -197,22 +194,30 @@ def tcp_workload(name: str, reader: str, case: Case, **demands: Any) -> Workload
     return workload(name, f"TCP, {streams}, {reader}", case, **demands)
 
 
-def _by_speed(streams: int, speed: str) -> Workload:
-    name, case = f"tcp_{streams}_{speed}", Case(streams, PACES[speed])
-    return tcp_workload(
-        *(name, READERS[speed], case),
-        demo=name == "tcp_8_fast",
-        above_upstream=speed != "link",
-        prompt=speed == "link",
-    )
+def tcp_workloads(
+    prefix: str, paces: Mapping[str, Pace], special: Mapping[str, Any]
+) -> List[Workload]:
+    """Of each pace all its numbers of streams; special: demands of single rows."""
+    rows = [
+        (f"{prefix}tcp_{streams}_{speed}", pace, streams)
+        for speed, pace in paces.items()
+        for streams in pace.streams
+    ]
+    return [
+        tcp_workload(
+            *(name, pace.title, Case(streams, pace)),
+            **{**pace.demands, **special.get(name, {})},
+        )
+        for name, pace, streams in rows
+    ]
 
 
 # pfifo and ECN, with which CoDel drops nothing, tell what its drops cost.
 TCP = [
-    *(_by_speed(n, speed) for speed, streams in STREAMS.items() for n in streams),
+    *tcp_workloads("", PACES, {"tcp_8_fast": {"demo": True}}),
     *(
         tcp_workload(
-            *(f"tcp_8_{speed}_pfifo", f"{READERS[speed]}, pfifo"),
+            *(f"tcp_8_{speed}_pfifo", f"{PACES[speed].title}, pfifo"),
             Case(8, PACES[speed], qdisc="pfifo"),
         )
         for speed in ("fast", "slow")

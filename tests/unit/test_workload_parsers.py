@@ -135,8 +135,6 @@ class SlowPktgen:
     def sleep(self, _: float) -> None:
         self.now += 1
         over = self.ends and self.now > 9 * self.last
-        running = "" if over else "here0@0"
-        (self.folder / "kpktgend_0").write_text(f"Running: {running}\n")
         sent = f"pkts-sofar: {min(self.now // 9, self.last)}\n"
         (self.folder / "here0@0").write_text(PKTGEN if over else sent)
 
@@ -185,12 +183,6 @@ def test_pktgen_that_has_ended_has_begun(monkeypatch, tmp_path, begun: bool) -> 
     monkeypatch.setattr(pktgen, "START_SECONDS", 0.2)
     with contextlib.nullcontext() if begun else pytest.raises(WorkloadError):
         pktgen.start([first.name, second.name])
-
-
-def test_pktgen_running_devices() -> None:
-    text = "Running: here0@0 here0@1 \nStopped: here0@2 \nResult: NA\n"
-    assert pktgen.parse_running(text) == ["here0@0", "here0@1"]
-    assert pktgen.parse_running("Running: \nStopped: \n") == []
 
 
 LINK = '[{"stats64": {"rx": {"packets": 1}, "tx": {"packets": 5, "dropped": 4}}}]'
