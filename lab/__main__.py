@@ -74,6 +74,7 @@ def comma_separated(text: str) -> tuple[str, ...]:
 
 
 LIST: dict[str, Any] = {"type": comma_separated, "default": (), "metavar": "A,B"}
+PACKAGES = option("--packages", "with these of Debian's packages", **LIST)
 _KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
 KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
 _SAVED = "save the result there"
@@ -264,6 +265,7 @@ add(
     *(*measuring(3.0), COUNTED),
     switch("--series", PATCHED, dest="patched"),
     option("--minutes", MINUTES, type=float, default=30, metavar="N"),
+    PACKAGES,
 )
 add(
     *("apps", "measure VPN programs of the distribution, unmodified", command_apps),
@@ -292,7 +294,7 @@ add(
     *(KERNEL, AS_NATIVE),
     option("--exec", "run CMD and power off", metavar="CMD", dest="script"),
     switch("--apps", "with the programs of lab apps"),
-    option("--packages", "with these of Debian's packages", **LIST),
+    PACKAGES,
 )
 add(
     *("build", "build the module", command_build),

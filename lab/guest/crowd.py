@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import time
 from collections.abc import Iterator
 
 from lab.guest.devices import run_tool, silence_first_netns
@@ -13,10 +14,11 @@ from lab.guest.tun import IFF_NO_PI, IFF_TAP, open_queue
 
 
 @contextlib.contextmanager
-def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[None]:
+def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[float]:
     """So many taps with a reader that has nothing to read; flags besides IFF_TAP.
 
-    They are a group, so that all can be removed at once.
+    Yields the seconds that their creation took. They are a group, so that all can be
+    removed at once: one after the other they take a grace period each.
     """
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (max(size + 1000, limit) for limit in before)
@@ -25,12 +27,14 @@ def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[None]:
     group = str(sum(name.encode()))
     names = [f"{name}{number}" for number in range(size)]
     files: list[int] = []
+    began = time.monotonic()
     try:
         for one in names:
             files.append(open_queue(IFF_TAP | IFF_NO_PI | flags, one))
+        took = time.monotonic() - began
         lines = (f"link set dev {one} group {group}\n" for one in names)
         run_tool(["ip", "-batch", "-"], stdin="".join(lines))
-        yield
+        yield took
     finally:
         with contextlib.suppress(Exception):
             run_tool(["ip", "link", "del", "group", group])

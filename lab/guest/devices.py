@@ -259,7 +259,7 @@ class Reader:
         self, helper: str, mode: str, queues: Sequence[int], options: Sequence[str]
     ) -> None:
         """queues: files, which are the process's alone from now on."""
-        argv = [helper, mode, *map(str, queues), *options]
+        argv = [helper, mode, *options, *map(str, queues)]
         try:
             self._process = subprocess.Popen(
                 argv, stdout=subprocess.PIPE, universal_newlines=True, pass_fds=queues

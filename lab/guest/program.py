@@ -11,15 +11,16 @@ import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ContextManager, Dict
+from typing import Any
 
-from lab.guest.devices import Device, run_tool, running, show, wait_until
+from lab.guest.devices import Device, run_tool, show, wait_until
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
 from lab.row import WorkloadError, parse_variant
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h; not in Python's module
 ENDING_SECONDS = 1.0  # for it to end after its device is gone
 
 
@@ -207,21 +208,8 @@ def open_socket(
     return opened
 
 
-def sending(
-    helper: str,
-    out: socket.socket,
-    size: int,
-    packets: int = 0,
-    seconds: int = 0,
-    addresses: Sequence[str] = (),
-) -> ContextManager[subprocess.Popen]:
-    """The helper "sender", which sends over this socket."""
-    words = (helper, str(size), str(packets), str(seconds), *addresses)
-    return running(words, stdin=out)
-
-
-def read_sent(sender: subprocess.Popen) -> Dict[str, Any]:
-    """What it prints at its end, which is waited for."""
+def read_sent(sender: subprocess.Popen) -> dict[str, Any]:
+    """What the helper "sender" prints at its end, which is waited for."""
     told = sender.communicate()[0]
     if sender.returncode:
         raise WorkloadError(f"sender: status {sender.returncode}; see its message")

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The workloads: one file for each question, its C helper beside it.
+"""The workloads: one file for each question, the C helpers beside them.
 
-A file has WORKLOADS: each a Row and the function that takes one sample of it. The
-caller uses rows_of() or all_rows(), and measure(): measure() enters
-env.variant(variant), so that sluice.ko is loaded before the first device exists
-and unloaded after the last is gone, and raises Skipped or WorkloadError.
+A file has WORKLOADS: each a Row and the function that takes one sample of it, which
+raises Skipped or WorkloadError.
 """
 
 from __future__ import annotations
@@ -22,18 +20,18 @@ if TYPE_CHECKING:
 def by_command() -> Dict[str, List[Workload]]:
     """By the command that measures them, in the order of its report."""
     from lab.workloads import applications, cost, dead_reader, depth, in_kernel
-    from lab.workloads import multicast, never_full, pktgen, qemu, tcp
+    from lab.workloads import many_taps, never_full, pktgen, qemu, tcp
 
     senders = [*pktgen.WORKLOADS, *tcp.TCP, *tcp.UDP]
     others = [*dead_reader.WORKLOADS, *never_full.WORKLOADS]
     return {
         "bench": [*senders, *tcp.SHAPING, *others],
         # needs packages of its own in the root
-        "apps": [*applications.WORKLOADS, *multicast.WORKLOADS, *qemu.WORKLOADS],
+        "apps": [*applications.WORKLOADS, *qemu.WORKLOADS],
         "depth": depth.IN_PROCESSES,
         "native_depth": [*depth.IN_KERNEL, *depth.IN_PROCESSES],
         # needs the lab's own module; those of make bench that need no more are with it
-        "native": [*in_kernel.WORKLOADS, *senders, *others],
+        "native": [*in_kernel.WORKLOADS, *senders, *others, *many_taps.WORKLOADS],
         "cost": cost.WORKLOADS,  # needs a VM that counts instructions
     }
 
@@ -53,7 +51,8 @@ def all_rows() -> List[Row]:
 
 
 def measure(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    """One sample; a workload that sent or read nothing is an error, not a 0."""
+    """One sample: sluice.ko is loaded before the first device exists, and unloaded after
+    the last is gone. A workload that sent or read nothing is an error, not a 0."""
     with env.variant(variant, row.parameters, row.always_loads):
         sample = all_workloads()[row.name].measure(variant, seconds, env)
     if sample.sent <= 0:

@@ -12,7 +12,7 @@ import contextlib
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import product, starmap
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -28,6 +28,7 @@ from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, parse_variant
 from lab.workloads import file, openconnect, openvpn, qemu, tinc
 from lab.workloads import wireguard_go
+from lab.workloads.multicast import transfer
 from lab.workloads.tcp import flood, load, server
 
 APPLICATIONS: Dict[str, ModuleType] = {
@@ -43,16 +44,15 @@ PACKAGES = (
 TITLES = {"openvpn": "OpenVPN", "openconnect": "OpenConnect"}
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)
-# iperf3's streams and further arguments; a file is sent without it.
+# iperf3's streams and further arguments; file and multicast are sent without it.
 LOADS: Dict[str, Tuple[str, int, List[str]]] = {
     "tcp_1": ("1 TCP", 1, []),
     "tcp_8": ("8 TCP", 8, []),
     "udp": ("UDP flood", 1, flood(payload_bytes=1200)),
     "file": ("MB by TCP", 1, []),
+    "multicast": ("multicast", 4, []),
 }
-RINGS = (50, 10000)
-# Where the lengths of the ring are compared, too.
-WITH_RINGS = ("openvpn_udp_20ms_10mbit",)
+EVERYWHERE = ("tcp_1", "tcp_8", "udp", "file")  # loads of every application
 # Slower than the applications on any machine: the link makes them wait, and
 # their rings fill. Without it the slower of their two ends is what is measured.
 LINK_MBIT = 10
@@ -70,6 +70,7 @@ USUAL = (
     "openvpn_tcp_1_120ms_10mbit_ring25",
     "openvpn_udp_20ms_10mbit",
     "openvpn_file_120ms_10mbit_ring25",
+    "openvpn_multicast_20ms_10mbit",
     "wireguard-go_tcp_8_10ms",
     "wireguard-go_tcp_8_20ms",
     "tinc_tcp_8_20ms_10mbit",
@@ -89,15 +90,15 @@ class Case:
 
     @property
     def name(self) -> str:
-        rate = f"_{self.rate_mbit}mbit" if self.rate_mbit is not None else ""
-        ring = f"_ring{self.ring}" if self.ring is not None else ""
+        rate = f"_{self.rate_mbit}mbit" if self.rate_mbit else ""
+        ring = f"_ring{self.ring}" if self.ring else ""
         return f"{self.application}_{self.load}_{self.rtt_ms}ms{rate}{ring}"
 
     @property
     def title(self) -> str:
         name = TITLES.get(self.application, self.application)
-        rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit is not None else ""
-        ring = f", ring of {self.ring}" if self.ring is not None else ""
+        rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit else ""
+        ring = f", ring of {self.ring}" if self.ring else ""
         size = f"{self.megabytes} " if self.load == "file" else ""
         return f"{name} {size}{LOADS[self.load][0]}, {self.rtt_ms} ms{rate}{ring}"
 
@@ -151,11 +152,12 @@ def wait_settled() -> Counters:
 def _measure(
     case: Case, seconds: float
 ) -> Tuple[float, Dict[str, Any], latency.Latency]:
-    """Mbit/s, what else TCP tells, and the ping beside it."""
-    if case.load == "file":
+    """Mbit/s, what else is told, and the ping beside it."""
+    if case.load in ("file", "multicast"):
         with latency.ping(NEAR, FAR) as ping:
-            moved = file.move(NEAR, FAR, 1_000_000 * case.megabytes)
-            return moved.mbit, moved.counts(), ping.end()
+            size = 1_000_000 * case.megabytes
+            moved = file.move(NEAR, FAR, size) if case.load == "file" else transfer()
+            return (*moved, ping.end())
     _, streams, options = LOADS[case.load]
     with server():
         received, pinged = load(streams, seconds, *options)
@@ -163,7 +165,7 @@ def _measure(
 
 
 def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    """seconds: not used by a file, which is sent to its end."""
+    """seconds: not used by a file and multicast, which are sent to their end."""
     module = APPLICATIONS[case.application]
     with tunnel(case, variant, env) as processes:
         ring = read_ring(NEAR)
@@ -185,38 +187,29 @@ def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     return sample(mbit, after, extra, pinged, segmented=segmented)
 
 
-def _workload(
-    application: str,
-    load: str,
-    rtt_ms: int,
-    rate_mbit: Optional[int] = None,
-    ring: Optional[int] = None,
-) -> Workload:
-    case = Case(application, load, rtt_ms, rate_mbit, ring)
-    row = Row(
-        name=case.name,
-        title=case.title,
-        unit="Mbit/s",
-        demo=case.name in USUAL,
-        floor=0.97,
-        latency_share=1 / 3,
-        path_ms=rtt_ms,
-        rings=list(RINGS) if case.name in WITH_RINGS else [],
-    )
-    return Workload(row, partial(run, case))
-
-
-WORKLOADS = [
+CASES = [
+    *starmap(Case, product(APPLICATIONS, EVERYWHERE, RTTS_MS, (None, LINK_MBIT))),
+    *(Case("openvpn", "multicast", 20, rate) for rate in (None, LINK_MBIT)),
     *(
-        _workload(*one)
-        for one in product(APPLICATIONS, LOADS, RTTS_MS, (None, LINK_MBIT))
-    ),
-    *(
-        _workload("openvpn", load, rtt_ms, LINK_MBIT, ring)
+        Case("openvpn", load, rtt_ms, LINK_MBIT, ring)
         for load, rtt_ms, ring in product(WITH_OTHER_RINGS, RTTS_MS, OTHER_RINGS)
     ),
     *(
-        _workload("openvpn", "tcp_1", rtt_ms, FAST_LINK_MBIT, OTHER_RINGS[0])
+        Case("openvpn", "tcp_1", rtt_ms, FAST_LINK_MBIT, OTHER_RINGS[0])
         for rtt_ms in RTTS_MS
     ),
+]
+WORKLOADS = [
+    Workload(
+        Row(
+            *(case.name, case.title, "Mbit/s"),
+            demo=case.name in USUAL,
+            floor=0.97,
+            latency_share=None if case.load == "multicast" else 1 / 3,
+            path_ms=case.rtt_ms,
+            rings=[50, 10000] if case.name == "openvpn_udp_20ms_10mbit" else [],
+        ),
+        partial(run, case),
+    )
+    for case in CASES
 ]

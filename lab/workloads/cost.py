@@ -9,7 +9,6 @@ that a few instructions more or fewer are seen.
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from dataclasses import replace
 from functools import partial
@@ -30,8 +29,8 @@ LEAST_INSTRUCTIONS = 1000
 
 def run(path: str, others: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """others: so many taps beside it."""
-    with crowd(others) if others else contextlib.nullcontext():
-        taken = time_bursts(path, variant, env, lambda bursts: bursts >= BURSTS)
+    with crowd(others):
+        taken = time_bursts(path, variant, env, BURSTS)
     spent = taken.extra.pop("seconds")
     counted = [round(s * 1e9 / BURST) for s in spent]
     if min(counted) < LEAST_INSTRUCTIONS:

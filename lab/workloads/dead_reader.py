@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any, Dict
 
 from lab.guest import tasks
-from lab.guest.devices import HERE, THERE, read_counters, sink, wait_drained
+from lab.guest.devices import HERE, THERE, read_counters, running
+from lab.guest.devices import sink, wait_drained
 from lab.guest.env import GuestEnv
-from lab.guest.program import read_sent, sending
+from lab.guest.program import SO_RCVBUFFORCE, read_sent
 from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload
 
@@ -25,7 +26,6 @@ SECONDS = 4  # the value is packets in 4 s, whatever seconds other rows take
 PAYLOAD_BYTES = 200
 PAUSE_SECONDS = 0.005
 BUFFER_BYTES = 16 << 20  # of the living peer: for many pauses
-SO_RCVBUFFORCE = 33  # asm-generic/socket.h; not in Python's module
 
 
 def _receive_all(living: socket.socket) -> int:
@@ -52,10 +52,10 @@ def send_in_turn(env: GuestEnv, address: str) -> Dict[str, Any]:
         living.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
         living.bind(LIVING)
         living.setblocking(False)
-        helper, addresses = env.helper("sender"), (address, LIVING[0])
+        argv = [env.helper("sender"), str(PAYLOAD_BYTES), "0", str(SECONDS)]
         try:
             tasks.pin([0], max(cpus))
-            with sending(helper, out, PAYLOAD_BYTES, 0, SECONDS, addresses) as sender:
+            with running([*argv, address, LIVING[0]], stdin=out) as sender:
                 tasks.pin([0], min(cpus))
                 while sender.poll() is None:
                     time.sleep(PAUSE_SECONDS)
@@ -88,25 +88,21 @@ def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
     return sample(counts["living"], after, extra, sent=counts["other"], read=read)
 
 
-def _workload(name: str, reader: str, link_us: int, **demands: Any) -> Workload:
-    row = Row(
-        name=name,
-        title=f"{reader}, to the living peer in 4 s",
-        unit="packets",
-        above_upstream=True,
-        lossless=False,  # nobody reads, or too slowly: tail drop is intended
-        **demands,
-    )
-    return Workload(row, partial(run, link_us))
-
-
 WORKLOADS = [
-    _workload("dead_reader", "dead reader", 0, demo=True, floor=0.9),
-    *(
-        _workload(
-            *(f"slow_reader_{pace}", f"reader of {pace} packets/s", 1_000_000 // pace),
+    Workload(
+        Row(
+            *(name, f"{reader}, to the living peer in 4 s", "packets"),
+            demo=name == "dead_reader",
             floor=floor,
-        )
-        for pace, floor in ((5, 0.8), (50, 0.8), (100, 0.5))
-    ),
+            above_upstream=True,
+            lossless=False,  # nobody reads, or too slowly: tail drop is intended
+        ),
+        partial(run, link_us),
+    )
+    for name, reader, link_us, floor in (
+        ("dead_reader", "dead reader", 0, 0.9),
+        ("slow_reader_5", "reader of 5 packets/s", 200_000, 0.8),
+        ("slow_reader_50", "reader of 50 packets/s", 20_000, 0.8),
+        ("slow_reader_100", "reader of 100 packets/s", 10_000, 0.5),
+    )
 ]

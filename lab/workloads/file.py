@@ -12,8 +12,7 @@ import socket
 import struct
 import threading
 import time
-from dataclasses import dataclass
-from typing import Dict
+from typing import Any, Dict, Tuple
 
 from lab.guest.devices import Device
 from lab.guest.program import open_socket
@@ -23,22 +22,6 @@ PORT = 5003
 CHUNK = 1 << 16
 STUCK_SECONDS = 60.0  # for a call on a socket
 TOTAL_RETRANS = struct.Struct("100xI")  # of struct tcp_info, linux/tcp.h
-
-
-@dataclass(frozen=True)
-class Moved:
-    size: int  # bytes
-    seconds: float  # from the connect until the receiver had all
-    retransmits: int
-
-    @property
-    def mbit(self) -> float:
-        """Per second."""
-        return self.size * 8 / self.seconds / 1e6
-
-    def counts(self) -> Dict[str, float]:
-        """For a sample's extra."""
-        return {"retransmits": self.retransmits, "seconds_until_all": self.seconds}
 
 
 def _receive(connection: socket.socket) -> None:
@@ -57,8 +40,9 @@ def _send(out: socket.socket, size: int) -> int:
     return int(out.recv(32))
 
 
-def move(near: Device, far: Device, size: int) -> Moved:
-    """size: bytes."""
+def move(near: Device, far: Device, size: int) -> Tuple[float, Dict[str, Any]]:
+    """So many bytes: Mbit/s from the connect until the receiver had all, and what else
+    it tells."""
     kind = (socket.AF_INET, socket.SOCK_STREAM, STUCK_SECONDS)
     with open_socket(near, *kind) as out, open_socket(far, *kind) as listener:
         try:
@@ -78,4 +62,6 @@ def move(near: Device, far: Device, size: int) -> Moved:
         info = out.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TOTAL_RETRANS.size)
     if arrived != size:
         raise WorkloadError(f"file: {arrived} of {size} bytes arrived")
-    return Moved(size, seconds, *TOTAL_RETRANS.unpack(info))
+    (retransmits,) = TOTAL_RETRANS.unpack(info)
+    told = {"retransmits": retransmits, "seconds_until_all": seconds}
+    return size * 8 / seconds / 1e6, told

@@ -12,19 +12,20 @@ from typing import Any, Dict, List
 
 from lab.row import Row, Workload
 from lab.workloads import pktgen
-from lab.workloads.tcp import FLOOD, Case, Pace, tcp_workload, tcp_workloads, workload
+from lab.workloads.tcp import ABOVE, FLOOD, Pace, tcp_workloads, workload
 
 DIRECT = (1, 2, 4)  # senders of pktgen
 IN_KERNEL = ("--in-kernel",)
+SLOW = (*IN_KERNEL, "--burn-us", "20")
 LOSSLESS: Dict[str, Any] = {"lossless_ring": 8000}  # of stock
 PROMPT = {"prompt": True}
-ABOVE = {"above_upstream": True}
 PACES = {
     "fast": Pace("in kernel", IN_KERNEL, (1, 2, 4, 8, 16), LOSSLESS),
     "5us": Pace("in kernel, 5 us", (*IN_KERNEL, "--burn-us", "5"), (1, 8)),
-    "slow": Pace("in kernel, 20 us", (*IN_KERNEL, "--burn-us", "20"), (1, 8, 16), PROMPT),
+    "slow": Pace("in kernel, 20 us", SLOW, (1, 8, 16), PROMPT),
     "link": Pace("in kernel, link", (*IN_KERNEL, "--link-us", "200"), (1, 4, 8), PROMPT),
 }
+PFIFO = Pace("in kernel, pfifo", IN_KERNEL, (1, 8, 16), LOSSLESS, qdisc="pfifo")
 
 
 def _pktgen(name: str, senders: int, title: str, **how: Any) -> Workload:
@@ -41,15 +42,8 @@ WORKLOADS = [
     _pktgen("qdisc", 1, "qdisc", direct=False),
     _pktgen("noqueue", 1, "noqueue", qdisc="noqueue"),
     *tcp_workloads(
-        "kernel_", PACES, {"kernel_tcp_8_fast": ABOVE, "kernel_tcp_16_fast": ABOVE}
-    ),
-    *(
-        tcp_workload(
-            *(f"kernel_tcp_{n}_fast_pfifo", "in kernel, pfifo"),
-            Case(n, PACES["fast"], qdisc="pfifo"),
-            **LOSSLESS,
-        )
-        for n in (1, 8, 16)
+        *("kernel_", {**PACES, "fast_pfifo": PFIFO}),
+        {"kernel_tcp_8_fast": ABOVE, "kernel_tcp_16_fast": ABOVE},
     ),
     workload(
         *("kernel_udp_slow", "UDP flood, in kernel, 20 us"),

@@ -16,27 +16,19 @@ import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
-from lab.guest import latency
 from lab.guest.devices import FAR, NEAR, Device, run_tool
-from lab.guest.env import GuestEnv
-from lab.guest.program import open_socket, read_ring, read_version
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, WorkloadError
-from lab.workloads.applications import Case, LINK_MBIT, tunnel, wait_settled
-from lab.workloads.openvpn import PACKAGES
+from lab.guest.program import SO_RCVBUFFORCE, open_socket
+from lab.row import WorkloadError
 
 GROUPS, PACKETS = 4, 600  # threads, and packets for each
 PACKET_BYTES = 1000
-RTT_MS = 20
 DEADLINE_SECONDS = 60.0
 ANSWER_SECONDS = 1.0  # after that it asks again
 NET = "ff15::9200:"
 PORT = 9200  # of the first group; each further group has the next
 ADDRESSES = {NEAR.name: "fd91::1", FAR.name: "fd91::2"}
-SO_RCVBUFFORCE = 33  # asm-generic/socket.h; not in Python's module
 
 # The number of a packet and 0; QUESTION and its serial; in an answer that serial, and
 # how many numbers follow.
@@ -144,46 +136,17 @@ def _receiving(groups: Sequence[Group]) -> Iterator[None]:
         received.result()
 
 
-def run(
-    rate_mbit: Optional[int], variant: str, seconds: float, env: GuestEnv
-) -> Sample:
-    """It lasts as long as it takes, whatever the seconds."""
-    with tunnel(Case("openvpn", "multicast", RTT_MS, rate_mbit), variant, env):
-        for device in (NEAR, FAR):
-            _enable_ipv6(device)
-        groups = [Group(number) for number in range(GROUPS)]
-        with _receiving(groups), latency.ping(NEAR, FAR) as ping:
-            began = time.monotonic()
-            with ThreadPoolExecutor(GROUPS) as pool:
-                list(pool.map(Group.send_all, groups))
-            took = time.monotonic() - began
-            pinged = ping.end()
-        after = wait_settled()
-        ring = read_ring(NEAR)
-    extra = {
-        "version": read_version(PACKAGES[0]),
-        "txqueuelen": ring,
+def transfer() -> Tuple[float, Dict[str, Any]]:
+    """Mbit/s, and what else it tells."""
+    for device in (NEAR, FAR):
+        _enable_ipv6(device)
+    groups = [Group(number) for number in range(GROUPS)]
+    with _receiving(groups), ThreadPoolExecutor(GROUPS) as pool:
+        began = time.monotonic()
+        list(pool.map(Group.send_all, groups))
+        took = time.monotonic() - began
+    return GROUPS * PACKETS * PACKET_BYTES * 8 / took / 1e6, {
         "seconds_until_all": round(took, 3),
         "packets_sent": sum(group.sent for group in groups),
         "questions": sum(group.asked for group in groups),
     }
-    return sample(GROUPS * PACKETS / took, after, extra, pinged)
-
-
-def _workload(name: str, told: str, rate_mbit: Optional[int]) -> Workload:
-    """rate_mbit: of the ends' links."""
-    row = Row(
-        name=name,
-        title=f"OpenVPN multicast, {told}",
-        unit="packets/s",
-        demo=rate_mbit is not None,
-        floor=0.97,
-        path_ms=RTT_MS,
-    )
-    return Workload(row, partial(run, rate_mbit))
-
-
-WORKLOADS = [
-    _workload("multicast_20ms", "20 ms", None),
-    _workload("multicast_20ms_10mbit", "20 ms 10 Mbit/s", LINK_MBIT),
-]

@@ -26,9 +26,9 @@ from typing import Callable, ContextManager, Iterator, List
 
 from lab.guest import tasks
 from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
-from lab.guest.devices import sink, wait_drained, wait_until
+from lab.guest.devices import running, sink, wait_drained, wait_until
 from lab.guest.env import GuestEnv
-from lab.guest.program import read_sent, sending
+from lab.guest.program import SO_SNDBUFFORCE, read_sent
 from lab.guest.sample import sample
 from lab.row import Row, Sample, Skipped, Workload
 from lab.workloads import pktgen
@@ -37,9 +37,7 @@ RING = 10000
 BURST = 4000
 MIN_BURSTS = 7
 PAYLOAD_BYTES = 18  # of a socket's packet: the smallest Ethernet frame, 60 bytes
-SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 WHOLE_RING = ["target_us=0"]
-PKTGEN_MODES = {"qdisc": "queue_xmit", "direct": "start_xmit"}
 
 
 def busy_time_told(release: str, cpus: int) -> ContextManager[None]:
@@ -60,16 +58,17 @@ def busy_time_told(release: str, cpus: int) -> ContextManager[None]:
 
 @contextlib.contextmanager
 def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
-    """A function that sends a burst into the ring of a reader it pauses, and
-    returns the seconds that took; path: "socket", or one of PKTGEN_MODES."""
+    """A function that sends a burst into the ring of a reader it pauses, and returns
+    the seconds that took; path: "socket", or pktgen's "qdisc" or "direct"."""
 
     def by_socket(reader: Reader) -> float:
+        argv = [env.helper("sender"), str(PAYLOAD_BYTES), str(BURST), "0"]
         reader.pause()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             # It holds all of them until the reader goes on.
             out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
             out.connect((THERE.address, 9))
-            with sending(env.helper("sender"), out, PAYLOAD_BYTES, BURST) as sender:
+            with running(argv, stdin=out) as sender:
                 told = read_sent(sender)
         reader.resume()
         return told["ns"] / 1e9
@@ -91,20 +90,21 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
         yield by_socket
     else:
         told = busy_time_told(os.uname().release, os.cpu_count() or 1)
-        with pktgen.senders(1, PKTGEN_MODES[path], packets=BURST) as (name,), told:
+        with pktgen.senders(1, path == "direct", BURST) as (name,), told:
             yield by_pktgen
 
 
 def time_bursts(
-    path: str, variant: str, env: GuestEnv, enough: Callable[[int], bool]
+    path: str, variant: str, env: GuestEnv, bursts: int, seconds: float = 0.0
 ) -> Sample:
-    """Bursts until there are enough of them; the value is the fastest's packets/s,
-    extra has the seconds of each."""
+    """So many bursts, or more for so long; the value is the fastest's packets/s, extra
+    has the seconds of each."""
+    end = time.monotonic() + seconds
     spent: List[float] = []
     read = Path(f"/sys/class/net/{HERE.name}/statistics/tx_packets")
     with sink(env.helper("reader"), variant, ring=RING) as reader:
         with sender(path, env) as send:
-            while not enough(len(spent)):
+            while len(spent) < bursts or time.monotonic() < end:
                 spent.append(send(reader))
                 wait_until(
                     lambda: int(read.read_text()) >= len(spent) * BURST,
@@ -120,12 +120,7 @@ def time_bursts(
 
 
 def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    end = time.monotonic() + seconds
-
-    def enough(bursts: int) -> bool:
-        return bursts >= MIN_BURSTS and time.monotonic() >= end
-
-    taken = time_bursts(path, variant, env, enough)
+    taken = time_bursts(path, variant, env, MIN_BURSTS, seconds)
     rates = [BURST / spent for spent in taken.extra.pop("seconds")]
     taken.extra.update(bursts=len(rates), median=statistics.median(rates))
     return taken

@@ -6,7 +6,9 @@ OpenConnect reads its device through vhost-net where it can.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import os
 from pathlib import Path
 from typing import Iterator, List, Optional
@@ -32,11 +34,8 @@ pid-file = {place}/pid
 server-cert = {certificate}.crt
 server-key = {certificate}.key
 isolate-workers = false
-max-clients = 4
 device = {device}
 ipv4-network = 10.94.0.0/24
-ping-leases = false
-try-mtu-discovery = false
 dpd = 90
 """
 
@@ -66,13 +65,10 @@ def ensure_server() -> Path:
 
 def read_pin() -> str:
     """The hash of the server's public key, as --servercert takes it."""
-    certificate = ensure_certificate(str(FAR.netns))
-    hashed = (
-        f"openssl x509 -in {certificate}.crt -noout -pubkey"
-        " | openssl pkey -pubin -outform der"
-        " | openssl dgst -sha256 -binary | openssl base64"
-    )
-    return "pin-sha256:" + run_tool(["sh", "-c", hashed]).strip()
+    certificate = f"{ensure_certificate(str(FAR.netns))}.crt"
+    key = run_tool(["openssl", "x509", "-in", certificate, "-noout", "-pubkey"])
+    hashed = hashlib.sha256(base64.b64decode("".join(key.splitlines()[1:-1])))
+    return f"pin-sha256:{base64.b64encode(hashed.digest()).decode()}"
 
 
 @contextlib.contextmanager

@@ -13,9 +13,7 @@ PROGRAM = "openvpn"
 PACKAGES = ("openvpn", "openssl")
 
 
-def arguments(
-    device: Device, own: Device, peer: Device, role: List[str]
-) -> List[str]:
+def arguments(device: Device, own: Device, peer: Device, role: List[str]) -> List[str]:
     mine = ensure_certificate(str(own.netns))
     theirs = ensure_certificate(str(peer.netns))
     return [

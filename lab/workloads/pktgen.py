@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
 
 from lab.guest import latency, tasks
 from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
@@ -62,18 +62,8 @@ def parse_pktgen(text: str) -> Sent:
     errors = re.search(r"errors: (\d+)\s*$", text.strip())
     if result is None or errors is None:
         raise WorkloadError("pktgen: gave no result; it did not run")
-    return Sent(
-        seconds=int(result[1]) / 1e6,
-        busy_seconds=int(result[2]) / 1e6,
-        packets=int(result[3]),
-        errors=int(errors[1]),
-    )
-
-
-def parse_sent_so_far(text: str) -> int:
-    """From /proc/net/pktgen/DEVICE@THREAD while it runs."""
-    found = re.search(r"pkts-sofar: (\d+)", text)
-    return int(found[1]) if found else 0
+    total, busy, packets = map(int, result.groups())
+    return Sent(total / 1e6, busy / 1e6, packets, int(errors[1]))
 
 
 def write_control(name: str, *lines: str) -> None:
@@ -86,7 +76,7 @@ def write_control(name: str, *lines: str) -> None:
 
 @contextlib.contextmanager
 def senders(
-    count: int, mode: str = "start_xmit", packets: int = 0
+    count: int, direct: bool = True, packets: int = 0
 ) -> Iterator[List[str]]:
     """`count` configured senders, from the last CPU downwards."""
     run_tool(["modprobe", "pktgen"])
@@ -100,10 +90,8 @@ def senders(
             names.append(name)
             write_control(
                 name,
-                f"xmit_mode {mode}",
+                "xmit_mode " + ("start_xmit" if direct else "queue_xmit"),
                 f"count {packets}",
-                "clone_skb 0",
-                "delay 0",
                 f"pkt_size {PACKET_BYTES}",
                 f"dst {THERE.address}",
                 f"dst_mac {THERE.mac}",
@@ -138,7 +126,8 @@ def start(names: Sequence[str]) -> None:
 
 def read_sent_so_far(names: Sequence[str]) -> List[int]:
     """While they run."""
-    return [parse_sent_so_far((PROC / name).read_text()) for name in names]
+    texts = [(PROC / name).read_text() for name in names]
+    return [int(re.findall(r"pkts-sofar: (\d+)", text)[0]) for text in texts]
 
 
 def read_results(names: Sequence[str]) -> Optional[List[Sent]]:
@@ -194,19 +183,13 @@ def _wait_and_count(case: Case, readers: List[int], seconds: float) -> Dict[str,
     return counted
 
 
-@contextlib.contextmanager
-def _ping(case: Case) -> Iterator[Optional[latency.Ping]]:
-    """None with noqueue: ping does not count what is dropped on its way out."""
-    if case.qdisc == "noqueue":
-        yield None
-    else:
-        with latency.ping(HERE, THERE) as ping:
-            yield ping
-
-
 def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """What the reader gets, packets/s, with a ping beside it."""
-    mode = "start_xmit" if case.direct else "queue_xmit"
+    # ping does not count what is dropped on its way out: where there is no queue.
+    asks = case.qdisc != "noqueue"
+    pings: ContextManager[Optional[latency.Ping]] = (
+        latency.ping(HERE, THERE) if asks else contextlib.nullcontext()
+    )
     with sink(
         *(env.reader(case.options), variant, parse_variant(variant).ring),
         vhost=case.vhost,
@@ -216,7 +199,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         readers = tasks.read_tasks(reader.pid, case.vhost)
         if case.pinned:
             tasks.pin(readers, 0)
-        with senders(case.senders, mode) as names, _ping(case) as ping:
+        with senders(case.senders, case.direct) as names, pings as ping:
             start(names)
             counted = _wait_and_count(case, readers, seconds)
             pinged = ping.end() if ping else latency.NOT_ASKED

@@ -67,7 +67,6 @@ CMDLINE = (
     "cryptomgr.notests nowatchdog"
 )
 
-TITLES = {"tap": "QEMU on a tap", "vhost": "QEMU with vhost-net"}
 # Streams, and iperf3's further arguments.
 LOADS: Dict[str, Tuple[str, int, List[str]]] = {
     "tcp_1": ("1 TCP", 1, []),
@@ -140,16 +139,6 @@ class Guest(Process):
         attach(self.tap, INSIDE, ring=ring)
         self.wait_until_listens(BOOT_SECONDS)
 
-    def rest(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def rests(self) -> bool:
-        return self.read_state() == "T"
-
-    def go_on(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-        self.wait_until_listens()
-
     def end(self) -> None:
         """Kill it if it runs; only its console is kept."""
         with contextlib.suppress(ProcessLookupError):
@@ -198,13 +187,11 @@ def virtual_machine(kind: str, ring: Optional[int] = None) -> Iterator[Guest]:
 
 def _find_resting(name: str) -> Optional[Guest]:
     """The paused guest of that name; one whose sample was cut short is ended."""
-    if not _file(name, "pid").exists():
+    guest = Guest(name) if _file(name, "pid").exists() else None
+    if guest and guest.read_state() != "T":
+        guest.end()
         return None
-    guest = Guest(name)
-    if guest.rests():
-        return guest
-    guest.end()
-    return None
+    return guest
 
 
 @contextlib.contextmanager
@@ -215,18 +202,16 @@ def _warm_machine(kind: str, preload: Optional[str]) -> Iterator[Guest]:
     guest = resting or _start(kind, name, preload)
     with _told(guest):
         if resting:
-            guest.go_on()
+            os.kill(guest.pid, signal.SIGCONT)
         else:
             guest.boot()
             run_client(1, WARM_SECONDS, near=guest.tap, far=INSIDE)
-            guest.wait_until_listens()
+        guest.wait_until_listens()
         yield guest
-        guest.rest()
+        os.kill(guest.pid, signal.SIGSTOP)
 
 
-def run(
-    kind: str, load: str, variant: str, seconds: float, env: GuestEnv
-) -> Sample:
+def run(kind: str, load: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
     _, streams, options = LOADS[load]
     upstream = parse_variant(variant).base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
@@ -264,6 +249,6 @@ WORKLOADS = [
         ),
         partial(run, kind, load),
     )
-    for kind, title in TITLES.items()
+    for kind, title in (("tap", "QEMU on a tap"), ("vhost", "QEMU with vhost-net"))
     for load, (told, _, _) in LOADS.items()
 ]

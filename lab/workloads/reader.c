@@ -2,12 +2,12 @@
 /*
  * reader: consumes the rings of tun or tap devices.
  *
- *   reader sink QUEUE...         read and count
- *   reader forward QUEUE QUEUE   a VPN without crypto between two devices
+ *   reader sink [OPTIONS] QUEUE...         read and count
+ *   reader forward [OPTIONS] QUEUE QUEUE   a VPN without crypto between two devices
  *
  *   --vhost        let vhost-net read, and take the packets from it
  *   --in-kernel    let the lab's own module read: see kernel_reader.h
- *   --by WAY       read, readv, poll, epoll or io_uring: see reading.h
+ *   --io-uring     read by io_uring
  *   --burn-us N    N microseconds of busy work for each packet read
  *   --link-us N    a link behind it, on which each packet takes N microseconds
  *   --paused       do not read before the first SIGUSR2
@@ -22,10 +22,12 @@
  * for a line, not for a time. Exit: 0 ok, 1 error, 2 usage.
  */
 #define _GNU_SOURCE
+#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
+#include <linux/virtio_net.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -40,9 +42,12 @@
 #include <unistd.h>
 
 #include "kernel_reader.h"
-#include "reading.h"
+#include "uring.h"
 #include "vhost.h"
-#include "vnet.h"
+
+#ifndef VIRTIO_NET_HDR_GSO_UDP_L4	/* since 6.2 */
+#define VIRTIO_NET_HDR_GSO_UDP_L4 5
+#endif
 
 #define MAX_QUEUES 8
 #define SLOW_LINK_NS 100000	/* SIGHUP's link where there was none */
@@ -50,37 +55,28 @@
 
 struct queue {
 	char name[IFNAMSIZ];
-	bool is_tun, with_vnet;
-	int fd, to;		/* where its packets are written */
+	bool with_vnet;
+	struct kernel_reader work;	/* also of a reader in this process */
 	struct vhost vhost;
-	struct reading reading;
+	struct uring uring;
 	pthread_t thread;
-	__s64 link_free;	/* when its link is free again */
-	atomic_bool parked;	/* this thread has seen `paused` */
-	atomic_ullong read, written, write_errors, segments, largest;
+	atomic_bool parked;		/* this thread has seen `paused` */
+	unsigned long long segments, largest;
 };
 
 static struct queue queues[MAX_QUEUES];
 static int queue_count;
 static long burn_ns;
 static atomic_long link_ns;
-static bool by_vhost, in_kernel;
-static const char *way = "read";
+static bool by_vhost, by_uring, in_kernel;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
 static atomic_bool paused;
 
-static void fail(int status, const char *object, const char *reason)
-{
-	fprintf(stderr, "reader: %s: %s\n", object, reason);
-	exit(status);
-}
-
 static void usage(void)
 {
-	fail(2, "usage",
-	     "reader sink|forward QUEUE... [--vhost] [--in-kernel] [--by WAY] "
-	     "[--burn-us N] [--link-us N] [--paused]");
+	errx(2, "usage: reader sink|forward [--vhost] [--io-uring] [--in-kernel] "
+	     "[--burn-us N] [--link-us N] [--paused] QUEUE...");
 }
 
 static void add_queue(const char *number)
@@ -90,20 +86,16 @@ static void add_queue(const char *number)
 
 	if (queue_count > MAX_QUEUES)
 		usage();
-	queue->fd = queue->to = atoi(number);
-	if (ioctl(queue->fd, TUNGETIFF, &told))
-		fail(1, number, strerror(errno));
+	queue->work.from = queue->work.to = atoi(number);
+	if (ioctl(queue->work.from, TUNGETIFF, &told))
+		err(1, "%s", number);
 	strcpy(queue->name, told.ifr_name);
-	queue->is_tun = told.ifr_flags & IFF_TUN;
+	queue->work.is_tun = told.ifr_flags & IFF_TUN;
 	queue->with_vnet = told.ifr_flags & IFF_VNET_HDR;
-}
-
-static void prepare(struct queue *queue)
-{
-	if (by_vhost && vhost_open(&queue->vhost, queue->fd))
-		fail(1, "/dev/vhost-net", strerror(errno));
-	if (!by_vhost && reading_open(&queue->reading, queue->fd, way))
-		fail(1, way, strerror(errno));
+	if (by_vhost && vhost_open(&queue->vhost, queue->work.from))
+		err(1, "/dev/vhost-net");
+	if (by_uring && uring_open(&queue->uring, queue->work.from))
+		err(1, "io_uring");
 }
 
 static int64_t now_ns(void)
@@ -122,46 +114,64 @@ static void burn(void)
 		;
 }
 
-static void wait_for_link(struct queue *queue)
+static void wait_for_link(struct kernel_reader *work)
 {
 	struct timespec free_at;
 
-	if (!is_link_busy(&queue->link_free, now_ns(), link_ns))
+	if (!is_link_busy(&work->link_free, now_ns(), link_ns))
 		return;
-	free_at.tv_sec = queue->link_free / 1000000000LL;
-	free_at.tv_nsec = queue->link_free % 1000000000LL;
+	free_at.tv_sec = work->link_free / 1000000000LL;
+	free_at.tv_nsec = work->link_free % 1000000000LL;
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &free_at, NULL);
 }
 
-static void handle(struct queue *from, unsigned char *packet, ssize_t length)
+static ssize_t take(struct queue *queue, unsigned char *packet, size_t room)
 {
-	size_t skipped = from->with_vnet ? VNET_HEADER_BYTES : 0;
+	if (by_vhost)
+		return vhost_read(&queue->vhost, packet, room);
+	if (by_uring)
+		return uring_read(&queue->uring, packet, room);
+	return read(queue->work.from, packet, room);
+}
 
-	if (burn_ns)
-		burn();
-	if (link_ns)
-		wait_for_link(from);
-	if (from->to == from->fd &&
-	    !make_echo_reply(packet + skipped, length - skipped, from->is_tun))
-		return;
-	if (write(from->to, packet, length) == length)
-		from->written++;
-	else
-		from->write_errors++;
+/* Of a packet with a virtio-net header: up to 64 KB of a stream's segments. */
+static unsigned int count_segments(const unsigned char *packet, size_t length)
+{
+	const struct virtio_net_hdr *header = (const void *)packet;
+	size_t start = sizeof(*header) + header->csum_start, payload;
+
+	if (header->gso_type == VIRTIO_NET_HDR_GSO_NONE || !header->gso_size)
+		return 1;
+	if (header->gso_type == VIRTIO_NET_HDR_GSO_UDP_L4)
+		payload = length - start - 8;
+	else	/* the length of TCP's header, in words of four bytes */
+		payload = length - start - (packet[start + 12] >> 4) * 4;
+	return (payload + header->gso_size - 1) / header->gso_size;
 }
 
 static void count(struct queue *queue, const unsigned char *packet,
 		  size_t length)
 {
-	unsigned int segments = 1;
-
-	if (queue->with_vnet)
-		segments = vnet_segments(packet, length);
-	atomic_fetch_add_explicit(&queue->read, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&queue->segments, segments,
-				  memory_order_relaxed);
+	queue->work.read++;
+	queue->segments += queue->with_vnet ? count_segments(packet, length) : 1;
 	if (length > queue->largest)
 		queue->largest = length;
+}
+
+static void handle(struct queue *queue, unsigned char *packet, ssize_t length)
+{
+	size_t skipped = queue->with_vnet ? sizeof(struct virtio_net_hdr) : 0;
+	struct kernel_reader *work = &queue->work;
+
+	if (burn_ns)
+		burn();
+	if (link_ns)
+		wait_for_link(work);
+	if (work->to == work->from &&
+	    !make_echo_reply(packet + skipped, length - skipped, work->is_tun))
+		return;
+	if (write(work->to, packet, length) != length)
+		work->write_errors++;
 }
 
 static void park(struct queue *queue)
@@ -183,14 +193,11 @@ static void *read_loop(void *argument)
 	for (;;) {
 		if (paused)
 			park(queue);
-		length = by_vhost ?
-			 vhost_read(&queue->vhost, packet, sizeof(packet)) :
-			 queue->reading.take(&queue->reading, packet,
-					     sizeof(packet));
+		length = take(queue, packet, sizeof(packet));
 		if (length < 0 && errno == EINTR)
 			continue;
 		if (length < 0 && errno != EIO && errno != EBADFD)
-			fail(1, queue->name, strerror(errno));
+			err(1, "%s", queue->name);
 		if (length < 0) {	/* down or detached: try again soon */
 			usleep(1000);
 			continue;
@@ -201,37 +208,21 @@ static void *read_loop(void *argument)
 	return NULL;
 }
 
-/* The module reads the device's packets until a signal; then they are counted. */
-static void run_in_kernel(struct queue *queue, int reader)
-{
-	struct kernel_reader run = {
-		.from = queue->fd,
-		.to = queue->to,
-		.is_tun = queue->is_tun,
-		.burn_ns = burn_ns,
-		.link_ns = link_ns,
-		.link_free = queue->link_free,
-	};
-
-	if (ioctl(reader, KERNEL_READER_RUN, &run))
-		fail(1, KERNEL_READER, strerror(errno));
-	queue->link_free = run.link_free;
-	queue->read += run.read;
-	queue->segments += run.read;
-	queue->written += run.written;
-	queue->write_errors += run.write_errors;
-}
-
+/* The module reads the queue's packets, and counts them, until a signal. */
 static void *kernel_loop(void *argument)
 {
 	int reader = open(KERNEL_READER, O_RDWR | O_CLOEXEC);
+	struct queue *queue = argument;
 
 	if (reader < 0)
-		fail(1, KERNEL_READER, strerror(errno));
+		err(1, KERNEL_READER);
 	for (;;) {
 		if (paused)
-			park(argument);
-		run_in_kernel(argument, reader);
+			park(queue);
+		queue->work.burn_ns = burn_ns;
+		queue->work.link_ns = link_ns;
+		if (ioctl(reader, KERNEL_READER_RUN, &queue->work))
+			err(1, KERNEL_READER);
 	}
 	return NULL;
 }
@@ -279,11 +270,10 @@ static void report(const char *state)
 
 	printf("{\"state\": \"%s\", \"devices\": [", state);
 	for (i = 0; i < queue_count; i++)
-		printf("%s{\"read\": %llu, \"written\": %llu, "
-		       "\"write_errors\": %llu, \"segments\": %llu, "
-		       "\"largest\": %llu}", i ? ", " : "",
-		       queues[i].read, queues[i].written,
-		       queues[i].write_errors, queues[i].segments,
+		printf("%s{\"read\": %llu, \"write_errors\": %llu, "
+		       "\"segments\": %llu, \"largest\": %llu}",
+		       i ? ", " : "", queues[i].work.read,
+		       queues[i].work.write_errors, queues[i].segments,
 		       queues[i].largest);
 	printf("]}\n");
 	fflush(stdout);
@@ -299,7 +289,7 @@ static void start_threads(void)
 		if (pthread_create(&queues[i].thread, NULL,
 				   in_kernel ? kernel_loop : read_loop,
 				   &queues[i]))
-			fail(1, queues[i].name, "cannot start a thread");
+			errx(1, "%s: cannot start a thread", queues[i].name);
 }
 
 static void serve_signals(const sigset_t *signals)
@@ -333,14 +323,14 @@ static void parse_arguments(int argc, char **argv)
 	for (i = 2; i < argc; i++) {
 		if (argv[i][0] != '-')
 			add_queue(argv[i]);
-		else if (!strcmp(argv[i], "--by") && i + 1 < argc)
-			way = argv[++i];
 		else if (!strcmp(argv[i], "--burn-us") && i + 1 < argc)
 			burn_ns = atol(argv[++i]) * 1000;
 		else if (!strcmp(argv[i], "--link-us") && i + 1 < argc)
 			link_ns = atol(argv[++i]) * 1000;
 		else if (!strcmp(argv[i], "--vhost"))
 			by_vhost = true;
+		else if (!strcmp(argv[i], "--io-uring"))
+			by_uring = true;
 		else if (!strcmp(argv[i], "--in-kernel"))
 			in_kernel = true;
 		else if (!strcmp(argv[i], "--paused"))
@@ -362,13 +352,11 @@ int main(int argc, char **argv)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	parse_arguments(argc, argv);
 	if (!strcmp(argv[1], "forward") && queue_count == 2) {
-		queues[0].to = queues[1].fd;
-		queues[1].to = queues[0].fd;
+		queues[0].work.to = queues[1].work.from;
+		queues[1].work.to = queues[0].work.from;
 	} else if (strcmp(argv[1], "sink") || !queue_count) {
 		usage();
 	}
-	for (i = 0; i < queue_count; i++)
-		prepare(&queues[i]);
 	sigemptyset(&signals);
 	for (i = 0; i < (int)(sizeof(served) / sizeof(*served)); i++)
 		sigaddset(&signals, served[i]);

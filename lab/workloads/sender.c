@@ -12,12 +12,12 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <err.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
@@ -65,14 +65,12 @@ static void send_one(size_t bytes, int to)
 
 	if (sendto(0, payload, bytes, 0,
 		   named ? (struct sockaddr *)&peers[to] : NULL,
-		   named ? sizeof(peers[to]) : 0) >= 0) {
+		   named ? sizeof(peers[to]) : 0) >= 0)
 		sent[to]++;
-	} else if (errno == ENOBUFS) {
+	else if (errno == ENOBUFS)
 		refused++;
-	} else {
-		perror("sender: standard input");
-		exit(1);
-	}
+	else
+		err(1, "standard input");
 }
 
 int main(int argc, char **argv)
@@ -82,21 +80,15 @@ int main(int argc, char **argv)
 	long i, packets, bytes = argc > 1 ? atol(argv[1]) : 0;
 	int to;
 
-	if (argc < 4 || argc > 4 + PEERS_MAX || bytes < 1 || bytes > BYTES_MAX) {
-		fprintf(stderr,
-			"usage: sender BYTES PACKETS SECONDS [ADDRESS...]\n");
-		return 2;
-	}
+	if (argc < 4 || argc > 4 + PEERS_MAX || bytes < 1 || bytes > BYTES_MAX)
+		errx(2, "usage: sender BYTES PACKETS SECONDS [ADDRESS...]");
 	packets = atol(argv[2]);
 	timer.it_value.tv_sec = atol(argv[3]);
 	for (to = 0; to < argc - 4; to++) {
 		peers[to].sin_family = AF_INET;
 		peers[to].sin_port = htons(9);
-		if (inet_pton(AF_INET, argv[4 + to], &peers[to].sin_addr) != 1) {
-			fprintf(stderr, "sender: %s: not an IPv4 address\n",
-				argv[4 + to]);
-			return 2;
-		}
+		if (inet_pton(AF_INET, argv[4 + to], &peers[to].sin_addr) != 1)
+			errx(2, "%s: not an IPv4 address", argv[4 + to]);
 	}
 	count = to ? to : 1;
 	sigaction(SIGALRM, &action, NULL);

@@ -31,20 +31,26 @@ from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
 
 @dataclass(frozen=True)
 class Pace:
-    """A kind of reader, and what is measured with it."""
+    """A kind of forwarder, and what is measured with it."""
 
     title: str
     options: Sequence[str]  # of the reader
     streams: Sequence[int] = ()
     demands: Mapping[str, Any] = field(default_factory=dict)  # fields of Row
+    qdisc: str = "fq_codel"
+    ecn: bool = False  # NEAR asks for it, FAR then agrees
 
 
+SLOW = ("--burn-us", "20")
+ABOVE = {"above_upstream": True}
+# With pfifo and ECN CoDel drops nothing: they tell what its drops cost.
 PACES = {
-    "fast": Pace("fast reader", (), (1, 2, 4, 8, 16), {"above_upstream": True}),
-    "slow": Pace(
-        "slow reader", ("--burn-us", "20"), (1, 8, 16), {"above_upstream": True}
-    ),
+    "fast": Pace("fast reader", (), (1, 2, 4, 8, 16), ABOVE),
+    "slow": Pace("slow reader", SLOW, (1, 8, 16), ABOVE),
     "link": Pace("link", ("--link-us", "200"), (1, 4, 8), {"prompt": True}),
+    "fast_pfifo": Pace("fast reader, pfifo", (), (8,), qdisc="pfifo"),
+    "slow_pfifo": Pace("slow reader, pfifo", SLOW, (8,), qdisc="pfifo"),
+    "slow_ecn": Pace("slow reader, ecn", SLOW, (8,), ecn=True),
 }
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 UDP_PAYLOAD_BYTES = 1400
@@ -58,19 +64,16 @@ def flood(payload_bytes: int) -> List[str]:
 
 @dataclass(frozen=True)
 class Case:
-    """What iperf3 sends through the forwarder, and how that forwards."""
+    """What iperf3 sends through the forwarder."""
 
     streams: int
     pace: Pace
     options: Sequence[str] = ()  # iperf3's
-    qdisc: str = "fq_codel"
     tos: int = 0  # of the pings
-    ecn: bool = False  # NEAR asks for it, FAR then agrees
 
 
 FLOOD = Case(1, PACES["slow"], flood(UDP_PAYLOAD_BYTES))
 LINK_FLOOD = replace(FLOOD, pace=PACES["link"])
-LINK = Case(4, PACES["link"])
 
 
 @dataclass(frozen=True)
@@ -126,10 +129,7 @@ def server() -> Iterator[None]:
     argv = FAR.command("iperf3", "--server", "--forceflush", "--interval", "0")
     with running(argv, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if "listening" in line:
-                break
-        else:
+        if not any("listening" in line for line in process.stdout):
             raise WorkloadError("iperf3: the server does not listen")
         yield
 
@@ -162,10 +162,11 @@ def run_client(
 
 def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
-    options = case.pace.options
-    ring, helper = parse_variant(variant).ring, env.reader(options)
-    with forwarder(helper, variant, options, case.qdisc, ring) as reader, server():
-        if case.ecn:
+    pace, ring = case.pace, parse_variant(variant).ring
+    with forwarder(
+        *(env.reader(pace.options), variant, pace.options, pace.qdisc, ring)
+    ) as reader, server():
+        if pace.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
         received, pinged = load(case.streams, seconds, *case.options, tos=case.tos)
         after = wait_drained([NEAR, FAR])
@@ -189,41 +190,24 @@ def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     return Workload(Row(name, title, "Mbit/s", **demands), partial(transfer, case))
 
 
-def tcp_workload(name: str, reader: str, case: Case, **demands: Any) -> Workload:
-    streams = f"{case.streams} stream{'s' * (case.streams > 1)}"
-    return workload(name, f"TCP, {streams}, {reader}", case, **demands)
+def tcp_workload(name: str, streams: int, pace: Pace, **demands: Any) -> Workload:
+    title = f"TCP, {streams} stream{'s' * (streams > 1)}, {pace.title}"
+    return workload(name, title, Case(streams, pace), **{**pace.demands, **demands})
 
 
 def tcp_workloads(
     prefix: str, paces: Mapping[str, Pace], special: Mapping[str, Any]
 ) -> List[Workload]:
     """Of each pace all its numbers of streams; special: demands of single rows."""
-    rows = [
-        (f"{prefix}tcp_{streams}_{speed}", pace, streams)
+    names = [
+        (f"{prefix}tcp_{streams}_{speed}", streams, pace)
         for speed, pace in paces.items()
         for streams in pace.streams
     ]
-    return [
-        tcp_workload(
-            *(name, pace.title, Case(streams, pace)),
-            **{**pace.demands, **special.get(name, {})},
-        )
-        for name, pace, streams in rows
-    ]
+    return [tcp_workload(*one, **special.get(one[0], {})) for one in names]
 
 
-# pfifo and ECN, with which CoDel drops nothing, tell what its drops cost.
-TCP = [
-    *tcp_workloads("", PACES, {"tcp_8_fast": {"demo": True}}),
-    *(
-        tcp_workload(
-            *(f"tcp_8_{speed}_pfifo", f"{PACES[speed].title}, pfifo"),
-            Case(8, PACES[speed], qdisc="pfifo"),
-        )
-        for speed in ("fast", "slow")
-    ),
-    tcp_workload("tcp_8_slow_ecn", "slow reader, ecn", Case(8, PACES["slow"], ecn=True)),
-]
+TCP = tcp_workloads("", PACES, {"tcp_8_fast": {"demo": True}})
 UDP = [
     workload(
         *("udp_flood", "UDP flood, slow reader, received", FLOOD),
@@ -236,12 +220,15 @@ UDP = [
 SHAPING = [
     workload(
         *("shaping_prio", "UDP flood, ping in prio's first band"),
-        replace(LINK_FLOOD, qdisc="prio", tos=LOW_DELAY),
+        replace(LINK_FLOOD, pace=replace(PACES["link"], qdisc="prio"), tos=LOW_DELAY),
         prompt=True,
     ),
     *(
-        tcp_workload(f"shaping_{name}", reader, replace(LINK, **change), prompt=prompt)
-        for name, reader, change, prompt in (
+        tcp_workload(
+            *(f"shaping_{name}", 4, replace(PACES["link"], title=title, **change)),
+            prompt=prompt,
+        )
+        for name, title, change, prompt in (
             ("cake", "cake", {"qdisc": "cake"}, True),
             ("fq", "fq", {"qdisc": "fq"}, True),
             ("ecn", "ECN", {"ecn": True}, True),

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import ContextManager, Dict, List, Optional
+from typing import ContextManager, List, Optional
 
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.path import FAR_END, NEAR_END
@@ -28,10 +27,12 @@ ConnectTo = {peer}
 """
 
 
-def _write(device: Device, own: Device, peer: Device) -> Path:
-    """The configuration of one node, and its key."""
-    place = folder("tinc") / str(own.netns)
-    (place / "hosts").mkdir(parents=True, exist_ok=True)
+def _write(device: Device, own: Device, peer: Device) -> None:
+    """The configuration of one node, and its key; both know the same hosts."""
+    place, hosts = folder("tinc") / str(own.netns), folder("tinc/hosts")
+    place.mkdir(exist_ok=True)
+    (place / "hosts").unlink(missing_ok=True)
+    (place / "hosts").symlink_to(hosts)
     (place / "tinc.conf").write_text(
         CONFIGURATION.format(
             name=own.netns,
@@ -41,32 +42,25 @@ def _write(device: Device, own: Device, peer: Device) -> Path:
             peer=peer.netns,
         )
     )
-    (place / "hosts" / str(own.netns)).write_text(
+    (hosts / str(own.netns)).write_text(
         f"Address = {own.address}\nSubnet = {device.address}/32\n"
     )
     run_tool(["tincd", "-c", str(place), "-K"])  # adds the public key
-    return place
 
 
-def ensure_nodes() -> Dict[str, Path]:
-    """Both nodes, each with the other's public key; made once a boot."""
-    places = {str(d.netns): folder("tinc") / str(d.netns) for d in (NEAR, FAR)}
+def ensure_nodes() -> None:
+    """Both nodes; made once a boot."""
     complete = folder("tinc") / "complete"
     if not complete.exists():
-        near = _write(NEAR, NEAR_END, FAR_END)
-        far = _write(FAR, FAR_END, NEAR_END)
-        for mine, theirs in ((near, far), (far, near)):
-            public = (theirs / "hosts" / theirs.name).read_text()
-            (mine / "hosts" / theirs.name).write_text(public)
+        _write(NEAR, NEAR_END, FAR_END)
+        _write(FAR, FAR_END, NEAR_END)
         complete.touch()
-    return places
 
 
 def processes(preload: Optional[str]) -> ContextManager[List[Program]]:
-    places = ensure_nodes()
-
-    def argv(end: Device) -> List[str]:
-        place = places[str(end.netns)]
-        return ["tincd", "-D", "-c", str(place), f"--pidfile={place}/pid"]
-
-    return two_ends(argv(NEAR_END), argv(FAR_END), preload)
+    ensure_nodes()
+    near, far = (
+        ["tincd", "-D", "-c", str(place), f"--pidfile={place}/pid"]
+        for place in (folder("tinc") / str(end.netns) for end in (NEAR, FAR))
+    )
+    return two_ends(near, far, preload)

@@ -50,8 +50,11 @@ static inline void vhost_kick(struct vhost *v)
 		(void)!write(v->kick, &one, sizeof(one));
 }
 
-static inline int vhost_share_memory(int fd, void *memory, size_t bytes)
+/* Tell the kernel all it needs; the memory holds the rings and the buffers. */
+static inline int vhost_set_up(struct vhost *v, int tap, void *memory,
+			       size_t bytes)
 {
+	uint64_t features = 1ULL << VHOST_NET_F_VIRTIO_NET_HDR;
 	struct {
 		struct vhost_memory head;
 		struct vhost_memory_region region;
@@ -61,13 +64,7 @@ static inline int vhost_share_memory(int fd, void *memory, size_t bytes)
 		.region.userspace_addr = (uintptr_t)memory,
 		.region.memory_size = bytes,
 	};
-
-	return ioctl(fd, VHOST_SET_MEM_TABLE, &table);
-}
-
-static inline int vhost_set_up_queue(struct vhost *v, int tap)
-{
-	struct vhost_vring_state slots = { .num = VHOST_SLOTS }, first = { 0 };
+	struct vhost_vring_state slots = { .num = VHOST_SLOTS };
 	struct vhost_vring_file kick = { .fd = v->kick };
 	struct vhost_vring_file call = { .fd = v->call };
 	struct vhost_vring_file backend = { .fd = tap };
@@ -77,8 +74,10 @@ static inline int vhost_set_up_queue(struct vhost *v, int tap)
 		.used_user_addr = (uintptr_t)v->ring.used,
 	};
 
-	return ioctl(v->fd, VHOST_SET_VRING_NUM, &slots) ||
-	       ioctl(v->fd, VHOST_SET_VRING_BASE, &first) ||
+	return ioctl(v->fd, VHOST_SET_OWNER, NULL) ||
+	       ioctl(v->fd, VHOST_SET_FEATURES, &features) ||
+	       ioctl(v->fd, VHOST_SET_MEM_TABLE, &table) ||
+	       ioctl(v->fd, VHOST_SET_VRING_NUM, &slots) ||
 	       ioctl(v->fd, VHOST_SET_VRING_ADDR, &places) ||
 	       ioctl(v->fd, VHOST_SET_VRING_KICK, &kick) ||
 	       ioctl(v->fd, VHOST_SET_VRING_CALL, &call) ||
@@ -88,7 +87,6 @@ static inline int vhost_set_up_queue(struct vhost *v, int tap)
 /* Let vhost-net read the tap; 0, or -1 with errno. */
 static inline int vhost_open(struct vhost *v, int tap)
 {
-	uint64_t features = 1ULL << VHOST_NET_F_VIRTIO_NET_HDR;
 	size_t bytes = VHOST_QUEUE_BYTES + VHOST_SLOTS * VHOST_BUFFER_BYTES;
 	unsigned char *memory;
 	int slot;
@@ -109,12 +107,8 @@ static inline int vhost_open(struct vhost *v, int tap)
 	v->kick = eventfd(0, EFD_CLOEXEC);
 	v->call = eventfd(0, EFD_CLOEXEC);
 	v->fd = open("/dev/vhost-net", O_RDWR | O_CLOEXEC);
-	if (v->kick < 0 || v->call < 0 || v->fd < 0)
-		return -1;
-	if (ioctl(v->fd, VHOST_SET_OWNER, NULL) ||
-	    ioctl(v->fd, VHOST_SET_FEATURES, &features) ||
-	    vhost_share_memory(v->fd, memory, bytes) ||
-	    vhost_set_up_queue(v, tap))
+	if (v->kick < 0 || v->call < 0 || v->fd < 0 ||
+	    vhost_set_up(v, tap, memory, bytes))
 		return -1;
 	vhost_kick(v);
 	return 0;

@@ -12,13 +12,8 @@ from typing import Iterator, List, Optional
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.program import Program, folder, two_ends
-from lab.guest.tun import (
-    IFF_BACKPRESSURE,
-    IFF_NO_PI,
-    IFF_TUN,
-    IFF_VNET_HDR,
-    open_queue,
-)
+from lab.guest.tun import IFF_BACKPRESSURE, IFF_NO_PI, IFF_TUN, IFF_VNET_HDR
+from lab.guest.tun import open_queue
 
 PROGRAM = "wireguard-go"
 PACKAGES = ("wireguard-go", "wireguard-tools")

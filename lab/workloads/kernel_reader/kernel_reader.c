@@ -4,6 +4,7 @@
  * full speed, with busy work for each, or at the rate of a link. It runs in the
  * process that asks for it, as vhost-net runs in its worker.
  */
+#include <linux/cleanup.h>
 #include <linux/file.h>
 #include <linux/hrtimer.h>
 #include <linux/if_tun.h>
@@ -23,12 +24,12 @@
 #define PROBE_NS	(5 * NSEC_PER_MSEC)
 
 struct running {
-	struct kernel_reader *told;
-	struct file *from, *to;
+	struct kernel_reader told;
+	struct file *from;
 	struct socket *from_socket, *to_socket;
 	struct ptr_ring *ring;
-	u8 *packet;
 	void *batch[BATCH];
+	u8 packet[PACKET_BYTES];
 };
 
 static void burn(u32 ns)
@@ -55,14 +56,12 @@ static void pass_on(struct running *r, int length)
 	struct kvec place = { .iov_base = r->packet, .iov_len = length };
 	struct msghdr message = { .msg_flags = 0 };
 
-	if (r->told->from == r->told->to &&
-	    !make_echo_reply(r->packet, length, r->told->is_tun))
+	if (r->told.from == r->told.to &&
+	    !make_echo_reply(r->packet, length, r->told.is_tun))
 		return;
 	iov_iter_kvec(&message.msg_iter, ITER_SOURCE, &place, 1, length);
-	if (r->to_socket->ops->sendmsg(r->to_socket, &message, length) == length)
-		r->told->written++;
-	else
-		r->told->write_errors++;
+	if (r->to_socket->ops->sendmsg(r->to_socket, &message, length) != length)
+		r->told.write_errors++;
 }
 
 static void handle(struct running *r, void *packet)
@@ -76,18 +75,18 @@ static void handle(struct running *r, void *packet)
 					      PACKET_BYTES, MSG_DONTWAIT);
 	if (length <= 0)
 		return;
-	r->told->read++;
-	if (r->told->burn_ns)
-		burn(r->told->burn_ns);
-	if (r->told->link_ns)
-		wait_for_link(r->told);
+	r->told.read++;
+	if (r->told.burn_ns)
+		burn(r->told.burn_ns);
+	if (r->told.link_ns)
+		wait_for_link(&r->told);
 	pass_on(r, length);
 }
 
 /* Packets that wait for the link wait in the ring: take none of them yet. */
 static int take(struct running *r)
 {
-	int taken, most = r->told->link_ns ? 1 : BATCH;
+	int taken, most = r->told.link_ns ? 1 : BATCH;
 
 	spin_lock(&r->ring->consumer_lock);
 	taken = __ptr_ring_consume_batched(r->ring, r->batch, most);
@@ -124,8 +123,14 @@ static void read_on(struct running *r)
 
 static int run(struct running *r)
 {
+	CLASS(fd, from)(r->told.from);
+	CLASS(fd, to)(r->told.to);
+
+	if (fd_empty(from) || fd_empty(to))
+		return -EBADF;
+	r->from = fd_file(from);
 	r->from_socket = tun_get_socket(r->from);
-	r->to_socket = tun_get_socket(r->to);
+	r->to_socket = tun_get_socket(fd_file(to));
 	r->ring = tun_get_tx_ring(r->from);
 	if (IS_ERR(r->from_socket) || IS_ERR(r->to_socket) || IS_ERR(r->ring))
 		return -EINVAL;
@@ -133,44 +138,21 @@ static int run(struct running *r)
 	return 0;
 }
 
-static int run_with_files(struct running *r)
-{
-	int err = -EBADF;
-
-	r->from = fget(r->told->from);
-	r->to = fget(r->told->to);
-	if (r->from && r->to)
-		err = run(r);
-	if (r->from)
-		fput(r->from);
-	if (r->to)
-		fput(r->to);
-	return err;
-}
-
 static long reader_ioctl(struct file *file, unsigned int command,
 			 unsigned long argument)
 {
-	struct kernel_reader told, __user *place = (void __user *)argument;
-	struct running *r;
-	int err = -ENOMEM;
+	struct running *r __free(kvfree) = kvzalloc(sizeof(*r), GFP_KERNEL);
+	void __user *place = (void __user *)argument;
+	int err;
 
 	if (command != KERNEL_READER_RUN)
 		return -ENOTTY;
-	if (copy_from_user(&told, place, sizeof(told)))
-		return -EFAULT;
-	r = kzalloc(sizeof(*r), GFP_KERNEL);
 	if (!r)
-		return err;
-	r->told = &told;
-	r->packet = kvmalloc(PACKET_BYTES, GFP_KERNEL);
-	if (r->packet)
-		err = run_with_files(r);
-	kvfree(r->packet);
-	kfree(r);
-	if (copy_to_user(place, &told, sizeof(told)))
+		return -ENOMEM;
+	if (copy_from_user(&r->told, place, sizeof(r->told)))
 		return -EFAULT;
-	return err;
+	err = run(r);
+	return copy_to_user(place, &r->told, sizeof(r->told)) ? -EFAULT : err;
 }
 
 /* How many timers were late by up to 1, 2, 4 ... us, on all CPUs. */

@@ -15,7 +15,7 @@ struct kernel_reader {
 	__u32 link_ns;		/* time that each packet takes on a link */
 	__u32 unused;
 	__s64 link_free;	/* when that link is free again */
-	__u64 read, written, write_errors;	/* increased by the module */
+	__u64 read, write_errors;	/* increased by the module */
 };
 
 /* Reads until a signal; a wrong file is the only other error. */

@@ -204,7 +204,7 @@ def wait_until_read(env: Env, packets: int) -> Counters:
     return env.wait_for(done, f"{packets} packets read")
 
 
-def assert_flood_loses_nothing(env: Env, reader: Reader, senders: int) -> Counters:
+def assert_flood_loses_nothing(env: Env, reader: Slowing, senders: int) -> Counters:
     """Senders fill the ring again and again: it loses no packet, and each packet is
     read or dropped by the qdisc."""
     with flood(senders=senders) as running:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from lab.guest.devices import HERE
+from lab.guest.devices import HERE, running
 from lab.guest.devices import sink as open_sink
-from lab.guest.program import read_sent, sending
+from lab.guest.program import read_sent
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._frames import FRAME, bypassing_socket
 from tests.kernel.scenarios._traffic import (
@@ -147,9 +147,9 @@ def bypassing_senders_lose_nothing_at_the_ring(env: Env) -> None:
     env.load("stall_ms=60000")
     sink(env, ring=500)
     frames = env.fewer(BYPASSING)
-    helper = env.helper("sender")
+    argv = [env.helper("sender"), str(len(FRAME)), str(frames), "0"]
     sockets = [env.enter(bypassing_socket(HERE.name)) for _ in range(4)]
-    senders = [env.enter(sending(helper, out, len(FRAME), frames)) for out in sockets]
+    senders = [env.enter(running(argv, stdin=out)) for out in sockets]
     results = [read_sent(sender) for sender in senders]
     sent = sum(result["sent"][0] for result in results)
     assert sent + sum(one["refused"] for one in results) == 4 * frames, results
