@@ -18,6 +18,7 @@ from typing import Any
 
 from lab.cache import cache_dir
 from lab.failure import LabError, UsageError
+from lab.guest.latency import percentile
 from lab.machines.native.boot import TICK, read_busy_ticks
 from lab.machines.vm import REPOSITORY, Machine, accelerator
 from lab.row import Row
@@ -83,6 +84,7 @@ class Summary:
     lost_at_ring: int  # in all rounds
     unaccounted: int
     ping_p50_ms: float | None
+    ping_p95_ms: float | None
     ping_p99_ms: float | None
     ping_answered: float | None  # share of all that were sent; None: not told
     counted: dict[str, float | None]  # the median of each of COUNTED
@@ -138,6 +140,7 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         lost_at_ring=sum(sample["lost_at_ring"] for sample in samples),
         unaccounted=sum(abs(sample["unaccounted"]) for sample in samples),
         ping_p50_ms=_median(sample["ping_p50_ms"] for sample in samples),
+        ping_p95_ms=_median(percentile(s.get("pings_ms", []), 95) for s in samples),
         ping_p99_ms=_median(sample["ping_p99_ms"] for sample in samples),
         ping_answered=_share_answered(samples),
         counted={name: _median(_count(s, name) for s in samples) for name in COUNTED},

@@ -207,8 +207,9 @@ def format_share(share: float | None) -> str:
 def format_pings(summary: Summary) -> str:
     if summary.ping_p50_ms is None:
         return "-"
-    values = (summary.ping_p50_ms, summary.ping_p99_ms or 0.0)
-    return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in values)
+    values = (summary.ping_p50_ms, summary.ping_p95_ms, summary.ping_p99_ms)
+    known = [value for value in values if value is not None]
+    return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in known)
 
 
 def are_pings_lost(summary: Summary) -> bool:
@@ -257,7 +258,7 @@ def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
         lambda s: "" if s is stock else format_interval(s, stock),
     )
     tell("packets lost at the ring", lambda s: format_number(s.lost_at_ring), True)
-    tell("ping p50/p99, ms", format_pings)
+    tell("ping p50/p95/p99, ms", format_pings)
     if any(map(are_pings_lost, measured)):
         tell("pings answered, %", format_answered)
     for name, label in COUNTED.items():
