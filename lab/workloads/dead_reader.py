@@ -60,6 +60,7 @@ def send_in_turn(env: GuestEnv, address: str) -> Dict[str, Any]:
                 while sender.poll() is None:
                     time.sleep(PAUSE_SECONDS)
                     received += _receive_all(living)
+                received += _receive_all(living)  # what came since
                 counts = read_sent(sender)
         finally:
             os.sched_setaffinity(0, cpus)
