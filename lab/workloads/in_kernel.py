@@ -15,15 +15,16 @@ from lab.workloads import pktgen
 from lab.workloads.tcp import ABOVE, FLOOD, Pace, tcp_workloads, workload
 
 DIRECT = (1, 2, 4)  # senders of pktgen
+STREAMS = (1, 2, 4, 8, 16)  # of TCP
 IN_KERNEL = ("--in-kernel",)
 SLOW = (*IN_KERNEL, "--burn-us", "20")
 LOSSLESS: Dict[str, Any] = {"lossless_ring": 8000}  # of stock
 PROMPT = {"prompt": True}
 PACES = {
-    "fast": Pace("in kernel", IN_KERNEL, (1, 2, 4, 8, 16), LOSSLESS),
+    "fast": Pace("in kernel", IN_KERNEL, STREAMS, LOSSLESS),
     "5us": Pace("in kernel, 5 us", (*IN_KERNEL, "--burn-us", "5"), (1, 8)),
-    "slow": Pace("in kernel, 20 us", SLOW, (1, 8, 16), PROMPT),
-    "link": Pace("in kernel, link", (*IN_KERNEL, "--link-us", "200"), (1, 4, 8), PROMPT),
+    "slow": Pace("in kernel, 20 us", SLOW, STREAMS, PROMPT),
+    "link": Pace("in kernel, link", (*IN_KERNEL, "--link-us", "200"), STREAMS, PROMPT),
 }
 PFIFO = Pace("in kernel, pfifo", IN_KERNEL, (1, 8, 16), LOSSLESS, qdisc="pfifo")
 

@@ -212,7 +212,7 @@ UDP = [
     workload(
         *("udp_flood", "UDP flood, slow reader, received", FLOOD),
         demo=True,
-        floor=1.3,
+        floor=1.0,
         reaches_upstream=True,
     ),
     workload("udp_link", "UDP flood, link", LINK_FLOOD, demo=True, prompt=True),
