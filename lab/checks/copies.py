@@ -69,7 +69,6 @@ def compare_all() -> dict[Path, tuple[str, list[str]]]:
 
 
 def check_copies() -> list[str]:
-    """What is to be compared, one line each."""
     return [
         f"{path.name}: {function} changed; compare the copy with it, then: "
         "python3 -m lab verify --reviewed"

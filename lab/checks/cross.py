@@ -72,7 +72,6 @@ done
 
 
 def headers_of(root: Root, target: Target) -> Path | None:
-    """The newest headers of that architecture."""
     wanted = re.compile(rf"linux-headers-[0-9.]+[+-][0-9a-z]+-{target.flavour}")
     folders = (root.path / "usr/src").iterdir()
     found = [path for path in folders if wanted.fullmatch(path.name)]

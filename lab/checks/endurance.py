@@ -81,14 +81,12 @@ def format_sequences(answer: dict[str, Any]) -> str:
 
 
 def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
-    """Play so many sequences in one boot; 0 if none failed."""
     asked = {"SLUICE_ABUSE_SEED": f"{seed}", "SLUICE_ABUSE_SEQUENCES": f"{sequences}"}
     seconds = SEQUENCE_SECONDS * sequences
     return _play(kernel, ABUSE, asked, seconds, format_sequences, path)
 
 
 def format_lanes(lanes: list[dict[str, Any]]) -> str:
-    """A table, one column for each device."""
     return "\n".join(
         f"{fact:<15}" + "".join(f"{lane[fact]!s:>11}" for lane in lanes)
         for fact in lanes[0]
@@ -109,6 +107,5 @@ def format_soak(answer: dict[str, Any]) -> str:
 
 
 def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
-    """Play it in one boot; 0 if nothing was lost and nothing is wrong."""
     asked = {"SLUICE_SOAK_SECONDS": f"{60 * minutes}"}
     return _play(kernel, SOAK, asked, 60 * minutes, format_soak, path)

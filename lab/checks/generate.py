@@ -80,7 +80,6 @@ def make(python: Path, files: Path) -> dict[str, str]:
 
 
 def generate() -> int:
-    """make generate."""
     root = ensure_root(kernel_named("6.12"))  # its suite has that source
     files = ensure_ynl(root)
     python = ensure_venv()

@@ -42,7 +42,6 @@ class Plan:
 
     @property
     def series(self) -> bool:
-        """Whether the drivers of make series are one more variant."""
         return any(row.series for row in self.rows)
 
     @property
@@ -129,7 +128,6 @@ def writable(name: str) -> Path:
 
 
 def save(run: Run, path: Path | None) -> Path:
-    """Write the run as JSON: where asked, else in the cache."""
     if path is None:
         stamp = run.provenance.date.replace(":", "")
         path = cache_dir() / "results" / f"{run.provenance.kernel}-{stamp}.json"

@@ -127,8 +127,6 @@ def read_equivalents() -> dict[tuple[str, str, str], str]:
 
 
 class Trial:
-    """Builds mutants and tries to kill them."""
-
     def __init__(self, place: Workshop, effort: Effort) -> None:
         self._place, self._effort = place, effort
         place.must_build("examples", "steps", "pace", "threads")

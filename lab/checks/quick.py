@@ -110,7 +110,6 @@ def lint() -> bool:
 
 
 def check(kernel: Kernel) -> int:
-    """make check."""
     ensure_commands(LINTERS)
     python = ensure_venv()
     ensure_root(kernel)

@@ -47,7 +47,6 @@ setfiles -F -e /dev -e /mnt -e /proc -e /tmp \
 
 
 def _ensure_labelled(root: Root) -> Path:
-    """The image: from the cache, or made now."""
     modules = [build.build_module(root, source) for source in (build.KMOD, OPEN_TUN)]
     key = digest(root.key, digest_files(modules), _PREPARE, *disk.COMMAND, disk.SIZE)
     final = cache_dir() / "disks" / f"{root.kernel}-selinux-{key}"

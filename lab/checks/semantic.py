@@ -30,12 +30,10 @@ class SemanticPatch:
 
     @property
     def looked_at(self) -> set[str]:
-        """The files it reads or changes."""
         read = {text.partition(" in ")[2] for text in self.conditions.values()}
         return read | {self.file}
 
     def applies(self, tree: Path) -> bool:
-        """Whether this kernel is one it is for."""
         for word, text in self.conditions.items():
             what, _, file = text.partition(" in ")
             if (what in (tree / file).read_text()) != (word == "if"):

@@ -98,12 +98,10 @@ class Played:
     trouble: list[str] = field(default_factory=list)
 
     def add(self, settled: list[Outcome], trouble: list[str]) -> None:
-        """What one boot came to."""
         self.outcomes |= {one.name: one for one in settled}
         self.trouble += trouble
 
     def lacks(self, name: str) -> bool:
-        """Whether the scenario is still to be played."""
         return name not in self.outcomes or self.outcomes[name].outcome == RACED
 
 

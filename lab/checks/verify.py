@@ -33,8 +33,6 @@ class Proof:
 
 @dataclass(frozen=True)
 class Search:
-    """One run of the model."""
-
     name: str
     defines: str
     expected: str = FINE
@@ -153,7 +151,6 @@ def program_proofs(place: Workshop, short: bool) -> list[Proof]:
 
 
 def _ask_copies() -> tuple[str, str]:
-    """Whether litmus tests and the model still repeat the source."""
     changed = copies.check_copies()
     return (FOUND, "; ".join(changed)) if changed else (FINE, "")
 

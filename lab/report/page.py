@@ -127,7 +127,6 @@ def plot_losses(run: Run) -> str:
 
 
 def _pings(run: Run, row: Row, variant: str) -> list[float]:
-    """The answered ones' times, ms."""
     return sorted(
         time
         for m in run.of(row.name, variant)

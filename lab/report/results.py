@@ -26,8 +26,6 @@ from lab.row import Row
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where and how a run was measured."""
-
     date: str
     kernel: str  # in the lab's table
     kernel_package: str  # name and version

@@ -384,7 +384,6 @@ def format_findings(findings: list[Finding], colour: bool) -> str:
 
 
 def read_colour() -> bool:
-    """Whether the one who reads wants colour."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
