@@ -257,6 +257,7 @@ def add(name: str, text: str, function: Function, *options: Option) -> None:
 
 PATCHED = "the drivers of make series are one more variant (newest kernels only)"
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
+FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
 FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
 
 add("demo", "a few rows as a table, in a few minutes", command_demo, *measuring(1.5))
@@ -337,6 +338,7 @@ add(
 add(
     *("series", "build and check the kernel patches", series.series),
     option("--kernel", NEWEST, default=NEWEST, choices=[*series.KERNELS], dest="source"),
+    option("--out", "default: out/series/", dest="output", **FOLDER),
     switch("--boot", "play its tests with the patched drivers, in VMs", dest="booted"),
 )
 add("deb", "build the Debian packages", command_deb)

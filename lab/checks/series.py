@@ -256,12 +256,11 @@ def stage_newest_drivers(root: Root, output: Path) -> None:
         stage_drivers(root, tree.linux, output)
 
 
-def series(source: str, booted: bool) -> int:
-    """Make, write into out/series/ and check the patches for this source; 0 or an error.
+def series(source: str, output: Path, booted: bool) -> int:
+    """Make, write and check the patches for this source; 0 or an error.
 
     booted: play the tests as well.
     """
-    output = REPOSITORY / "out" / "series"
     with locked("series"):
         tree = ensure_tree(source)
         files = make_patches(tree, output)
