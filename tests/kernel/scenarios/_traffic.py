@@ -21,6 +21,10 @@ from tests.kernel.scenarios._threads import Repeated
 DISCARD_PORT = 9
 BURST = 200  # packets, of a sender that rests
 KEEPS_UP = 0.5  # seconds without a stop
+STALL_MS = 250  # the default
+# Of a stop: an emulated machine on a busy host delays timers.
+LONGEST_STOP_NS = 4 * STALL_MS * 1_000_000
+STOCK_SECONDS, HELD_SECONDS = 1.0, 3.0
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 
 
@@ -233,6 +237,54 @@ def wait_until_empty(env: Env) -> None:
         return after.held == 0 and before.read == after.read
 
     env.wait_for(empty, "qdisc and ring empty")
+
+
+def pausing(reader: Reader, rest: float, reads: float) -> Repeated:
+    """The reader rests and reads, for so many seconds each, until it is left."""
+
+    def rest_once() -> None:
+        reader.pause()
+        time.sleep(rest)
+        reader.resume()
+
+    return Repeated(rest_once, rest=reads)
+
+
+def _flood_for(env: Env, seconds: float, stops: bool) -> int:
+    """Senders that go on all the time; returns how many packets they sent."""
+    with flood(senders=2) as senders:
+        if stops:
+            env.wait_for(lambda: read_queue().stops > 0, "the first stop")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            senders.wait_for_more(env, 100, "senders go on")
+            time.sleep(0.05)
+        return senders.end()
+
+
+def assert_senders_are_held_shortly(
+    env: Env, reader: Reader, rests: Optional[Repeated] = None
+) -> str:
+    """A flood to this reader while sluice is off and then on, with the default
+    stall_ms: senders go on, and no packet is unaccounted for; rests: left at the end.
+    """
+    sent, read, rates = 0, 0, []
+    for on, seconds in enumerate((STOCK_SECONDS, HELD_SECONDS)):
+        set_device(on=on)
+        begun = time.monotonic()
+        more = _flood_for(env, seconds, stops=bool(on))
+        took, now = time.monotonic() - begun, counters().read
+        rates.append(f"{more / took:.0f} sent, {(now - read) / took:.0f} read")
+        sent, read = sent + more, now
+    queue = read_queue()
+    if rests:
+        rests.end()
+    reader.resume()  # at full pace
+    now = wait_until_read(env, sent)
+    assert gone(now) == sent, (now, sent)
+    assert queue.longest_stop_ns < LONGEST_STOP_NS, queue
+    stop = f"longest stop {queue.longest_stop_ns / 1e6:.0f} ms, {queue.stalls} stalls"
+    return f"{stop}; packets/s: stock {rates[0]}; sluice {rates[1]}"
 
 
 def assert_flows(env: Env) -> None:

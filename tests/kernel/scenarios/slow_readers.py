@@ -1,81 +1,87 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Readers that read little, or in bursts: how long senders wait for them.
+"""Readers that read nothing, little, or in bursts: how long senders wait for them.
 
-With default parameters, unless a scenario sets others. A stop may last 250 ms; an
-emulated machine on a busy host delays timers, so the scenarios allow four times as
-much.
+With default parameters, unless a scenario sets others.
 """
 
 from __future__ import annotations
 
-import socket
-import time
-from typing import Sequence
+from typing import Any
 
 from lab.guest.devices import THERE
 from lab.guest.scenarios import Env, scenario
 from lab.workloads.dead_reader import send_in_turn
-from tests.kernel.scenarios._bridge import bridge, teach
 from tests.kernel.scenarios._tap import slow_reader, tap
 from tests.kernel.scenarios._traffic import (
-    DISCARD_PORT,
-    compare,
+    assert_senders_are_held_shortly,
     counters,
     flood,
     gone,
+    pausing,
     read_queue,
     set_device,
     sink,
 )
 
-STALL_MS = 250  # the default
-LONGEST_STOP_NS = 4 * STALL_MS * 1_000_000
-SECONDS = 4.0
+
+def _reader_of_one_packet_per(env: Env, milliseconds: int) -> str:
+    env.load()
+    reader = sink(env, ring=500, options=["--link-us", str(1000 * milliseconds)])
+    return assert_senders_are_held_shortly(env, reader)
 
 
-def longest_stop_with(env: Env, rest: float, burst: int = 1) -> str:
-    """Floods such a reader; returns the longest stop."""
-    device = env.enter(tap(ring=500))
-    with slow_reader(device, rest, burst), flood(senders=2) as senders:
-        env.wait_for(lambda: read_queue().stops > 0, "the first stop")
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
-            senders.wait_for_more(env, 100, "senders go on")
-            time.sleep(0.05)
-        senders.end()
-    queue = read_queue()
-    assert queue.longest_stop_ns < LONGEST_STOP_NS, queue
-    return f"longest stop {queue.longest_stop_ns / 1e6:.0f} ms, {queue.stalls} stalls"
+@scenario(everywhere=False)
+def dead_reader_holds_senders_shortly(env: Env) -> str:
+    env.load()
+    return assert_senders_are_held_shortly(env, sink(env, ring=500, paused=True))
 
 
 @scenario
 def reader_of_one_packet_per_second_holds_senders_shortly(env: Env) -> str:
-    env.load()
-    return longest_stop_with(env, rest=1.0)
+    return _reader_of_one_packet_per(env, 1000)
 
 
 @scenario
 def reader_of_one_packet_per_249_ms_holds_senders_shortly(env: Env) -> str:
-    env.load()
-    return longest_stop_with(env, rest=0.249)
+    return _reader_of_one_packet_per(env, 249)
+
+
+@scenario(everywhere=False)
+def reader_of_one_packet_per_200_ms_holds_senders_shortly(env: Env) -> str:
+    return _reader_of_one_packet_per(env, 200)
 
 
 @scenario
 def reader_of_one_packet_per_100_ms_holds_senders_shortly(env: Env) -> str:
-    env.load()
-    return longest_stop_with(env, rest=0.1)
+    return _reader_of_one_packet_per(env, 100)
 
 
 @scenario
 def reader_of_one_packet_per_10_ms_holds_senders_shortly(env: Env) -> str:
+    return _reader_of_one_packet_per(env, 10)
+
+
+@scenario(everywhere=False)
+def reader_of_one_packet_per_ms_holds_senders_shortly(env: Env) -> str:
+    return _reader_of_one_packet_per(env, 1)
+
+
+def _reader_that_rests(env: Env, rest: float, reads: float, **how: Any) -> str:
     env.load()
-    return longest_stop_with(env, rest=0.01)
+    reader = sink(env, ring=500, **how)
+    with pausing(reader, rest, reads) as rests:
+        return assert_senders_are_held_shortly(env, reader, rests)
 
 
 @scenario
 def reader_in_bursts_holds_senders_shortly(env: Env) -> str:
-    env.load()
-    return longest_stop_with(env, rest=0.24, burst=400)
+    return _reader_that_rests(env, rest=0.24, reads=0.01)
+
+
+@scenario(everywhere=False)
+def guest_that_is_paused_and_resumed_holds_senders_shortly(env: Env) -> str:
+    """It returns no buffers while it is paused, so vhost-net reads nothing."""
+    return _reader_that_rests(env, rest=0.4, reads=0.1, vhost=True)
 
 
 def living_peer_reached(env: Env) -> int:
@@ -112,33 +118,3 @@ def operator_makes_a_slow_reader_lossless(env: Env) -> str:
     now = counters()
     assert now.lost_at_ring == 0 and gone(now) == sent, (now, sent)
     return f"{read_queue().stops} stops, 0 lost"
-
-
-def _send_in_turn(addresses: Sequence[str], seconds: float) -> int:
-    """Sends one packet to each address, again and again, from one blocking socket;
-    returns the rounds."""
-    rounds, end = 0, time.monotonic() + seconds
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
-        out.settimeout(10)
-        while time.monotonic() < end:
-            for address in addresses:
-                out.sendto(b"x" * 200, (address, DISCARD_PORT))
-            rounds += 1
-    return rounds
-
-
-@scenario(deadline=120, everywhere=False)
-def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
-    """One socket sends in turn to the machines behind three ports; the stops of two
-    slow ports add up."""
-    env.load()
-    names = ("paused0", "slow0", "fast0")
-    taps = env.enter(bridge(names))
-    addresses = teach(names)
-    with slow_reader(taps["slow0"], 0.05), slow_reader(taps["fast0"], 0.001, 500):
-        result = compare(
-            lambda: _send_in_turn(addresses, SECONDS), *names, share=0.25
-        )
-        fast = taps["fast0"].read_count
-    assert fast > 1000, fast
-    return f"rounds: {result}; {fast} packets read by the fast one"

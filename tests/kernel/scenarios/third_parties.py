@@ -10,16 +10,19 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import socket
 import struct
 import time
+from typing import Sequence
 
 from lab.guest.devices import HERE, THERE
 from lab.guest.latency import ping
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._bridge import bridge, port_mac
+from tests.kernel.scenarios._bridge import bridge, port_mac, teach
 from tests.kernel.scenarios._tap import TUNSETSNDBUF, Tap, slow_reader, tap
 from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._traffic import (
+    DISCARD_PORT,
     compare,
     counters,
     flood,
@@ -89,6 +92,36 @@ def writer_with_a_finite_send_buffer_reaches_the_other_port(env: Env) -> str:
 
     with Writer(taps["source0"]) as writer:
         return compare(count, *NAMES)
+
+
+def _send_in_turn(addresses: Sequence[str], seconds: float = SECONDS) -> int:
+    """Sends one packet to each address, again and again, from one blocking socket;
+    returns the rounds."""
+    rounds, end = 0, time.monotonic() + seconds
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.settimeout(10)
+        while time.monotonic() < end:
+            for address in addresses:
+                out.sendto(b"x" * 200, (address, DISCARD_PORT))
+            rounds += 1
+    return rounds
+
+
+@scenario(deadline=120, everywhere=False)
+def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
+    """One socket sends in turn to the machines behind three ports; the stops of two
+    slow ports add up."""
+    env.load()
+    names = ("paused0", "slow0", "fast0")
+    taps = env.enter(bridge(names))
+    addresses = teach(names)
+    with slow_reader(taps["slow0"], 0.05), slow_reader(taps["fast0"], 0.001, 500):
+        result = compare(
+            lambda: _send_in_turn(addresses, SECONDS), *names, share=0.25
+        )
+        fast = taps["fast0"].read_count
+    assert fast > 1000, fast
+    return f"rounds: {result}; {fast} packets read by the fast one"
 
 
 def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:

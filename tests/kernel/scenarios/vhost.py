@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+from lab.guest import tasks
+from lab.guest.devices import running
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
     assert_direct_senders_lose_nothing,
     assert_flood_loses_nothing,
     assert_flows,
     assert_lossless_again,
+    assert_senders_are_held_shortly,
     flood,
     gone,
     read_queue,
@@ -53,6 +59,36 @@ def vhost_paused_guest_stalls_and_resumes(env: Env) -> None:
         senders.end()
     reader.resume()
     assert_lossless_again(env)
+
+
+# Takes its CPU from all that is not real-time, for 0.4 s of each 0.5 s.
+HOG = """
+import os, time
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+print("runs", flush=True)
+while True:
+    end = time.monotonic() + 0.4
+    while time.monotonic() < end:
+        pass
+    time.sleep(0.1)
+"""
+
+
+@scenario
+def vhost_worker_that_is_descheduled_holds_senders_shortly(env: Env) -> str:
+    """Its thread shares a CPU with a real-time process; all others have another CPU."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        env.skip("the machine has one CPU")
+    env.load()
+    reader = sink(env, ring=500, vhost=True)
+    tasks.pin([os.getpid(), *tasks.read_tasks(reader.pid, vhost=False)], cpus[0])
+    with running([sys.executable, "-c", HOG]) as hog:
+        tasks.pin([hog.pid, *tasks.read_tasks(reader.pid, vhost=True)], cpus[1])
+        assert hog.stdout and hog.stdout.readline()
+        result = assert_senders_are_held_shortly(env, reader)
+    assert read_queue().stalls > 0, "the worker was never descheduled"
+    return result
 
 
 @scenario
