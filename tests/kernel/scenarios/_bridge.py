@@ -24,24 +24,38 @@ def add_bridge() -> None:
 
 
 @contextlib.contextmanager
-def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
-    """Taps as ports of one bridge, each with fq_codel."""
-    taps: List[Tap] = []
+def empty_bridge() -> Iterator[None]:
+    """bridge0, with an address and no port."""
     add_bridge()
     try:
-        for name in names:
-            device = Tap(IFF_TAP, name)
-            device.open_queue()
-            taps.append(device)
-            run_tool(["ip", "link", "set", name, "master", "bridge0", "up"])
-            run_tool(["tc", "qdisc", "replace", "dev", name, "root", "fq_codel"])
         run_tool(["ip", "addr", "add", "10.93.0.1/24", "dev", "bridge0"])
         run_tool(["ip", "link", "set", "bridge0", "up"])
-        yield dict(zip(names, taps))
+        yield
     finally:
-        for device in taps:
-            device.close_queue(0)
         run_tool(["ip", "link", "del", "bridge0"])
+
+
+def add_port(name: str) -> None:
+    """Makes this device a port of the bridge, with fq_codel."""
+    run_tool(["ip", "link", "set", name, "master", "bridge0", "up"])
+    run_tool(["tc", "qdisc", "replace", "dev", name, "root", "fq_codel"])
+
+
+@contextlib.contextmanager
+def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
+    """Taps as ports of one bridge, which the scenario itself reads."""
+    taps: List[Tap] = []
+    with empty_bridge():
+        try:
+            for name in names:
+                device = Tap(IFF_TAP, name)
+                device.open_queue()
+                taps.append(device)
+                add_port(name)
+            yield dict(zip(names, taps))
+        finally:
+            for device in taps:
+                device.close_queue(0)
 
 
 def port_mac(number: int) -> str:

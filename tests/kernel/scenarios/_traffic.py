@@ -84,7 +84,7 @@ def compare(count: Callable[[], int], *names: str, share: float = 0.5) -> str:
         counted[on] += count()
     off, on = counted[0], counted[1]
     assert on > share * off, counted
-    return f"stock {off}, sluice {on}"
+    return f"stock {off}, sluice {on}: {on / max(off, 1):.2f}"
 
 
 def counters() -> Counters:
