@@ -10,6 +10,7 @@ from tests.kernel.scenarios._traffic import (
     flood,
     read_queue,
     sink,
+    wait_for_stops,
 )
 
 
@@ -30,8 +31,9 @@ def lost_timer_is_replaced_by_the_backstop(env: Env) -> str:
 @scenario
 def no_timer_is_lost_in_normal_use(env: Env) -> None:
     env.load()
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
+    reader.slow_down()
     with flood(senders=2) as senders:
-        env.wait_for(lambda: read_queue().stops > 100, "stops", 30)
+        wait_for_stops(env, reader, more_than=50)
         senders.end()
     assert read_queue().rescued == 0, read_queue()
