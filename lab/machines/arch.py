@@ -15,7 +15,7 @@ class Arch:
     cpu: str  # QEMU's model of the CPU, without KVM
     console: str = "ttyAMA0"
     cmdline: str = ""  # of the kernel, what only this machine has
-    make: str = ""  # what the kernel's makefiles are told of it
+    make: str = ""  # arguments of make, for the kernel and its modules
     compiler: str = ""  # what names of the compiler's tools begin with
     compiler_packages: tuple[str, ...] = ()  # if it is not the host's own
 

@@ -15,9 +15,10 @@ import socket
 from typing import Iterator
 
 from lab.guest.devices import HERE
+from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env
 from tests.kernel.scenarios._ftrace import TRACING, has_ftrace, mount_tracefs
-from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, Flood, counters
+from tests.kernel.scenarios._traffic import Flood, counters
 
 PROTOCOL = 0x88B5  # "local experimental"
 FRAME = b"\xff" * 6 + b"\x02\0\0\0\0\1" + PROTOCOL.to_bytes(2, "big") + b"x" * 46

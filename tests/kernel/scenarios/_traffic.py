@@ -14,6 +14,7 @@ from lab.guest.devices import HERE, THERE, Counters, Reader, ask_module
 from lab.guest.devices import Device as Link
 from lab.guest.devices import read_counters
 from lab.guest.devices import sink as open_sink
+from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env
 from sluice.netlink import Device, Queue
 from tests.kernel.scenarios._threads import Repeated
@@ -25,7 +26,6 @@ STALL_MS = 250  # the default
 # Of a stop: an emulated machine on a busy host delays timers.
 LONGEST_STOP_NS = 4 * STALL_MS * 1_000_000
 STOCK_SECONDS, HELD_SECONDS = 1.0, 3.0
-SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 
 
 def sink(env: Env, ring: int = 1000, **how: Any) -> Reader:

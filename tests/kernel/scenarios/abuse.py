@@ -29,6 +29,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from lab.guest.devices import HERE, THERE, Counters, Reader, netns
 from lab.guest.devices import silence_first_netns
 from lab.guest.job import write_json
+from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.rows import unload
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import (
@@ -55,7 +56,7 @@ from tests.kernel.scenarios._tap import (
     frees_twice,
     wait_for_carrier,
 )
-from tests.kernel.scenarios._traffic import SO_SNDBUFFORCE, send, wait_until_open
+from tests.kernel.scenarios._traffic import send, wait_until_open
 
 SEQUENCES = 25  # unless SLUICE_ABUSE_SEQUENCES says otherwise
 OPERATIONS = 25  # of a sequence
