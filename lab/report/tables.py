@@ -8,7 +8,7 @@ import os
 import statistics
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -204,10 +204,10 @@ def format_share(share: float | None) -> str:
     return f"{share:.2f}x" if share < 99.995 else ">99x"
 
 
-def format_pings(summary: Summary) -> str:
+def format_pings(summary: Summary, percents: Sequence[int] = (50, 95, 99)) -> str:
     if summary.ping_p50_ms is None:
         return "-"
-    values = (summary.ping_p50_ms, summary.ping_p95_ms, summary.ping_p99_ms)
+    values = (getattr(summary, f"ping_p{percent}_ms") for percent in percents)
     known = [value for value in values if value is not None]
     return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in known)
 
@@ -352,7 +352,7 @@ def format_for_cover(run: Run) -> str:
             flag = format_share(ratio(every.get("upstream"), stock)) or "-"
             share = f"{format_share(ratio(own, stock))} {format_interval(own, stock)}"
             lost = "/".join(format_number(s.lost_at_ring) for s in (stock, own))
-            pings = " ".join(format_pings(s) for s in (stock, own))
+            pings = " ".join(format_pings(s, (50, 99)) for s in (stock, own))
             cells = (row.name, format_number(stock.median), flag, share, lost, pings)
             lines.append(_COVER.format(*cells).rstrip())
     if not lines:
