@@ -327,9 +327,13 @@ add(
     JSON,
 )
 add(
-    *("again", "one scenario many times in one boot", testing.again, KERNEL),
-    option("scenario", "of tests/kernel/scenarios", metavar="MODULE.FUNCTION"),
+    *("again", "scenarios many times in one boot", testing.again, KERNEL),
+    option(
+        *("scenarios", "of tests/kernel/scenarios"),
+        **{"nargs": "+", "metavar": "MODULE.FUNCTION"},
+    ),
     number("--times", 20, "how often; 20"),
+    JSON,
 )
 add(
     *("soak", "run mixed traffic for a long time", endurance.soak, KERNEL, JSON),

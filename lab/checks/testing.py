@@ -7,7 +7,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from lab import processes
@@ -20,6 +20,7 @@ from lab.machines.disk import ensure_disk, make_empty
 from lab.machines.matrix import DEBUG, KERNELS, NATIVE, NEWEST, PACKAGED
 from lab.machines.matrix import Kernel, kernel_named
 from lab.machines.roots import ensure_root
+from lab.report.results import HostLoad, read_provenance
 from lab.setup import ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
@@ -218,26 +219,44 @@ def play_across_boots(
     return played
 
 
-def again(kernel: Kernel, scenario: str, times: int) -> int:
-    """Play one scenario so many times in one boot; 0 if none failed."""
-    module, _, function = scenario.partition(".")
-    # Its text is read: to import it takes packages that only the guest has for sure.
-    path = vm.REPOSITORY / f"tests/kernel/scenarios/{module}.py"
-    if not path.exists() or f"\ndef {function}(" not in path.read_text():
-        raise UsageError(f"{scenario}: no kernel scenario; name it MODULE.FUNCTION")
+def again(
+    kernel: Kernel, scenarios: list[str], times: int, path: Path | None = None
+) -> int:
+    """Play scenarios by turns, each so many times in one boot; 0 if none failed.
+
+    path: there the messages of the plays are saved, with their provenance.
+    """
+    for scenario in scenarios:
+        module, _, function = scenario.partition(".")
+        # Its text is read: to import it takes packages that only the guest has for sure.
+        source = vm.REPOSITORY / f"tests/kernel/scenarios/{module}.py"
+        if not source.exists() or f"\ndef {function}(" not in source.read_text():
+            raise UsageError(f"{scenario}: no kernel scenario; name it MODULE.FUNCTION")
+    load = HostLoad()
     with machine_for(kernel) as machine:
-        say(f"kernel {machine.root.release}: {scenario}, {times} times")
+        say(f"kernel {machine.root.release}: {', '.join(scenarios)}, {times} times")
         settled, trouble = play_on(
-            *(machine, kernel, [scenario], say),
-            seconds=KERNEL.seconds * times,
+            *(machine, kernel, scenarios, say),
+            seconds=KERNEL.seconds * times * len(scenarios),
             times=times,
         )
-    passed, skipped = (sum(one.outcome == kind for one in settled) for kind in GOOD)
-    told = f", {skipped} skipped" if skipped else ""
-    print(f"{scenario}: {passed} of {times} plays passed{told}")
+        if path:
+            plays = {
+                scenario: [one.message for one in settled if one.name == scenario]
+                for scenario in scenarios
+            }
+            facts = {"provenance": asdict(read_provenance(machine, load))}
+            path.write_text(json.dumps(facts | {"plays": plays}, indent=1) + "\n")
+    fine = not trouble
+    for scenario in scenarios:
+        outcomes = [one.outcome for one in settled if one.name == scenario]
+        passed, skipped = map(outcomes.count, GOOD)
+        told = f", {skipped} skipped" if skipped else ""
+        print(f"{scenario}: {passed} of {times} plays passed{told}")
+        fine = fine and passed + skipped == times
     for line in trouble:
         print(f"the kernel said: {line}")
-    return FINE if passed + skipped == times and not trouble else NO
+    return FINE if fine else NO
 
 
 # debug: the kernel's, on kernels that watch themselves; long: all, on every kernel

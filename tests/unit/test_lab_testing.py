@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from contextlib import nullcontext
 from dataclasses import replace
@@ -51,15 +52,27 @@ def test_again_is_fine_if_no_play_failed(
         return settled, trouble
 
     monkeypatch.setattr(testing, "play_on", play_on)
-    assert testing.again(KERNEL, SCENARIO, 2) == status
+    assert testing.again(KERNEL, [SCENARIO], 2) == status
     assert capsys.readouterr().out.endswith(told)
     assert jobs == [([SCENARIO], 2)]
+
+
+def test_again_saves_what_the_plays_said(machine, monkeypatch, tmp_path) -> None:
+    path = tmp_path / "plays.json"
+    settled = [Outcome(SCENARIO, "passed", said) for said in ("one", "two")]
+    monkeypatch.setattr(testing, "play_on", lambda *_, **__: (settled, []))
+    (tmp_path / "qemu.json").write_text('["true"]')
+    (tmp_path / "result.json").write_text('{"boot_id": "1"}')
+    assert testing.again(KERNEL, [SCENARIO], 2, path) == FINE
+    saved = json.loads(path.read_text())
+    assert saved["plays"] == {SCENARIO: ["one", "two"]}
+    assert saved["provenance"]["kernel"] == "6.12"
 
 
 @pytest.mark.parametrize("name", ["loading", "loading.nothing", "nothing.loads"])
 def test_again_wants_a_scenario_that_exists(machine, name: str) -> None:
     with pytest.raises(UsageError, match=f"{name}: no kernel scenario"):
-        testing.again(KERNEL, name, 1)
+        testing.again(KERNEL, [name], 1)
 
 
 def test_boot_without_any_outcome_is_an_error(machine, monkeypatch) -> None:
