@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import Callable
 
 from lab.guest.crowd import crowd
+from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Client
 from tests.kernel.scenarios._memory import allowed
@@ -171,6 +173,45 @@ def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
     # Without sluice a full ring of 8 drops.
     dropped = counters().lost_at_ring - lost
     assert device.read_count - read + dropped == sent, (read, dropped, sent)
+
+
+def _busy_seconds() -> float:
+    """CPU time since boot, of all CPUs together."""
+    up, idle = map(float, Path("/proc/uptime").read_text().split())
+    return up * len(os.sched_getaffinity(0)) - idle
+
+
+def _share_of_a_cpu(seconds: float = 5) -> float:
+    """In per cent, of all that runs now."""
+    before = _busy_seconds()
+    time.sleep(seconds)
+    return 100 * (_busy_seconds() - before) / seconds
+
+
+@scenario(deadline=180, often=False)
+def cpu_time_of_reviews_while_nobody_reads(env: Env) -> str:
+    """With a longer stall_ms, or each stop would end before it is measured."""
+    env.load("stall_ms=60000")
+    with tap(queues=QUEUES, ring=8, qdisc="mq"):
+        time.sleep(1)
+        idle = _share_of_a_cpu()
+        _stop_every_queue(env)
+        one_device = _share_of_a_cpu()
+    with crowd(500), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
+        env.run("ip", "link", "set", "up", "group", str(sum(b"crowd")))
+        # What waits in 500 qdiscs stays charged to this socket.
+        sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
+        for number in range(500):
+            for _ in range(50):
+                sender.sendto(bytes(60), (f"crowd{number}", 0))
+        with Client() as client:
+            stopped = sum(q.state == "stopped" for q in client.queues())
+        assert stopped == 500, stopped
+        devices = _share_of_a_cpu()
+    return (
+        f"of one CPU: {idle:.1f} % idle, {one_device:.1f} % with {QUEUES} stopped queues "
+        f"of one device, {devices:.1f} % with 500 devices"
+    )
 
 
 @scenario(deadline=180, everywhere=False)
