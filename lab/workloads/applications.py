@@ -207,6 +207,7 @@ WORKLOADS = [
             floor=0.97,
             latency_share=None if case.load == "multicast" else 1 / 3,
             path_ms=case.rtt_ms,
+            setup_seconds=getattr(APPLICATIONS[case.application], "SETUP_SECONDS", 0.0),
             rings=[50, 10000] if case.name == "openvpn_udp_20ms_10mbit" else [],
         ),
         partial(run, case),

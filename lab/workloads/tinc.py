@@ -13,6 +13,7 @@ PROGRAM = "tincd"
 PACKAGES = ("tinc",)
 # Else it sends by TCP for half a minute, until it knows the path's own.
 MTU = 1400
+SETUP_SECONDS = 60.0  # two RSA keys, in an emulated machine
 
 CONFIGURATION = """\
 Name = {name}
