@@ -13,7 +13,7 @@ from pathlib import Path
 from lab import processes
 from lab.checks import mutants, packages, quick, verify
 from lab.failure import FINE, LabError, NO, UsageError
-from lab.guest.scenarios import find_scenarios
+from lab.guest.scenarios import Scenario, find_scenarios
 from lab.machines import build, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
@@ -39,6 +39,7 @@ class Suite:
     name: str  # of the folder below tests/
     kernels: tuple[Kernel, ...]
     often: tuple[Kernel, ...]  # of these, what make test plays
+    alone: tuple[Kernel, ...] = ()  # and where it plays only what names them
     extra: tuple[str, ...] = ()  # packages its roots have besides the lab's
     seconds: float = 90.0  # for each scenario, on average
     disk: bool = False  # the root is a disk image
@@ -46,13 +47,14 @@ class Suite:
     stage: Callable[[Root, Path], None] = build.stage
 
     def chosen(self, every: bool) -> tuple[Kernel, ...]:
-        return self.kernels if every else self.often
+        return self.kernels if every else self.often + self.alone
 
 
 KERNEL = Suite(
     name="kernel",
     kernels=tuple(kernel for kernel in KERNELS if not kernel.debug),
     often=tuple(kernel for kernel in PACKAGED if kernel.often),
+    alone=(NATIVE,),
 )
 # The program is the same on every kernel, and slow to start in an emulated one.
 COMMAND = replace(
@@ -60,6 +62,7 @@ COMMAND = replace(
     name="command",
     kernels=tuple(kernel for kernel in KERNEL.kernels if not kernel.only),
     often=(kernel_named(NEWEST),),
+    alone=(),
     extra=("python3-prometheus-client",),
 )
 # Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
@@ -67,6 +70,7 @@ PACKAGING = Suite(
     name="packaging",
     kernels=tuple(map(kernel_named, ("5.10", "6.1", "6.12", NEWEST))),
     often=(kernel_named("6.12"),),
+    alone=(),
     extra=("ccache", "dkms", "openssl", "python3-prometheus-client"),
     seconds=600.0,
     disk=True,
@@ -106,13 +110,17 @@ class Played:
         return name not in self.outcomes or self.outcomes[name].outcome == RACED
 
 
+def _is_for(one: Scenario, suite: Suite, kernel: Kernel) -> bool:
+    return one.on == kernel.name if one.on else kernel in suite.often
+
+
 def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
     """The names of what is played on this kernel; every: by make test-all."""
     return [
         one.name
         for one in find_scenarios(suite.name)
         if not kernel.only or one.name.partition(".")[0] in kernel.only
-        if every or one.often and (one.everywhere or kernel == suite.often[-1])
+        if every or one.often and _is_for(one, suite, kernel)
     ]
 
 

@@ -89,7 +89,7 @@ class Scenario:
     function: Callable[[Env], str | None]
     deadline: float = DEADLINE_SECONDS
     often: bool = True  # make test plays it; if not, only make test-all
-    everywhere: bool = True  # make test plays it on each kernel; if not, on the newest
+    on: str = ""  # the one kernel where make test plays it; if none, on all of its suite
 
 
 _found: dict[str, list[Scenario]] = {}  # by module

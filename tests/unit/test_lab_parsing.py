@@ -21,7 +21,7 @@ from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import Scenario, find_scenarios
 from lab.machines.build import parse_warnings
 from lab.machines.initramfs import make_initramfs, needed_modules
-from lab.machines.matrix import KERNELS, kernel_named
+from lab.machines.matrix import KERNELS, NATIVE, NEWEST, kernel_named
 from lab.machines.roots import recipe, root_key
 from lab.machines.suites import parse_mirror
 from lab.trouble import parse_trouble
@@ -125,15 +125,30 @@ def test_race_of_our_marked_access_is_the_other_sides() -> None:
 
 
 def test_marks_choose_the_kernels_a_scenario_is_played_on(monkeypatch) -> None:
-    marks: list[dict] = [{}, {"often": False}, {"everywhere": False}]
+    marks: list[dict] = [
+        *({}, {"often": False}, {"on": NEWEST}),
+        *({"on": NATIVE.name}, {"on": NATIVE.name, "often": False}),
+    ]
     found = [
         Scenario(str(number), print, **each) for number, each in enumerate(marks)
     ]
     monkeypatch.setattr(testing, "find_scenarios", lambda suite: found)
-    oldest, newest = (KERNEL.chosen(every=False)[place] for place in (0, -1))
-    assert choose_scenarios(KERNEL, oldest, every=False) == ["0"]
-    assert choose_scenarios(KERNEL, newest, every=False) == ["0", "2"]
-    assert choose_scenarios(KERNEL, oldest, every=True) == ["0", "1", "2"]
+    chosen = {
+        kernel.name: choose_scenarios(KERNEL, kernel, every=False)
+        for kernel in KERNEL.chosen(every=False)
+    }
+    own = {NEWEST: ["0", "2"], NATIVE.name: ["3"]}
+    assert chosen == {"5.10": ["0"], "6.12": ["0"], **own}
+    every = [str(number) for number in range(len(marks))]
+    assert choose_scenarios(KERNEL, NATIVE, every=True) == every
+
+
+@pytest.mark.parametrize(
+    "suite", [KERNEL, COMMAND, PACKAGING], ids=lambda suite: suite.name
+)
+def test_marked_kernel_is_one_of_make_test(suite) -> None:
+    known = {kernel.name for kernel in suite.chosen(every=False)}
+    assert {one.on for one in find_scenarios(suite.name)} <= known | {""}
 
 
 @pytest.mark.parametrize(
@@ -141,11 +156,13 @@ def test_marks_choose_the_kernels_a_scenario_is_played_on(monkeypatch) -> None:
 )
 def test_make_test_plays_a_part_of_each_suite(suite) -> None:
     whole = {one.name for one in find_scenarios(suite.name)}
-    newest = suite.chosen(every=False)[-1]
+    often = [one.name for one in find_scenarios(suite.name) if one.often]
+    played: set[str] = set()
     for kernel in suite.chosen(every=False):
         part = set(choose_scenarios(suite, kernel, every=False))
-        of_newest = set(choose_scenarios(suite, newest, every=False))
-        assert part and part <= of_newest <= whole
-        assert (part == of_newest) == (kernel == newest or suite is not KERNEL)
-    often = [kernel.name for kernel in suite.chosen(every=False)]
-    assert often and set(often) <= {kernel.name for kernel in suite.chosen(every=True)}
+        assert part and part <= whole
+        played |= part
+    assert played == set(often)
+    kernels = [kernel.name for kernel in suite.chosen(every=False)]
+    known = {kernel.name for kernel in suite.chosen(every=True)}
+    assert kernels and set(kernels) <= known

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.checks.testing import KERNEL, choose_scenarios
 from lab.guest.scenarios import find_scenarios
-from lab.machines.matrix import NEWEST, kernel_named
+from lab.machines.matrix import NATIVE, NEWEST, kernel_named
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "kernel" / "scenarios"
 KERNELS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "kernels.md"
@@ -68,13 +68,14 @@ def test_loads_are_found_through_helpers() -> None:
 def test_documentation_has_their_number() -> None:
     found = re.search(
         r"tests/kernel has (\d+) scenarios\. `make test` asks for (\d+) of them on 5\.10 "
-        r"and 6\.12 and for (\d+) on the\s+newest",
+        r"and 6\.12, for (\d+) on the\s+newest and for (\d+) others on the native "
+        r"machine",
         KERNELS_PAGE.read_text(),
     )
     assert found
     often = [
         len(choose_scenarios(KERNEL, kernel_named(name), every=False))
-        for name in ("5.10", "6.12", NEWEST)
+        for name in ("5.10", "6.12", NEWEST, NATIVE.name)
     ]
     assert often[0] == often[1]
     assert [int(number) for number in found.groups()] == [

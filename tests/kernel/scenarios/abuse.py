@@ -572,7 +572,7 @@ def _read_taken_kb() -> Tuple[int, int]:
     return read_kb("SUnreclaim"), -read_kb("MemAvailable")
 
 
-@scenario(deadline=24 * 3600, everywhere=False)
+@scenario(deadline=24 * 3600, on="newest-native")
 def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     seed = int(os.environ.get("SLUICE_ABUSE_SEED", "1"))
     usual = SEQUENCES // env.patience

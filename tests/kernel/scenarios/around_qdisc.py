@@ -161,7 +161,7 @@ def _sender(env: Env, name: str) -> Callable[[], int]:
     return send
 
 
-@scenario(deadline=120, everywhere=False)
+@scenario(deadline=120, on="newest-native")
 def packet_socket_that_bypasses_the_qdisc(env: Env) -> str:
     device = env.enter(tap(ring=500))
     return _compare(env, device, _sender(env, HERE.name))

@@ -87,7 +87,7 @@ def _serves_a_crowd(env: Env, size: int) -> str:
     )
 
 
-@scenario(deadline=300, everywhere=False)
+@scenario(deadline=300, on="newest")
 def thousand_devices_are_served(env: Env) -> str:
     return _serves_a_crowd(env, 1000)
 
@@ -127,7 +127,7 @@ def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
     assert sluice - stock > QUEUES * 200, (stock, sluice)
 
 
-@scenario(deadline=180, everywhere=False)
+@scenario(deadline=180, on="newest-native")
 def all_of_256_queues_stop_and_wake(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
@@ -160,7 +160,7 @@ def _drain(env: Env, device: Tap) -> None:
     env.wait_for(lambda: device.is_drained(counters), what, seconds=60)
 
 
-@scenario(deadline=180, everywhere=False)
+@scenario(deadline=180, on="newest-native")
 def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
     env.load("stall_ms=60000")  # all are stopped at once, however slow the host
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
@@ -214,7 +214,7 @@ def cpu_time_of_reviews_while_nobody_reads(env: Env) -> str:
     )
 
 
-@scenario(deadline=180, everywhere=False)
+@scenario(deadline=180, on="newest-native")
 def dump_misses_no_device_while_others_vanish(env: Env) -> str:
     """Devices vanish that come first in the dump; behind them are many that stay, and
     devices of another kind."""

@@ -62,7 +62,7 @@ def resumed_reader_loses_nothing_again(env: Env) -> None:
     assert read_queue().state != "stalled"
 
 
-@scenario
+@scenario(on="newest-native")
 def reader_that_drained_the_ring_is_alive(env: Env) -> None:
     """The index of the reader is then where it was when the queue stalled."""
     env.load()
@@ -81,7 +81,7 @@ def reader_that_drained_the_ring_is_alive(env: Env) -> None:
     assert after.state != "stalled" and counters().lost_at_ring == lost, after
 
 
-@scenario
+@scenario(on="newest-native")
 def pause_shorter_than_the_stall_time_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     reader = sink(env, ring=100)

@@ -49,7 +49,7 @@ def first_stop_and_stall_are_reported(env: Env) -> None:
     assert 0 < stop.fill <= RING, stop
 
 
-@scenario(everywhere=False)
+@scenario(on="newest-native")
 def stalls_are_counted_when_they_are_not_reported(env: Env) -> None:
     """More stalls than messages are allowed: each stall is counted in one message."""
     env.load("stall_ms=1")
@@ -106,7 +106,7 @@ with Listener() as listener:
 """
 
 
-@scenario(everywhere=False)
+@scenario(on="newest-native")
 def events_stay_in_their_namespace(env: Env) -> None:
     env.load("stall_ms=100")
     sink(env, ring=RING, paused=True)
@@ -160,7 +160,7 @@ def _stall_again_and_again(storm: Sequence[Tap]) -> None:
                 device.read(place, 1)
 
 
-@scenario(deadline=120, everywhere=False)
+@scenario(deadline=120, on="newest")
 def others_stalls_do_not_silence_a_device(env: Env) -> str:
     """More events are due than messages are allowed: each device gets its turn."""
     files = (4096, 4096)

@@ -58,7 +58,7 @@ def room_wakes_queue(env: Env) -> None:
     assert queue.wakes_timer >= 1, queue
 
 
-@scenario
+@scenario(on="newest-native")
 def smallest_rings_lose_nothing(env: Env) -> None:
     """Rings of two to four slots: each packet may wait for the one before it."""
     env.load("stall_ms=60000")
@@ -72,7 +72,7 @@ def smallest_rings_lose_nothing(env: Env) -> None:
             assert read_queue().stops > 0, "the ring never filled: proves nothing"
 
 
-@scenario
+@scenario(on="newest-native")
 def small_limit_does_not_stall_a_living_reader(env: Env) -> None:
     """The limit is smaller than the batch in which a reader frees its slots."""
     # On a busy host no stall, and no lower limit because the reader is slow.

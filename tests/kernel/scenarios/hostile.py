@@ -223,7 +223,7 @@ def root_of_a_user_namespace_does_not_set(env: Env) -> None:
     assert read_device().on
 
 
-@scenario
+@scenario(on="newest-native")
 def root_of_a_user_namespace_sets_its_own_devices_only(env: Env) -> None:
     env.load()
     sink(env)
@@ -241,7 +241,7 @@ def _set_rules() -> None:
         client.set_rules(rules)
 
 
-@scenario
+@scenario(on="newest-native")
 def anybody_reads_all_rules_in_the_hosts_network_namespace(env: Env) -> None:
     env.load()
     sink(env)
@@ -250,7 +250,7 @@ def anybody_reads_all_rules_in_the_hosts_network_namespace(env: Env) -> None:
     assert said[1:] == ["0 ['here*', 'vnet*']"], said
 
 
-@scenario
+@scenario(on="newest-native")
 def in_another_namespace_the_rules_of_own_devices_alone_are_read(env: Env) -> None:
     env.load()
     sink(env)
@@ -281,7 +281,7 @@ with flood(senders=2, flows=4):
 """ % (IN_RING, IN_QDISC)
 
 
-@scenario(deadline=240)
+@scenario(deadline=240, on="newest")
 def namespace_and_all_in_it_are_killed(env: Env) -> None:
     """The device, its reader and blocked senders are killed at once: the packets in its
     ring and its qdisc are freed."""

@@ -38,7 +38,7 @@ def _as_admin(*arguments: str) -> str:
     return done.stdout or done.stderr
 
 
-@scenario
+@scenario(on="newest-native")
 def administrator_of_a_namespace_sets_its_devices_alone(env: Env) -> None:
     """As in a container: the devices of its own network namespace, not ours."""
     env.load()

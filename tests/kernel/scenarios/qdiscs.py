@@ -78,12 +78,12 @@ def fq_codel_loses_nothing(env: Env) -> None:
     _attached(env, "fq_codel")
 
 
-@scenario
+@scenario(on="newest-native")
 def fq_loses_nothing(env: Env) -> None:
     _attached(env, "fq")
 
 
-@scenario
+@scenario(on="newest-native")
 def cake_loses_nothing(env: Env) -> None:
     _attached(env, "cake")
 
@@ -98,7 +98,7 @@ def pfifo_loses_nothing(env: Env) -> None:
     _attached(env, "pfifo")
 
 
-@scenario
+@scenario(on="newest-native")
 def htb_with_fq_codel_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     reader = sink(env, ring=100)

@@ -63,7 +63,7 @@ def _assert_all_flow(env: Env, device: Tap) -> None:
     assert counters().lost_at_ring == before.lost_at_ring
 
 
-@scenario
+@scenario(on="newest-native")
 def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
@@ -143,7 +143,7 @@ def lockless_qdisc_of_several_queues_holds_packets_where_that_is_safe(env: Env) 
         _assert_all_flow(env, device)
 
 
-@scenario
+@scenario(on="newest-native")
 def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(ring=100))
@@ -190,7 +190,7 @@ def deleted_device_leaves_its_reader_alive(env: Env) -> None:
     _assert_all_flow(env, device)
 
 
-@scenario
+@scenario(on="newest-native")
 def renamed_device_stays_served(env: Env) -> None:
     env.load()
     device = env.enter(tap(ring=100))
@@ -206,7 +206,7 @@ def renamed_device_stays_served(env: Env) -> None:
         assert client.queues()[0].stops > stops, client.queues()
 
 
-@scenario
+@scenario(on="newest-native")
 def tun_device_is_served(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(ring=100, flags=IFF_TUN))
@@ -218,7 +218,7 @@ def tun_device_is_served(env: Env) -> None:
     assert device.read_count + now.qdisc_drops == sent, (now, sent)
 
 
-@scenario
+@scenario(on="newest-native")
 def device_without_a_reader_is_served_once_it_has_one(env: Env) -> None:
     env.run("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
     env.defer(env.run, "sh", "-c", f"ip link del {HERE.name} 2>&- || true")

@@ -95,7 +95,7 @@ def _readv(queue: int) -> None:
     os.readv(queue, [bytearray(64), bytearray(64), bytearray(PACKET_MAX)])
 
 
-@scenario
+@scenario(on="newest-native")
 def readv_loses_nothing(env: Env) -> None:
     _assert_taken(env, _by_poll, _readv)
 
@@ -105,7 +105,7 @@ def poll_loses_nothing(env: Env) -> None:
     _assert_taken(env, _by_poll)
 
 
-@scenario
+@scenario(on="newest-native")
 def epoll_loses_nothing(env: Env) -> None:
     _assert_taken(env, _by_epoll)
 
@@ -119,21 +119,21 @@ def io_uring_loses_nothing(env: Env) -> None:
     _assert_lossless(env, "--io-uring")
 
 
-@scenario
+@scenario(on="newest-native")
 def tun_reader_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     reader = sink(env, ring=100, here=replace(HERE, mac=""))
     assert_flood_is_read(env, reader)
 
 
-@scenario
+@scenario(on="newest-native")
 def reader_of_a_persistent_device_loses_nothing(env: Env) -> None:
     env.run("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
     env.defer(env.run, "ip", "link", "del", HERE.name)
     _assert_lossless(env)
 
 
-@scenario
+@scenario(on="newest-native")
 def several_readers_of_one_device_lose_nothing(env: Env) -> None:
     """Each queue has a reader of its own; there are enough flows for all."""
     env.load("stall_ms=60000")
@@ -148,7 +148,7 @@ def several_readers_of_one_device_lose_nothing(env: Env) -> None:
     assert sum(read) + now.qdisc_drops == sent, (read, now, sent)
 
 
-@scenario
+@scenario(on="newest-native")
 def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
@@ -218,7 +218,7 @@ def tcp_through_a_vpn_loses_nothing(env: Env) -> None:
     assert reader.counts[0]["largest"] <= 1514, reader.counts
 
 
-@scenario
+@scenario(on="newest-native")
 def tcp_in_large_packets_loses_nothing(env: Env) -> None:
     """With the offloads that wireguard-go and tailscale use."""
     reader = _assert_tcp_is_lossless(env, IFF_VNET_HDR)
@@ -226,7 +226,7 @@ def tcp_in_large_packets_loses_nothing(env: Env) -> None:
     assert reader.counts[0]["largest"] > 1514, reader.counts
 
 
-@scenario
+@scenario(on="newest-native")
 def tcp_through_napi_loses_nothing(env: Env) -> None:
     _assert_tcp_is_lossless(env, IFF_NAPI)
 
@@ -251,7 +251,7 @@ def _send_large(packets: int, segment: int = 1400) -> int:
     return packets * SEGMENTS
 
 
-@scenario
+@scenario(on="newest-native")
 def udp_in_large_packets_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     reader = sink(env, ring=20, paused=True, flags=IFF_VNET_HDR)

@@ -199,7 +199,7 @@ def plain_user_sees_and_does_not_set(env: Env) -> None:
     assert read_device().on
 
 
-@scenario
+@scenario(on="newest-native")
 def other_namespace_does_not_see_the_device(env: Env) -> None:
     env.load()
     sink(env)

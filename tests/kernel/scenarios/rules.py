@@ -82,7 +82,7 @@ def rule_applies_when_a_device_appears_is_renamed_and_by_hand_wins(env: Env) -> 
     assert device.queues
 
 
-@scenario
+@scenario(on="newest-native")
 def rule_applies_in_every_namespace_or_in_the_host_alone(env: Env) -> None:
     """The other namespace has no name, as a container's."""
     env.load()
@@ -111,7 +111,7 @@ def moved_device_gets_the_rule_of_its_new_namespace(env: Env) -> None:
     assert device.queues
 
 
-@scenario
+@scenario(on="newest-native")
 def noqueue_against_a_rule_is_reported(env: Env) -> None:
     env.load()
     set_rules(HERE_SLOW)
@@ -125,7 +125,7 @@ def noqueue_against_a_rule_is_reported(env: Env) -> None:
         env.run("tc", "qdisc", "replace", "dev", HERE.name, "root", "fq_codel")
 
 
-@scenario
+@scenario(on="newest-native")
 def refused_rules_change_nothing(env: Env) -> None:
     env.load()
     set_rules(VPN_OFF)

@@ -30,38 +30,38 @@ def _reader_of_one_packet_per(env: Env, milliseconds: int) -> str:
     return assert_senders_are_held_shortly(env, reader)
 
 
-@scenario(everywhere=False)
+@scenario(on="newest-native")
 def dead_reader_holds_senders_shortly(env: Env) -> str:
     env.load()
     return assert_senders_are_held_shortly(env, sink(env, ring=500, paused=True))
 
 
-@scenario
+@scenario(on="newest-native")
 def reader_of_one_packet_per_second_holds_senders_shortly(env: Env) -> str:
     return _reader_of_one_packet_per(env, 1000)
 
 
-@scenario
+@scenario(on="newest-native")
 def reader_of_one_packet_per_249_ms_holds_senders_shortly(env: Env) -> str:
     return _reader_of_one_packet_per(env, 249)
 
 
-@scenario(everywhere=False)
+@scenario(on="newest-native")
 def reader_of_one_packet_per_200_ms_holds_senders_shortly(env: Env) -> str:
     return _reader_of_one_packet_per(env, 200)
 
 
-@scenario
+@scenario(on="newest-native")
 def reader_of_one_packet_per_100_ms_holds_senders_shortly(env: Env) -> str:
     return _reader_of_one_packet_per(env, 100)
 
 
-@scenario
+@scenario(on="newest-native")
 def reader_of_one_packet_per_10_ms_holds_senders_shortly(env: Env) -> str:
     return _reader_of_one_packet_per(env, 10)
 
 
-@scenario(everywhere=False)
+@scenario(on="newest-native")
 def reader_of_one_packet_per_ms_holds_senders_shortly(env: Env) -> str:
     return _reader_of_one_packet_per(env, 1)
 
@@ -73,12 +73,12 @@ def _reader_that_rests(env: Env, rest: float, reads: float, **how: Any) -> str:
         return assert_senders_are_held_shortly(env, reader, rests)
 
 
-@scenario
+@scenario(on="newest-native")
 def reader_in_bursts_holds_senders_shortly(env: Env) -> str:
     return _reader_that_rests(env, rest=0.24, reads=0.01)
 
 
-@scenario(everywhere=False)
+@scenario(on="newest-native")
 def guest_that_is_paused_and_resumed_holds_senders_shortly(env: Env) -> str:
     """It returns no buffers while it is paused, so vhost-net reads nothing."""
     return _reader_that_rests(env, rest=0.4, reads=0.1, vhost=True)
@@ -104,7 +104,7 @@ def slow_reader_blocks_no_third_party(env: Env) -> str:
     return f"{reached} of {without} packets"
 
 
-@scenario
+@scenario(on="newest-native")
 def operator_makes_a_slow_reader_lossless(env: Env) -> str:
     """At most 200 packets/s: too few for the default; stall_ms=2000 asks for 25."""
     env.load()

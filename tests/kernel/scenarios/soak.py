@@ -268,7 +268,7 @@ def _make_trouble(lanes: List[Any], seconds: float) -> List[Dict[str, int]]:
     return memory
 
 
-@scenario(deadline=7200, everywhere=False)
+@scenario(deadline=7200, on="newest-native")
 def mixed_traffic_loses_nothing_but_in_stalls(env: Env) -> str:
     seconds = float(os.environ.get("SLUICE_SOAK_SECONDS", SECONDS))
     env.run("modprobe", "vhost_net")

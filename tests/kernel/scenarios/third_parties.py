@@ -99,7 +99,7 @@ def socket_beside_a_dead_port_reaches_the_other(env: Env) -> str:
     return _socket_reaches_the_other_port(env, 0)
 
 
-@scenario(deadline=120, everywhere=False)
+@scenario(deadline=120, on="newest-native")
 def socket_beside_a_port_of_50_packets_a_second_reaches_the_other(env: Env) -> str:
     return _socket_reaches_the_other_port(env, 50)
 
@@ -164,7 +164,7 @@ def writer_with_a_send_buffer_beside_a_dead_port_reaches_the_other(env: Env) -> 
     return _writer_reaches_the_other_port(env, 0)
 
 
-@scenario(deadline=120, everywhere=False)
+@scenario(deadline=120, on="newest-native")
 def writer_with_a_send_buffer_beside_50_packets_a_second_reaches_the_other(
     env: Env,
 ) -> str:
@@ -178,7 +178,7 @@ def writer_with_a_send_buffer_beside_100_packets_a_second_reaches_the_other(
     return _writer_reaches_the_other_port(env, 100)
 
 
-@scenario(deadline=120, everywhere=False)
+@scenario(deadline=120, on="newest-native")
 def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
     """One socket sends in turn to the machines behind three ports; the stops of two
     slow ports add up."""
@@ -223,7 +223,7 @@ def unread_queue_of_two_under_mq_leaves_the_other_its_rate(env: Env) -> str:
     return _one_of_two_queues_is_unread(env, "mq")
 
 
-@scenario(deadline=120, everywhere=False)
+@scenario(deadline=120, on="newest-native")
 def unread_queue_of_two_under_fq_codel_leaves_the_other_its_rate(env: Env) -> str:
     return _one_of_two_queues_is_unread(env, "fq_codel")
 
@@ -233,7 +233,7 @@ def unread_queue_of_two_under_htb_leaves_the_other_its_rate(env: Env) -> str:
     return _one_of_two_queues_is_unread(env, "handle 1: htb default 10")
 
 
-@scenario(deadline=120, everywhere=False)
+@scenario(deadline=120, on="newest-native")
 def pings_beside_four_floods_are_answered_as_without_sluice(env: Env) -> str:
     """A sparse flow through fq_codel, before a reader of 10,000 packets/s."""
     env.load()

@@ -38,7 +38,7 @@ def vhost_sockets_lose_nothing(env: Env) -> None:
     env.wait_for(all_handed_on, f"the guest gets {now.read} packets")
 
 
-@scenario
+@scenario(on="newest-native")
 def vhost_one_direct_sender_loses_nothing(env: Env) -> str:
     return assert_direct_senders_lose_nothing(env, 1, packets=60_000, vhost=True)
 
@@ -74,7 +74,7 @@ while True:
 """
 
 
-@scenario
+@scenario(on="newest-native")
 def vhost_worker_that_is_descheduled_holds_senders_shortly(env: Env) -> str:
     """Its thread shares a CPU with a real-time process; all others have another CPU."""
     cpus = sorted(os.sched_getaffinity(0))

@@ -78,7 +78,7 @@ def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
     assert seen.counts["qdisc"] + now.qdisc_drops == sent, (seen, now, sent)
 
 
-@scenario(deadline=120, everywhere=False)
+@scenario(deadline=120, on="newest-native")
 def xdp_flood_is_counted_and_blocks_no_sender(env: Env) -> None:
     """While the frames fill the ring, sockets send as without sluice, and what is lost
     of either is counted in tx_dropped. Afterwards the sockets lose nothing."""
