@@ -62,7 +62,6 @@ COMMAND = replace(
     name="command",
     kernels=tuple(kernel for kernel in KERNEL.kernels if not kernel.only),
     often=(kernel_named(NEWEST),),
-    alone=(),
     extra=("python3-prometheus-client",),
 )
 # Debian 11, 12 and 13, each with its DKMS, and the newest kernel.
@@ -82,6 +81,7 @@ SYSTEMD = replace(
     name="systemd",
     kernels=(kernel_named(NEWEST),),
     often=(),
+    alone=(),
     seconds=240.0,
     cmdline="lab.systemd",
 )

@@ -27,7 +27,7 @@ from tests.kernel.scenarios._command import (
     sluice,
     start_udev,
 )
-from tests.kernel.scenarios._ftrace import calls_lost
+from tests.kernel.scenarios._ftrace import calls_lost, mount_tracefs
 from tests.kernel.scenarios._tap import Tap, slow_reader, tap
 from tests.kernel.scenarios._traffic import (
     counters,
@@ -42,6 +42,7 @@ from tests.kernel.scenarios._traffic import (
 @scenario(deadline=SECONDS)
 def command_sees_and_switches_two_namespaces(env: Env) -> None:
     needs_click(env)
+    mount_tracefs()  # what doctor asks for
     env.load()
     env.enter(forwarder(env.helper("reader"), "sluice"))
     seen = json.loads(sluice("--json"))["devices"]
@@ -66,7 +67,7 @@ def command_sees_and_switches_two_namespaces(env: Env) -> None:
     assert [one["fix"] for one in off] == ["sluice on near0"], off
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, on="newest-native")
 def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
     """There is no udev in the guest: the module has the rule."""
     needs_click(env)
@@ -79,7 +80,7 @@ def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
     assert counters().lost_at_ring == 15, "off is not stock"
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, on="newest-native")
 def renamed_device_gets_the_rule_of_its_new_name(env: Env) -> None:
     needs_click(env)
     env.load()
@@ -108,7 +109,7 @@ def reloaded_module_gets_its_rules_by_one_event(env: Env) -> None:
     assert rule.pattern == "here*", rule
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, on="newest-native")
 def container_without_a_name_is_shown_and_switched(env: Env) -> None:
     """A private network namespace that nobody can name, and its tun device."""
     needs_click(env)
@@ -147,7 +148,7 @@ def container_without_a_name_is_shown_and_switched(env: Env) -> None:
     sluice("status", "tun0", status=1)
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, on="newest-native")
 def noqueue_is_reported_and_replaced_if_asked(env: Env) -> None:
     """As libvirt leaves the tap of a guest."""
     needs_click(env)
@@ -169,7 +170,7 @@ def noqueue_is_reported_and_replaced_if_asked(env: Env) -> None:
     assert counters().lost_at_ring == 0
 
 
-@scenario(deadline=2 * SECONDS)
+@scenario(deadline=2 * SECONDS, on="newest-native")
 def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
     """As libvirt or Kata set it, some time after udev ran."""
     needs_click(env)
@@ -193,7 +194,7 @@ def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
     assert following.poll() is None, "it ended"
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, on="newest-native")
 def concurrent_switches_are_all_remembered(env: Env) -> None:
     needs_click(env)
     env.load()
@@ -212,7 +213,7 @@ def concurrent_switches_are_all_remembered(env: Env) -> None:
     assert read_device().on is on, "the last who wrote is not the last who set"
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, on="newest-native")
 def devices_that_vanish_do_not_end_watch(env: Env) -> None:
     needs_click(env)
     env.load()
@@ -231,7 +232,7 @@ def devices_that_vanish_do_not_end_watch(env: Env) -> None:
     assert not all(looks), "no look saw none: proves nothing"
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, on="newest-native")
 def device_that_vanishes_while_it_is_switched(env: Env) -> None:
     needs_click(env)
     from sluice import config, devices, switch
@@ -252,6 +253,7 @@ def device_that_vanishes_while_it_is_switched(env: Env) -> None:
 @scenario(deadline=SECONDS)
 def command_works_without_the_module(env: Env) -> None:
     needs_click(env)
+    mount_tracefs()  # what doctor asks for
     env.enter(tap())
     said = sluice(HERE.name)
     assert "module: not loaded" in said, said
@@ -283,6 +285,7 @@ def doctor_sees_that_packets_bypass_the_hook(env: Env) -> None:
 @scenario(deadline=SECONDS)
 def doctor_tells_a_slow_reader_from_a_dead_one(env: Env) -> str:
     needs_click(env)
+    mount_tracefs()  # what doctor asks for
     env.load()
     device = env.enter(tap(ring=100))
     with flood(senders=1) as senders:
@@ -302,7 +305,7 @@ def doctor_tells_a_slow_reader_from_a_dead_one(env: Env) -> str:
 ODD_NAMES = (b"-x", b"a=b", b"#1", b"*", b"\x1b[2J", b"caf\xc3\xa9", b"no\xfftext")
 
 
-@scenario(deadline=SECONDS)
+@scenario(deadline=SECONDS, on="newest-native")
 def devices_of_any_name_are_shown_and_switched(env: Env) -> None:
     """All but a slash, a colon and a space is a name to the kernel."""
     needs_click(env)
