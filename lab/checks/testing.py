@@ -111,6 +111,7 @@ class Played:
 
 
 def _is_for(one: Scenario, suite: Suite, kernel: Kernel) -> bool:
+    """Whether make test plays it there; see Scenario.on."""
     return one.on == kernel.name if one.on else kernel in suite.often
 
 
