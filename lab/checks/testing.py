@@ -241,24 +241,25 @@ def again(
         source = vm.REPOSITORY / f"tests/kernel/scenarios/{module}.py"
         if not source.exists() or f"\ndef {function}(" not in source.read_text():
             raise UsageError(f"{scenario}: no kernel scenario; name it MODULE.FUNCTION")
-    load = HostLoad()
     with machine_for(kernel) as machine:
+        load = HostLoad()
         say(f"kernel {machine.root.release}: {', '.join(scenarios)}, {times} times")
         settled, trouble = play_on(
             *(machine, kernel, scenarios, say),
             seconds=KERNEL.seconds * times * len(scenarios),
             times=times,
         )
+        plays = {
+            scenario: [one for one in settled if one.name == scenario]
+            for scenario in scenarios
+        }
         if path:
-            plays = {
-                scenario: [one.message for one in settled if one.name == scenario]
-                for scenario in scenarios
-            }
+            said = {name: [one.message for one in ones] for name, ones in plays.items()}
             facts = {"provenance": asdict(read_provenance(machine, load))}
-            path.write_text(json.dumps(facts | {"plays": plays}, indent=1) + "\n")
+            path.write_text(json.dumps(facts | {"plays": said}, indent=1) + "\n")
     fine = not trouble
-    for scenario in scenarios:
-        outcomes = [one.outcome for one in settled if one.name == scenario]
+    for scenario, ones in plays.items():
+        outcomes = [one.outcome for one in ones]
         passed, skipped = map(outcomes.count, GOOD)
         told = f", {skipped} skipped" if skipped else ""
         print(f"{scenario}: {passed} of {times} plays passed{told}")
