@@ -13,6 +13,11 @@ from lab.guest.devices import run_tool, silence_first_netns
 from lab.guest.tun import IFF_NO_PI, IFF_TAP, open_queue
 
 
+def group_of(name: str) -> str:
+    """The group of the devices whose names begin with this."""
+    return str(sum(name.encode()))
+
+
 @contextlib.contextmanager
 def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[float]:
     """So many taps with a reader that has nothing to read; flags besides IFF_TAP.
@@ -24,7 +29,7 @@ def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[float]:
     soft, hard = (max(size + 1000, limit) for limit in before)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     silence_first_netns()
-    group = str(sum(name.encode()))
+    group = group_of(name)
     names = [f"{name}{number}" for number in range(size)]
     files: list[int] = []
     began = time.monotonic()

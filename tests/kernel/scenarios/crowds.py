@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from lab.guest.crowd import crowd
+from lab.guest.crowd import crowd, group_of
 from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Client
@@ -139,11 +139,15 @@ def all_of_256_queues_stop_and_wake(env: Env) -> None:
     assert device.read_count + now.qdisc_drops == sent, (now, sent)
 
 
+def _count_stopped(client: Client) -> int:
+    return sum(queue.state == "stopped" for queue in client.queues())
+
+
 def _stop_every_queue(env: Env) -> int:
     """Returns how many packets were sent."""
     sent = 0
     with Client() as client:
-        while sum(q.state == "stopped" for q in client.queues()) < QUEUES:
+        while _count_stopped(client) < QUEUES:
             assert sent < 10 * FLOWS, client.queues()
             sent += send_over_flows(FLOWS, FLOWS)
     return sent
@@ -198,14 +202,14 @@ def cpu_time_of_reviews_while_nobody_reads(env: Env) -> str:
         _stop_every_queue(env)
         one_device = _share_of_a_cpu()
     with crowd(500), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
-        env.run("ip", "link", "set", "up", "group", str(sum(b"crowd")))
+        env.run("ip", "link", "set", "up", "group", group_of("crowd"))
         # What waits in 500 qdiscs stays charged to this socket.
         sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
         for number in range(500):
             for _ in range(50):
                 sender.sendto(bytes(60), (f"crowd{number}", 0))
         with Client() as client:
-            stopped = sum(q.state == "stopped" for q in client.queues())
+            stopped = _count_stopped(client)
         assert stopped == 500, stopped
         devices = _share_of_a_cpu()
     return (
