@@ -26,7 +26,7 @@
  *     queue stops again. So a dead reader holds its senders once, one at half
  *     that pace for 1/5 of the time;
  *   - the ring does not overflow while the queue is not stalled, with any
- *     number of senders that the headroom covers, see headroom_for();
+ *     number of senders that the headroom covers, see depth.c;
  *   - a queue we stopped has an armed timer: both change only under q->lock,
  *     and so a wake-up cannot be lost. If the timer itself is lost, the
  *     backstop wakes the queue one to two seconds later (backstop.c);
@@ -45,20 +45,6 @@
  *   - anything on a device whose qdisc has no queue: that is stock behaviour;
  *   - that a new qdisc is noticed before the next check, a quarter of the ring
  *     later at most.
- *
- * Headroom. Let n be the CPUs that send at once. When a sender finds the limit
- * reached, others may have found it not reached and not yet put their packet
- * into the ring (n - 1), and once they did each CPU may be past the stopped
- * test again (n): 2n - 1 packets after the last check that passed. The reader
- * frees slots in batches, from the last to the first, without a barrier: one
- * batch more. See docs/design.md and proofs/.
- *
- * Depth. The ring holds what its reader takes in target_us, at the reader's own
- * pace, and a quarter of that while senders refill it at least four times as
- * fast as it is read: then packets wait in the qdisc, and the ring need only last
- * until the next of them arrive. The pace is learned while the queue is stopped,
- * because then the reader has work. A reader that found the ring empty gets a
- * deeper ring.
  *
  * Checks. Reading the reader's indices costs a cache miss, so a sender does it
  * only when the ring could have reached its limit since the last check:
@@ -102,25 +88,6 @@
 #define REVIEW_PACKETS		64
 #define REVIEW_SHARE_NS		(25 * NSEC_PER_USEC)
 
-/* The pace assumed of a new reader: 1000 packets/s. */
-#define READER_NS_AT_FIRST	NSEC_PER_MSEC
-
-/* Packets are counted in fractions of 1/PACE_SCALE, so that a few can decay. */
-#define PACE_SCALE		64
-
-/* Senders at once that the headroom covers in any case. */
-#define SENDERS_MIN		8
-
-/*
- * A ring that senders refill in less than this part of the time in which it was
- * read holds this part of the target.
- */
-#define QUICK_REFILL		4
-
-/* The least depth in packets, and the greatest in time. */
-#define DEPTH_MIN		4
-#define DEPTH_MAX_NS		(SLUICE_TARGET_US_MAX * NSEC_PER_USEC)
-
 /* Queues that are stopped now, of all devices. */
 static atomic_t stopped_queues = ATOMIC_INIT(0);
 
@@ -146,131 +113,6 @@ static enum sluice_queue_state qdisc_state(const struct netdev_queue *txq)
 static bool qdisc_may_hold(const struct netdev_queue *txq)
 {
 	return qdisc_state(txq) == SLUICE_QUEUE_OPEN;
-}
-
-/*
- * Slots from @from forward to @to. Always 0 to @size - 1, although a ring that
- * changes may show any index: the producer is at the end for a moment before it
- * wraps to 0, and a ring that is resized may show indices of its other size.
- */
-static int slots_between(int from, int to, int size)
-{
-	int slots = to - from;
-
-	if (slots < 0)
-		slots += size;
-	return (unsigned int)slots < (unsigned int)size ? slots : 0;
-}
-
-/*
- * Whether a ring whose producer and tail are equal is full and not empty: then
- * the newest packet is still in its slot. (The slot at the producer would not
- * tell: the reader clears the last slot of a batch before it moves the tail.)
- */
-static bool __ring_is_full(const struct ptr_ring *ring, int size)
-{
-	int newest = ring->producer ? ring->producer - 1 : size - 1;
-
-	lockdep_assert_held(&ring->producer_lock);
-	return ring->size == size && READ_ONCE(ring->queue[newest]);
-}
-
-/**
- * struct ring_count - what a ring holds
- * @used: slots that are not free: packets, and slots that were read but are not
- *	  yet handed back with their batch. Too high while a batch is handed
- *	  back, never too low
- * @fill: packets
- */
-struct ring_count {
-	int used;
-	int fill;
-};
-
-/*
- * Count a ring. Equal indices mean empty or full; the producer's lock tells
- * which, because it keeps a resize from freeing the slots.
- *
- * Context: BH off; or hard irq (@in_irq), which may have interrupted the lock's
- *	    holder. Then the answer is "full", and the next review corrects it.
- */
-static struct ring_count count_ring(struct ptr_ring *ring, int size,
-				    bool in_irq)
-{
-	int tail = READ_ONCE(ring->consumer_tail);
-	struct ring_count count;
-
-	smp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */
-	count.used = slots_between(tail, READ_ONCE(ring->producer), size);
-	if (!count.used) {
-		if (!in_irq)
-			spin_lock(&ring->producer_lock);
-		else if (!spin_trylock(&ring->producer_lock))
-			return (struct ring_count){ size, size };
-		tail = READ_ONCE(ring->consumer_tail);
-		smp_rmb(); /* as above */
-		count.used = slots_between(tail, ring->producer, size);
-		if (!count.used && __ring_is_full(ring, size))
-			count.used = size;
-		spin_unlock(&ring->producer_lock);
-	}
-	/* head == producer means empty or full; @used tells which. */
-	count.fill = slots_between(READ_ONCE(ring->consumer_head),
-				   READ_ONCE(ring->producer), size);
-	if (!count.fill)
-		count.fill = count.used == size ? size : 0;
-	/* The reader may move the tail past a head that is about to follow. */
-	count.fill = min(count.fill, count.used);
-	return count;
-}
-
-/*
- * Slots kept free for senders that are past the stopped test: 2n + batch for n
- * senders at once, see the DOC block. Every CPU may be one. On machines where
- * that takes more than an eighth of the ring the number is learned: it begins
- * with all CPUs, falls to four times what was seen to come after a stop, and
- * rises at once. Never below 2 * SENDERS_MIN + batch, never above half the ring:
- * then it covers (size / 2 - batch) / 2 senders at once.
- */
-static int headroom_for(const struct sluice_queue *q,
-			const struct ptr_ring *ring, int size)
-{
-	int batch = READ_ONCE(ring->batch);
-	int all = 2 * num_online_cpus() + batch;
-	int least = max(2 * SENDERS_MIN + batch, size / 8);
-
-	if (all > least)
-		all = clamp_t(int, READ_ONCE(q->headroom), least, all);
-	return min(all, size / 2);
-}
-
-/*
- * Slots in use at which the queue stops; at least one packet always fits. Half
- * a ring at least, and so more than a batch that was read and is not handed
- * back: an empty ring is below it.
- */
-static int limit_for(const struct sluice_queue *q, const struct ptr_ring *ring,
-		     int size)
-{
-	return max(size - headroom_for(q, ring, size), 1);
-}
-
-/* Packets at which the queue stops: what the operator or the target allows. */
-static int depth_for(const struct sluice_queue *q, int limit)
-{
-	u32 wanted = READ_ONCE(q->device->limit);
-
-	if (wanted && wanted < limit)
-		limit = wanted;
-	if (!READ_ONCE(q->device->target_us))
-		return limit;
-	return min_t(int, READ_ONCE(q->depth), limit);
-}
-
-/* Packets at which the queue wakes; below the depth. */
-static int low_for(const struct sluice_queue *q, int depth)
-{
-	return depth * READ_ONCE(q->device->low_percent) / 100;
 }
 
 static u64 stall_ns(const struct sluice_queue *q)
@@ -373,9 +215,9 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 	q->reviewed_at = q->stopped_at;
 	q->idle_reviews = 0;
 	q->stop_producer = READ_ONCE(ring->producer);
-	__queue_charge(q, 0, slots_between(q->head, head, q->size));
+	__queue_charge(q, 0, sluice_slots_between(q->head, head, q->size));
 	WRITE_ONCE(q->head, head);
-	__queue_arm(q, fill - low_for(q, depth), q->stopped_at);
+	__queue_arm(q, fill - sluice_low(q, depth), q->stopped_at);
 	sluice_backstop_watch();
 	trace_queue_stop(q, fill, 0);
 }
@@ -413,89 +255,6 @@ static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
 	__queue_wake(q, fill, SLUICE_WAKE_OTHER);
 }
 
-static s64 target_ns(const struct sluice_queue *q)
-{
-	return (s64)READ_ONCE(q->device->target_us) * NSEC_PER_USEC;
-}
-
-/* Senders use the depth in packets: what the reader reads in depth_ns. */
-static void __queue_set_depth(struct sluice_queue *q)
-{
-	u64 packets = div_u64(q->depth_ns, q->reader_ns + 1);
-
-	lockdep_assert_held(&q->lock);
-	WRITE_ONCE(q->depth, clamp_t(u64, packets, DEPTH_MIN, INT_MAX));
-}
-
-/*
- * The reader read @packets in the @ns since the last review or stop: learn its
- * pace, as recent time over recent packets. Time in which it read nothing does
- * not count. A reader that found the ring empty (@dry) waited for a part of that
- * time: then only a faster pace is used, and it replaces the pace so far.
- * Returns how long the reader waited, nanoseconds.
- */
-static u64 __queue_learn(struct sluice_queue *q, int packets, u64 ns, bool dry)
-{
-	u64 busy = (u64)q->reader_ns * packets;
-
-	lockdep_assert_held(&q->lock);
-
-	if (dry && ns >= busy)
-		return ns - busy;
-	ns = min_t(u64, ns, NSEC_PER_SEC);
-	if (!dry) {
-		q->read_ns += ns - q->read_ns / 8;
-		q->read += packets * PACE_SCALE - q->read / 8;
-	} else {
-		q->read_ns = 8 * ns;
-		q->read = 8 * packets * PACE_SCALE;
-	}
-	q->reader_ns = div64_u64(q->read_ns * PACE_SCALE, q->read);
-	__queue_set_depth(q);
-	return 0;
-}
-
-/*
- * A stop ends: how long shall the packets in the ring last? The target or a part
- * of it, see QUICK_REFILL; and longer for a while after a stop that left the
- * reader without work for @idle nanoseconds.
- */
-static void __queue_set_depth_ns(struct sluice_queue *q, s64 idle)
-{
-	u64 stopped_ns = q->reviewed_at - q->stopped_at;
-	s64 target = target_ns(q);
-
-	lockdep_assert_held(&q->lock);
-
-	if (QUICK_REFILL * q->open_ns < stopped_ns)
-		target /= QUICK_REFILL;
-	if (idle)
-		q->depth_ns += min(idle, q->depth_ns / 2);
-	else
-		q->depth_ns -= (q->depth_ns - target) / 64;
-	q->depth_ns = min_t(s64, q->depth_ns, DEPTH_MAX_NS);
-	__queue_set_depth(q);
-}
-
-/*
- * Learn how many senders are past the stopped test when a queue stops, from the
- * packets that came after the stop. See headroom_for().
- */
-static void __queue_learn_headroom(struct sluice_queue *q,
-				   const struct ptr_ring *ring)
-{
-	int all = 2 * num_online_cpus() + READ_ONCE(ring->batch);
-	int came = slots_between(q->stop_producer, READ_ONCE(ring->producer),
-				 q->size);
-	int wanted = min(4 * came + READ_ONCE(ring->batch), all);
-	int headroom = min(q->headroom, all);
-
-	lockdep_assert_held(&q->lock);
-	if (wanted < headroom)
-		wanted = headroom - DIV_ROUND_UP(headroom - wanted, 16);
-	WRITE_ONCE(q->headroom, wanted);
-}
-
 /*
  * A stopped queue is reviewed: wake it, stall it, or review it again later. The
  * timer is @late, nanoseconds. That time is not charged: if the machine was
@@ -507,7 +266,7 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 {
 	struct ptr_ring *ring = queue_ring(q);
 	int head, limit, to_read, packets;
-	struct ring_count count;
+	struct sluice_ring_count count;
 	u64 now = ktime_get_ns();
 	u64 ns = now - q->reviewed_at;
 	u64 idle = 0;
@@ -522,23 +281,23 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	}
 
 	head = READ_ONCE(ring->consumer_head);
-	count = count_ring(ring, q->size, true);
-	packets = slots_between(q->head, head, q->size);
+	count = sluice_count_ring(ring, q->size, true);
+	packets = sluice_slots_between(q->head, head, q->size);
 	__queue_pay_review(q, packets, now);
 	if (packets)
-		idle = __queue_learn(q, packets, ns, !count.fill);
+		idle = sluice_learn_pace(q, packets, ns, !count.fill);
 	__queue_charge(q, ns - min(ns, max(idle, late)), packets);
 	WRITE_ONCE(q->head, head);
 	q->reviewed_at = now;
-	limit = limit_for(q, ring, q->size);
+	limit = sluice_limit(q, ring, q->size);
 	/* what the reader must read before the queue may wake */
-	to_read = max(count.fill - low_for(q, depth_for(q, limit)),
+	to_read = max(count.fill - sluice_low(q, sluice_depth(q, limit)),
 		      count.used - limit + 1);
 	over = now - q->stopped_at >= stall_ns(q);
 
 	if (to_read <= 0) {
-		__queue_learn_headroom(q, ring);
-		__queue_set_depth_ns(q, idle);
+		sluice_learn_headroom(q, ring);
+		sluice_learn_depth(q, idle);
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
 	} else if (q->unpaid_ns >= stall_ns(q) || (over && count.used >= limit)) {
 		__queue_stall(q, count.fill, now);
@@ -642,7 +401,7 @@ static void set_next_check(struct sluice_queue *q, s64 check, int producer,
 void sluice_queue_check(struct sluice_queue *q)
 {
 	int size, producer, limit, depth, room;
-	struct ring_count count;
+	struct sluice_ring_count count;
 	struct ptr_ring *ring;
 	void *file;
 	s64 check;
@@ -664,16 +423,16 @@ void sluice_queue_check(struct sluice_queue *q)
 		return;
 
 	producer = READ_ONCE(ring->producer);
-	count = count_ring(ring, size, false);
-	limit = limit_for(q, ring, size);
-	depth = depth_for(q, limit);
+	count = sluice_count_ring(ring, size, false);
+	limit = sluice_limit(q, ring, size);
+	depth = sluice_depth(q, limit);
 	if (!qdisc_may_hold(q->txq)) {	/* until it may: stock behaviour */
 		set_next_check(q, check, producer, limit - count.used - 1, size);
 		return;
 	}
 	if (count.used >= size)
 		atomic64_inc(&q->drops);
-	if (stall_lasts(q, ring, count.fill, low_for(q, depth))) {
+	if (stall_lasts(q, ring, count.fill, sluice_low(q, depth))) {
 		set_next_check(q, check, producer, 0, size);
 		return;
 	}
@@ -698,8 +457,7 @@ void sluice_queue_opened(struct sluice_queue *q)
 {
 	raw_spin_lock_irq(&q->lock);
 	q->open = true;
-	q->depth_ns = target_ns(q);
-	__queue_set_depth(q);
+	sluice_reset_depth(q);
 	WRITE_ONCE(q->file, NULL);
 	raw_spin_unlock_irq(&q->lock);
 }
@@ -786,9 +544,9 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 	ring = q->device->verified ? queue_ring(q) : NULL;
 	if (ring && READ_ONCE(ring->size) > 0) {
 		view->size = READ_ONCE(ring->size);
-		view->fill = count_ring(ring, view->size, false).fill;
-		view->limit = depth_for(q, limit_for(q, ring, view->size));
-		view->low = low_for(q, view->limit);
+		view->fill = sluice_count_ring(ring, view->size, false).fill;
+		view->limit = sluice_depth(q, sluice_limit(q, ring, view->size));
+		view->low = sluice_low(q, view->limit);
 	}
 	raw_spin_lock_irq(&q->lock);
 	view->state = __queue_state(q, ring, view);
@@ -818,10 +576,7 @@ void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 	q->device = device;
 	q->slot = sluice_layout_slot(device->dev, id);
 	q->txq = netdev_get_tx_queue(device->dev, id);
-	q->reader_ns = READER_NS_AT_FIRST;
-	q->read = PACE_SCALE;
-	q->read_ns = READER_NS_AT_FIRST;
-	q->headroom = INT_MAX;
+	sluice_init_depth(q);
 	raw_spin_lock_init(&q->lock);
 	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_REL_PINNED_HARD);

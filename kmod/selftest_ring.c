@@ -5,7 +5,7 @@
  * The policy reads the fields of the driver's ptr_ring. If a kernel changed
  * their meaning and not their names, the module would still compile. So the
  * kernel's own functions fill and empty a ring of ours, and after each step its
- * fields must have the meaning that queue.c assumes:
+ * fields must have the meaning that ring.c assumes:
  *
  *   producer        slot of the next packet; one on per packet, 0 after the last
  *   consumer_head   slot of the next packet to read, likewise
@@ -155,7 +155,7 @@ static const char *try_ring(struct ptr_ring *ring)
 }
 
 /**
- * sluice_selftest_ring() - does a ptr_ring work as queue.c assumes?
+ * sluice_selftest_ring() - does a ptr_ring work as ring.c assumes?
  *
  * Context: process, at module load.
  * Return: 0, or a negative errno after saying what differs.

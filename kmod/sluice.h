@@ -7,6 +7,8 @@
  *   direct.c   the same by a direct call, through entry_....S
  *   selftest_ring.c, selftest_reset.c   what no compiler can check, at load
  *   entry.h    whether a packet leads to a check of the ring
+ *   ring.c     what a ring holds
+ *   depth.c    how much it may hold: headroom, reader's pace, target
  *   queue.c    the policy: when a queue stops, wakes, stalls
  *   device.c   which devices are served, through their whole life
  *   rules.c    which settings a device gets by its name
@@ -68,7 +70,7 @@ enum sluice_wake_cause {
  * @idle_reviews: reviews in a row that saw no packet read, see REVIEW_BACKOFF_MAX
  * @head: the reader's head at the last review or stop
  * @stop_producer: the producer at the last stop
- * @headroom: slots to keep free, learned; see headroom_for()
+ * @headroom: slots to keep free, learned; see depth.c
  * @depth: packets the reader reads in @depth_ns, for senders
  * @reader_ns: the reader's pace, nanoseconds per packet: @read_ns over @read
  * @timer_late_ns: average lateness of @timer, nanoseconds
@@ -227,6 +229,34 @@ struct ptr_ring *sluice_layout_ring(void *file);
 /* hook.c */
 const char *sluice_hook_place(const struct net_device *dev);
 void sluice_hook_remove(void);
+
+/* ring.c */
+/**
+ * struct sluice_ring_count - what a ring holds
+ * @used: slots that are not free: packets, and slots that were read but are not
+ *	  yet handed back with their batch. Too high while a batch is handed
+ *	  back, never too low
+ * @fill: packets
+ */
+struct sluice_ring_count {
+	int used;
+	int fill;
+};
+
+int sluice_slots_between(int from, int to, int size);
+struct sluice_ring_count sluice_count_ring(struct ptr_ring *ring, int size,
+					   bool in_irq);
+
+/* depth.c */
+int sluice_limit(const struct sluice_queue *q, const struct ptr_ring *ring,
+		 int size);
+int sluice_depth(const struct sluice_queue *q, int limit);
+int sluice_low(const struct sluice_queue *q, int depth);
+u64 sluice_learn_pace(struct sluice_queue *q, int packets, u64 ns, bool dry);
+void sluice_learn_depth(struct sluice_queue *q, s64 idle);
+void sluice_learn_headroom(struct sluice_queue *q, const struct ptr_ring *ring);
+void sluice_reset_depth(struct sluice_queue *q);
+void sluice_init_depth(struct sluice_queue *q);
 
 /* queue.c */
 struct sluice_queue_view {

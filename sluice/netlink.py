@@ -175,7 +175,7 @@ class Device:
     qdisc: str = ""  # what its rule asks for in place of noqueue
 
 
-# READER_NS_AT_FIRST of kmod/queue.c: the pace of a reader that was not measured.
+# READER_NS_AT_FIRST of kmod/depth.c: the pace of a reader that was not measured.
 ASSUMED_READER_NS = 1_000_000
 
 

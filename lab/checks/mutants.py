@@ -39,7 +39,8 @@ SPOKEN = re.compile(
     r"(pr_(err|crit|warn|notice|info)|netdev_warn|lockdep_assert_held|ASSERT_RTNL"
     r"|WARN_ON_ONCE)\("
 )
-FILES = ("queue.c", "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
+POLICY = ("queue.c", "ring.c", "depth.c")
+FILES = (*POLICY, "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
 # make test tries a small sample, with little time for each mutant. Nine of ten mutants of
 # queue.c and hook.c are killed (lab/results/mutants.json), fewer of other files or on a
 # busy host. If seven of ten are, a sample of 16 has fewer than a quarter once in 20,000.
@@ -167,7 +168,7 @@ class Trial:
         effort = self._effort
         yield copy.ask("examples")
         yield copy.ask("steps", 0, effort.seeds, min(4, effort.seconds))
-        if file == "queue.c":
+        if file in POLICY:
             copy.build("pace")
             yield copy.ask("pace")
         yield copy.ask("steps", 1000, effort.seeds, effort.seconds)

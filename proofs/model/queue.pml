@@ -17,22 +17,22 @@
  * low. DEPTH: the ring may be held to fewer packets. BUG_...: one guard less; each
  * must be found.
  *
- * Copy of: kmod/queue.c slots_between() 231832074487fb59
- * Copy of: kmod/queue.c count_ring() 6b81a172f3228594
- * Copy of: kmod/queue.c headroom_for() cd203d6c887d84d2
- * Copy of: kmod/queue.c limit_for() d2e8cf05083696f7
- * Copy of: kmod/queue.c low_for() 34b3200d734df3d3
- * Copy of: kmod/queue.c __queue_stop() 5b0b5ed1a7d3dd94
+ * Copy of: kmod/ring.c sluice_slots_between() af46201aa67708de
+ * Copy of: kmod/ring.c sluice_count_ring() f0c0ea587af1e934
+ * Copy of: kmod/depth.c headroom_for() cd203d6c887d84d2
+ * Copy of: kmod/depth.c sluice_limit() c3d54c0b2bd74338
+ * Copy of: kmod/depth.c sluice_low() 370144d0cb60e300
+ * Copy of: kmod/queue.c __queue_stop() 797ebdac826aa753
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
- * Copy of: kmod/queue.c __queue_review() 2b6ab51336b02330
+ * Copy of: kmod/queue.c __queue_review() e10c8048753fe457
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() d41e1a015cbfab74
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
  * Copy of: kmod/queue.c queue_adopted() 6d30546258dedbf0
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
- * Copy of: kmod/queue.c sluice_queue_check() 2398595ea5b405da
- * Copy of: kmod/queue.c sluice_queue_opened() c7db712e59c25675
+ * Copy of: kmod/queue.c sluice_queue_check() 1425b48316adf37d
+ * Copy of: kmod/queue.c sluice_queue_opened() 207b0a0e848b3652
  * Copy of: kmod/queue.c sluice_queue_closed() d8ef80185106b230
  * Copy of: kmod/entry.h check_needed() 7feee816de47f0cf
  * Copy of: kmod/entry.h queue_to_check() c31fc0936c275239
@@ -52,7 +52,7 @@
 #define OPERATOR 0
 #endif
 
-/* headroom_for(), limit_for(), low_for() */
+/* headroom_for(), sluice_limit(), sluice_low() */
 #ifdef BUG_HEADROOM
 #define HEADROOM(s)	0
 #else
@@ -292,7 +292,7 @@ check:		/* sluice_queue_check() */
 		:: else
 		fi;
 #endif
-		atomic {	/* count_ring(): a tail of the past errs high */
+		atomic {	/* sluice_count_ring(): a tail of the past errs high */
 			if
 			:: TAIL != 0 -> room = LIMIT(length) - 1 - FILL(0, TAIL)
 			:: TAIL == 0 && USED < size -> room = LIMIT(length) - 1
@@ -425,7 +425,7 @@ active proctype timer()
 		:: else
 		fi;
 		length = qsize;
-		atomic {	/* count_ring(): a stopped ring hardly fills */
+		atomic {	/* sluice_count_ring(): a stopped ring hardly fills */
 			fill = FILL(0, TAIL);
 			if
 			:: fill == 0 && USED >= size -> fill = length

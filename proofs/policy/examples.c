@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What each function of queue.c, entry.h, hook.c, direct.c, device.c, layout.c and
- * main.c does, by examples whose results were worked out by hand from the comments above the
- * functions. One thread; the sources are included, so that their static functions
- * can be called.
+ * What each function of ring.c, depth.c, queue.c, entry.h, hook.c, direct.c,
+ * device.c, layout.c and main.c does, by examples whose results were worked out
+ * by hand from the comments above the functions. One thread; the sources are
+ * included, so that their static functions can be called.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +17,8 @@ void wait_for_ever(long ticks);
 #undef SLUICE_HAS_LOCKED_RESET
 
 #include <linux/ptr_ring.h>
+#include "ring.c"
+#include "depth.c"
 #include "queue.c"
 #include "hook.c"
 #include "device.c"
@@ -218,38 +220,38 @@ static void fresh_stopped(void)
 
 static void slots_and_counts(void)
 {
-	struct ring_count count;
+	struct sluice_ring_count count;
 
-	EXPECT(slots_between(0, 0, 8), 0);
-	EXPECT(slots_between(2, 5, 8), 3);
-	EXPECT(slots_between(0, 7, 8), 7);
-	EXPECT(slots_between(6, 2, 8), 4);
-	EXPECT(slots_between(7, 0, 8), 1);
-	EXPECT(slots_between(5, 4, 8), 7);
+	EXPECT(sluice_slots_between(0, 0, 8), 0);
+	EXPECT(sluice_slots_between(2, 5, 8), 3);
+	EXPECT(sluice_slots_between(0, 7, 8), 7);
+	EXPECT(sluice_slots_between(6, 2, 8), 4);
+	EXPECT(sluice_slots_between(7, 0, 8), 1);
+	EXPECT(sluice_slots_between(5, 4, 8), 7);
 	/* indices of another size */
-	EXPECT(slots_between(0, 8, 8), 0);
-	EXPECT(slots_between(0, 20, 8), 0);
-	EXPECT(slots_between(20, 0, 8), 0);
+	EXPECT(sluice_slots_between(0, 8, 8), 0);
+	EXPECT(sluice_slots_between(0, 20, 8), 0);
+	EXPECT(sluice_slots_between(20, 0, 8), 0);
 
 	fresh();
-	count = count_ring(&ring, 100, false);
+	count = sluice_count_ring(&ring, 100, false);
 	EXPECT(count.used, 0);
 	EXPECT(count.fill, 0);
 	set_ring(100, 10, 12, 20);
-	count = count_ring(&ring, 100, false);
+	count = sluice_count_ring(&ring, 100, false);
 	EXPECT(count.used, 10);
 	EXPECT(count.fill, 8);
 	set_ring(100, 95, 98, 10);
-	count = count_ring(&ring, 100, false);
+	count = sluice_count_ring(&ring, 100, false);
 	EXPECT(count.used, 15);
 	EXPECT(count.fill, 12);
 	set_ring(100, 10, 20, 20);
-	count = count_ring(&ring, 100, false);
+	count = sluice_count_ring(&ring, 100, false);
 	EXPECT(count.used, 10);
 	EXPECT(count.fill, 0);
 	/* the tail is moved, the head not yet */
 	set_ring(100, 15, 12, 20);
-	count = count_ring(&ring, 100, false);
+	count = sluice_count_ring(&ring, 100, false);
 	EXPECT(count.used, 5);
 	EXPECT(count.fill, 5);
 	EXPECT_LOG("");
@@ -257,44 +259,44 @@ static void slots_and_counts(void)
 
 static void full_rings(void)
 {
-	struct ring_count count;
+	struct sluice_ring_count count;
 
 	fresh();
 	set_full_ring(100, 0, 0);
-	count = count_ring(&ring, 100, false);
+	count = sluice_count_ring(&ring, 100, false);
 	EXPECT(count.used, 100);
 	EXPECT(count.fill, 100);
 	set_full_ring(100, 33, 30);
-	count = count_ring(&ring, 100, true);
+	count = sluice_count_ring(&ring, 100, true);
 	EXPECT(count.used, 100);
 	EXPECT(count.fill, 97);
 	/* somebody holds the lock that would tell */
 	spin_lock(&ring.producer_lock);
-	count = count_ring(&ring, 100, true);
+	count = sluice_count_ring(&ring, 100, true);
 	EXPECT(count.used, 100);
 	EXPECT(count.fill, 100);
 	/* where the indices tell, the lock is not asked */
 	set_ring(100, 10, 12, 20);
-	count = count_ring(&ring, 100, true);
+	count = sluice_count_ring(&ring, 100, true);
 	spin_unlock(&ring.producer_lock);
 	EXPECT(count.used, 10);
 	EXPECT(count.fill, 8);
 	/* the newest packet's slot tells, and no other */
 	set_ring(100, 30, 30, 30);
 	slots[29] = &ring;
-	EXPECT(count_ring(&ring, 100, false).used, 100);
+	EXPECT(sluice_count_ring(&ring, 100, false).used, 100);
 	set_ring(100, 0, 0, 0);
 	slots[99] = &ring;
-	EXPECT(count_ring(&ring, 100, false).used, 100);
+	EXPECT(sluice_count_ring(&ring, 100, false).used, 100);
 	set_ring(100, 30, 30, 30);
 	slots[28] = slots[30] = slots[31] = &ring;
-	EXPECT(count_ring(&ring, 100, true).used, 0);
+	EXPECT(sluice_count_ring(&ring, 100, true).used, 0);
 	/* it is resized */
 	set_full_ring(100, 0, 0);
 	ring.size = 101;
-	EXPECT(count_ring(&ring, 100, false).used, 0);
+	EXPECT(sluice_count_ring(&ring, 100, false).used, 0);
 	ring.size = 99;
-	EXPECT(count_ring(&ring, 100, false).used, 0);
+	EXPECT(sluice_count_ring(&ring, 100, false).used, 0);
 	EXPECT_LOG("");
 }
 
@@ -313,17 +315,17 @@ static void batch_is_freed(void)
 /* Whoever held the producer's lock changed the ring. */
 static void rings_that_change(void)
 {
-	struct ring_count count;
+	struct sluice_ring_count count;
 
 	fresh();
 	set_ring(100, 30, 30, 30);
 	while_waiting = packet_comes;
-	count = count_ring(&ring, 100, false);
+	count = sluice_count_ring(&ring, 100, false);
 	EXPECT(count.used, 1);
 	EXPECT(count.fill, 1);
 	set_full_ring(100, 30, 30);
 	while_waiting = batch_is_freed;
-	count = count_ring(&ring, 100, true);
+	count = sluice_count_ring(&ring, 100, true);
 	EXPECT(count.used, 2);
 	EXPECT(count.fill, 2);
 	EXPECT_LOG("");
@@ -333,11 +335,11 @@ static void limits(void)
 {
 	fresh();
 	EXPECT(headroom_for(q, &ring, 100), 2 * 2 + 4);
-	EXPECT(limit_for(q, &ring, 100), 92);
+	EXPECT(sluice_limit(q, &ring, 100), 92);
 	EXPECT(headroom_for(q, &ring, 8), 4);
 	EXPECT(headroom_for(q, &ring, 1), 0);
-	EXPECT(limit_for(q, &ring, 1), 1);
-	EXPECT(limit_for(q, &ring, 0), 1);
+	EXPECT(sluice_limit(q, &ring, 1), 1);
+	EXPECT(sluice_limit(q, &ring, 0), 1);
 	cpus = 64;
 	EXPECT(headroom_for(q, &ring, 1000), 2 * 64 + 4);
 	q->headroom = 130;
@@ -353,25 +355,25 @@ static void limits(void)
 	EXPECT(headroom_for(q, &ring, 1000), 20);
 
 	fresh();
-	EXPECT(depth_for(q, 92), 92);
+	EXPECT(sluice_depth(q, 92), 92);
 	q->depth = 7;
-	EXPECT(depth_for(q, 92), 92);	/* no target */
+	EXPECT(sluice_depth(q, 92), 92);	/* no target */
 	device->limit = 200;
-	EXPECT(depth_for(q, 92), 92);
+	EXPECT(sluice_depth(q, 92), 92);
 	device->limit = 10;
-	EXPECT(depth_for(q, 92), 10);
+	EXPECT(sluice_depth(q, 92), 10);
 	device->target_us = 1;
-	EXPECT(depth_for(q, 92), 7);
+	EXPECT(sluice_depth(q, 92), 7);
 	q->depth = 30;
-	EXPECT(depth_for(q, 92), 10);
+	EXPECT(sluice_depth(q, 92), 10);
 	device->limit = 0;
-	EXPECT(depth_for(q, 92), 30);
+	EXPECT(sluice_depth(q, 92), 30);
 	q->depth = 300;
-	EXPECT(depth_for(q, 92), 92);
-	EXPECT(low_for(q, 92), 46);
-	EXPECT(low_for(q, 920), 460);
+	EXPECT(sluice_depth(q, 92), 92);
+	EXPECT(sluice_low(q, 92), 46);
+	EXPECT(sluice_low(q, 920), 460);
 	device->low_percent = 95;
-	EXPECT(low_for(q, 3), 2);
+	EXPECT(sluice_low(q, 3), 2);
 	EXPECT(stall_ns(q), 250 * MS);
 	device->stall_ms = 60000;
 	EXPECT(stall_ns(q), 60000 * MS);
@@ -399,10 +401,10 @@ static void barriers(void)
 	fresh();
 	set_ring(100, 10, 12, 20);
 	when_ordered = note_order;
-	count_ring(&ring, 100, false);
+	sluice_count_ring(&ring, 100, false);
 	EXPECT_LOG("read tail;barrier ;read producer;read producer;");
 	set_full_ring(100, 30, 30);
-	count_ring(&ring, 100, false);
+	sluice_count_ring(&ring, 100, false);
 	EXPECT_LOG("read tail;barrier ;read producer;"
 		   "read tail;barrier ;read newest;read producer;");
 	set_ring(100, 10, 12, 20);
@@ -635,32 +637,32 @@ static void depths(void)
 	device->target_us = 2000;
 	q->reader_ns = 999;
 	q->depth_ns = 2 * MS;
-	LOCKED(__queue_set_depth(q));
+	LOCKED(__set_depth(q));
 	EXPECT(q->depth, 2000);
 	q->depth_ns = 4 * MS;
-	LOCKED(__queue_set_depth(q));
+	LOCKED(__set_depth(q));
 	EXPECT(q->depth, 4000);
 	q->reader_ns = NSEC_PER_SEC;
-	LOCKED(__queue_set_depth(q));
+	LOCKED(__set_depth(q));
 	EXPECT(q->depth, 4);
 	q->reader_ns = 0;
 	q->depth_ns = 1UL << 40;
-	LOCKED(__queue_set_depth(q));
+	LOCKED(__set_depth(q));
 	EXPECT(q->depth, INT_MAX);
 
 	q->reader_ns = 999;
 	q->depth_ns = 2 * MS;
-	LOCKED(__queue_set_depth_ns(q, 300 * US));
+	LOCKED(sluice_learn_depth(q, 300 * US));
 	EXPECT(q->depth_ns, 2300 * US);
 	EXPECT(q->depth, 2300);
 	q->depth_ns = 2 * MS;
-	LOCKED(__queue_set_depth_ns(q, 5 * MS));
+	LOCKED(sluice_learn_depth(q, 5 * MS));
 	EXPECT(q->depth_ns, 3 * MS);
 	q->depth_ns = 2640 * US;
-	LOCKED(__queue_set_depth_ns(q, 0));
+	LOCKED(sluice_learn_depth(q, 0));
 	EXPECT(q->depth_ns, 2630 * US);
 	q->depth_ns = 99 * MS;
-	LOCKED(__queue_set_depth_ns(q, 5 * MS));
+	LOCKED(sluice_learn_depth(q, 5 * MS));
 	EXPECT(q->depth_ns, 100 * MS);
 	EXPECT(q->depth, 100000);
 
@@ -669,19 +671,19 @@ static void depths(void)
 	q->reviewed_at = 8 * MS;
 	q->open_ns = 250 * US;
 	q->depth_ns = 2 * MS;
-	LOCKED(__queue_set_depth_ns(q, 0));
+	LOCKED(sluice_learn_depth(q, 0));
 	EXPECT(q->depth_ns, 2 * MS);
 	q->open_ns++;
-	LOCKED(__queue_set_depth_ns(q, 0));
+	LOCKED(sluice_learn_depth(q, 0));
 	EXPECT(q->depth_ns, 2 * MS);
 	q->open_ns -= 2;
-	LOCKED(__queue_set_depth_ns(q, 0));
+	LOCKED(sluice_learn_depth(q, 0));
 	EXPECT(q->depth_ns, 2 * MS - 1500 * US / 64);
 	q->depth_ns = 500 * US;
-	LOCKED(__queue_set_depth_ns(q, 0));
+	LOCKED(sluice_learn_depth(q, 0));
 	EXPECT(q->depth_ns, 500 * US);
 	q->open_ns++;
-	LOCKED(__queue_set_depth_ns(q, 0));
+	LOCKED(sluice_learn_depth(q, 0));
 	EXPECT(q->depth_ns, 500 * US + 1500 * US / 64);
 }
 
@@ -689,56 +691,56 @@ static void paces(void)
 {
 	fresh();
 	q->depth_ns = 2 * MS;
-	LOCKED(EXPECT(__queue_learn(q, 10, 100000, false), 0));
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 100000, false), 0));
 	EXPECT(q->read_ns, 1000000 + 100000 - 125000);
 	EXPECT(q->read, 64 + 640 - 8);
 	EXPECT(q->reader_ns, 975000 * 64 / 696);
 	EXPECT(q->depth, 2000000 / (89655 + 1));
 	/* the ring was empty: it waited, or it is faster than was known */
 	q->reader_ns = 1000;
-	LOCKED(EXPECT(__queue_learn(q, 10, 30000, true), 20000));
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 30000, true), 20000));
 	EXPECT(q->reader_ns, 1000);
-	LOCKED(EXPECT(__queue_learn(q, 10, 10000, true), 0));
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 10000, true), 0));
 	EXPECT(q->reader_ns, 1000);
 	EXPECT(q->read, 696);
-	LOCKED(EXPECT(__queue_learn(q, 10, 5000, true), 0));
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 5000, true), 0));
 	EXPECT(q->read_ns, 40000);
 	EXPECT(q->read, 5120);
 	EXPECT(q->reader_ns, 500);
 	EXPECT(q->depth, 2000000 / 501);
 	/* a second at most */
-	LOCKED(__queue_learn(q, 1, 5 * NSEC_PER_SEC, false));
+	LOCKED(sluice_learn_pace(q, 1, 5 * NSEC_PER_SEC, false));
 	EXPECT(q->read_ns, 40000 + NSEC_PER_SEC - 5000);
 	EXPECT(q->read, 5120 + 64 - 640);
 	q->read_ns = 1000 * 8;
 	q->reader_ns = 1 << 30;
-	LOCKED(__queue_learn(q, 10, 5 * NSEC_PER_SEC, true));
+	LOCKED(sluice_learn_pace(q, 10, 5 * NSEC_PER_SEC, true));
 	EXPECT(q->read_ns, 8 * NSEC_PER_SEC);
 
 	fresh();
 	cpus = 64;	/* 132 at most */
 	q->stop_producer = 10;
 	ring.producer = 15;
-	LOCKED(__queue_learn_headroom(q, &ring));
+	LOCKED(sluice_learn_headroom(q, &ring));
 	EXPECT(q->headroom, 132 - 7);
 	q->headroom = 20;
-	LOCKED(__queue_learn_headroom(q, &ring));
+	LOCKED(sluice_learn_headroom(q, &ring));
 	EXPECT(q->headroom, 24);
-	LOCKED(__queue_learn_headroom(q, &ring));
+	LOCKED(sluice_learn_headroom(q, &ring));
 	EXPECT(q->headroom, 24);
 	q->headroom = 25;
-	LOCKED(__queue_learn_headroom(q, &ring));
+	LOCKED(sluice_learn_headroom(q, &ring));
 	EXPECT(q->headroom, 24);
 	ring.producer = 60;
-	LOCKED(__queue_learn_headroom(q, &ring));
+	LOCKED(sluice_learn_headroom(q, &ring));
 	EXPECT(q->headroom, 132);
 	ring.producer = 9;	/* once round */
 	q->headroom = 20;
-	LOCKED(__queue_learn_headroom(q, &ring));
+	LOCKED(sluice_learn_headroom(q, &ring));
 	EXPECT(q->headroom, 132);
 	ring.producer = 13;
 	q->headroom = INT_MAX;
-	LOCKED(__queue_learn_headroom(q, &ring));
+	LOCKED(sluice_learn_headroom(q, &ring));
 	EXPECT(q->headroom, 132 - 8);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Does the real queue.c keep its contract, whatever reads the ring?
+ * Do the real queue.c and depth.c keep the contract, whatever reads the ring?
  *
  * Queues of one device with default parameters, a sender for each that always
  * has a packet, one reader for each, and a clock that jumps from event to event.
@@ -33,7 +33,7 @@
 #include "simulator.h"
 
 #define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
-#define FEWEST		4		/* DEPTH_MIN of queue.c */
+#define FEWEST		4		/* DEPTH_MIN of depth.c */
 #define REVIEW_NS	2000000		/* REVIEW_MAX_NS of queue.c */
 #define REVIEWS		2000		/* REVIEWS_PER_SEC of queue.c */
 #define REVIEWS_BURST	20

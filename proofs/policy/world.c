@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The world around the real hook.c, queue.c, device.c and layout.c: a device of
- * the stock driver, senders, readers, and an operator (operator.c) who does to it
- * whatever may be done, as long as there is time. It fails when
+ * The world around the real hook.c, ring.c, depth.c, queue.c, device.c and
+ * layout.c: a device of the stock driver, senders, readers, and an operator
+ * (operator.c) who does to it whatever may be done, as long as there is time. It
+ * fails when
  *
  *   - a packet is lost at a ring that ought to lose none (see struct process);
  *   - a stop that is not ours is woken, or ours outlasts its bound;
