@@ -39,8 +39,8 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float | None]], ...]
     (
         "drops",
         "counter",
-        "Packets that met a full ring while the device was on; see "
-        "sluice_device_drops for all.",
+        "Packets that met a full ring while the queue could be stopped (not with "
+        "noqueue or a lockless qdisc); see sluice_device_drops for all.",
         lambda q: q.drops,
     ),
     (
