@@ -17,6 +17,9 @@ from typing import Any
 if __name__ == "__main__":
     # Ctrl-C prints nothing until main() is ready for it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.version_info < (3, 11):  # which what is imported below needs
+        print("lab: python3: older than 3.11; use a newer one", file=sys.stderr)
+        sys.exit(3)  # NOT_SUITABLE
 
 # ruff: noqa: E402
 from lab import processes
@@ -24,7 +27,6 @@ from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import copies, endurance, generate, measure, mutants, packages, quick
 from lab.checks import series, testing, verify
 from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE
-from lab.failure import Unsuitable
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
 from lab.machines.matrix import kernel_named
@@ -381,8 +383,6 @@ def main() -> int:
     # On SIGTERM, clean up as on any other exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        if sys.version_info < (3, 11):
-            raise Unsuitable("python3: older than 3.11; use a newer one")
         status = run(sys.argv[1:])
         sys.stdout.flush()
         return status

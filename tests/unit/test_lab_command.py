@@ -11,7 +11,7 @@ import pytest
 
 from lab.__main__ import SUBCOMMANDS, parser, run
 from lab.checks import measure
-from lab.failure import LabError
+from lab.failure import LabError, NOT_SUITABLE
 from lab.machines.vm import REPOSITORY, VCPUS
 
 
@@ -70,6 +70,21 @@ def test_machine_that_measures(arguments, machine, monkeypatch) -> None:
     with pytest.raises(LabError, match="enough"):
         run(arguments)
     assert [(plan.vcpus, plan.counted) for plan in plans] == [machine]
+
+
+OLD_PYTHON = """
+import runpy, sys
+sys.version_info, sys.argv = (3, 10), ["lab", "clean"]
+sys.modules["tomllib"] = None  # as there
+runpy.run_module("lab", run_name="__main__")
+"""
+
+
+def test_old_python_is_refused_in_one_line() -> None:
+    command = [sys.executable, "-B", "-c", OLD_PYTHON]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == NOT_SUITABLE, done
+    assert done.stderr == "lab: python3: older than 3.11; use a newer one\n"
 
 
 def test_reader_of_the_table_may_leave_early() -> None:
