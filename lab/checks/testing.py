@@ -269,17 +269,34 @@ def again(
     return FINE if fine else NO
 
 
-# debug: the kernel's, on kernels that watch themselves; long: all, on every kernel
-_EACH = ("unit", "kernel", "command", "packaging", "systemd", "debug")
-FOLDERS = {"all": _EACH[:4], **{name: (name,) for name in _EACH}, "long": _EACH}
-# The kernels whose roots these need.
-BOOTED = {
-    "all": (*PACKAGED, NATIVE),
-    "kernel": (*PACKAGED, NATIVE),
-    "command": COMMAND.chosen(every=False),
-    "debug": DEBUG,
-    "long": KERNELS,
+# The kernel's, on kernels that watch themselves.
+DEBUGGED = replace(KERNEL, kernels=DEBUG, often=(), alone=())
+# By their folders.
+SUITES = {
+    "kernel": KERNEL,
+    "command": COMMAND,
+    "packaging": PACKAGING,
+    "systemd": SYSTEMD,
+    "debug": DEBUGGED,
 }
+_EACH = ("unit", *SUITES)
+FOLDERS = {"all": _EACH[:4], **{name: (name,) for name in _EACH}, "long": _EACH}
+EVERY = ("debug", "long", "systemd")  # what is not played often, too
+
+
+def build_roots(suite: Suite, every: bool) -> None:
+    """What the tests of this suite need before they boot."""
+    kernels = suite.chosen(every)
+    if suite is KERNEL:  # its module is built for these
+        kernels = tuple(dict.fromkeys((*PACKAGED, *kernels)))
+    if suite is PACKAGING:
+        packages.ensure_packages()
+    for kernel in kernels:
+        root = scenario_root(kernel, suite)
+        if suite is PACKAGING:
+            packages.ensure_compiled(root)
+        if suite.disk:
+            ensure_disk(root)
 
 
 def test(what: str, arguments: list[str]) -> int:
@@ -296,16 +313,11 @@ def test(what: str, arguments: list[str]) -> int:
         if mutants.mutants() != 0:
             return 1
     # Built here: pytest would hide the progress.
-    for kernel in BOOTED.get(what, ()):
-        scenario_root(kernel)
-    if "packaging" in FOLDERS[what]:
-        packages.ensure_packages()
-        for kernel in PACKAGING.chosen(every=what == "long"):
-            root = scenario_root(kernel, PACKAGING)
-            packages.ensure_compiled(root)
-            ensure_disk(root)
+    for folder in FOLDERS[what]:
+        if folder in SUITES:
+            build_roots(SUITES[folder], what in EVERY)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
-    command += ["--every"] if what in ("debug", "long", "systemd") else []
+    command += ["--every"] if what in EVERY else []
     done = processes.run([*command, *arguments], cwd=vm.REPOSITORY)
     return done.returncode

@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from lab.checks import testing
-from lab.machines.matrix import DEBUG
 from tests._outcomes import assert_no_trouble, assert_passed
 
-SUITE = dataclasses.replace(
-    testing.KERNEL, kernels=DEBUG, often=()
-)
+SUITE = testing.DEBUGGED
 
 
 def test_scenario(kernel, name, played) -> None:

@@ -134,7 +134,14 @@ def steps(monkeypatch) -> dict[str, object]:
     monkeypatch.setattr(testing.mutants, "mutants", step("mutants"))
     monkeypatch.setattr(testing, "ensure_venv", lambda: Path("/venv/python"))
     root = Root("6.12", Path("/root"), "6.12.1", "linux-image 6.12.1", "key")
-    monkeypatch.setattr(testing, "scenario_root", lambda *_: root)
+    roots: list[tuple[str, testing.Suite]] = []
+    answers["roots"] = roots
+
+    def scenario_root(kernel, suite=testing.KERNEL) -> Root:
+        roots.append((kernel.name, suite))
+        return root
+
+    monkeypatch.setattr(testing, "scenario_root", scenario_root)
     monkeypatch.setattr(testing, "ensure_disk", lambda _: None)
     built: list[str] = []
     answers["built"] = built
@@ -172,6 +179,27 @@ def test_what_is_played_and_its_status(steps) -> None:
     assert steps["ran"] == [f"{start} tests/debug --every"] and not steps["built"]
     assert testing.test("long", []) == 5
     assert steps["short"] is False and steps["ran"][1:4] == [*STEPS]
+
+
+@pytest.mark.parametrize(
+    ("what", "suite", "every"),
+    [
+        ("kernel", testing.KERNEL, False),
+        ("command", testing.COMMAND, False),
+        ("packaging", testing.PACKAGING, False),
+        ("systemd", testing.SYSTEMD, True),
+        ("debug", testing.DEBUGGED, True),
+    ],
+)
+def test_root_of_each_kernel_that_is_played_is_built_first(
+    steps, what: str, suite: testing.Suite, every: bool
+) -> None:
+    assert testing.test(what, []) == 5
+    wanted = {kernel.name for kernel in suite.chosen(every)}
+    if suite is testing.KERNEL:
+        wanted.add("6.1")  # for test_module.py
+    assert sorted(name for name, _ in steps["roots"]) == sorted(wanted)
+    assert {asked for _, asked in steps["roots"]} == {suite}
 
 
 def test_kernel_of_few_scenarios_plays_only_those(monkeypatch) -> None:
