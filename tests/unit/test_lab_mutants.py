@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+
+import pytest
 
 from lab.checks.copies import without_comments
 from lab.checks.mutants import (
+    SHORT,
     Mutant,
     Result,
+    Trial,
     by_file,
     first_difference,
     format_file,
@@ -32,6 +37,56 @@ def test_comments_go_and_lines_stay() -> None:
 def test_difference_names_its_line() -> None:
     assert first_difference("a\n b\nc\n", "a\n d\nc\n") == (2, "b", "d")
     assert first_difference("a\n", "a\n") == (0, "", "")
+
+
+class Copy:
+    """A folder whose programs give these verdicts, and all others "fine"."""
+
+    def __init__(self, verdicts=None, code="other", builds=True) -> None:
+        self.verdicts, self.code, self.builds = verdicts or {}, code, builds
+
+    def build(self, program: str):
+        return None if self.builds else "error"
+
+    def digest(self, program: str) -> str:
+        return self.code
+
+    def ask(self, program: str, *_: int) -> tuple[str, str]:
+        return self.verdicts.get(program, ("fine", ""))
+
+
+class Source(Copy):
+    """That of the source as it is, which is copied."""
+
+    def __init__(self, copy: Copy, verdicts=None) -> None:
+        super().__init__(verdicts, code="source")
+        self.copy = copy
+
+    def must_build(self, *_: str) -> None:
+        pass
+
+    def changed(self, *_: str):
+        return contextlib.nullcontext(self.copy)
+
+
+SEED = {"steps": ("found", "seed 7, step 12: lost")}
+
+
+@pytest.mark.parametrize(
+    ("copy", "source", "verdict"),
+    [
+        (Copy(), {}, "survives"),
+        (Copy({"examples": ("found", "line 3")}), {}, "killed"),
+        (Copy({"pace": ("found", "too long")}), {}, "killed"),
+        (Copy(SEED), {}, "killed"),
+        (Copy(SEED), SEED, "survives"),  # that seed fails without the mutant, too
+        (Copy(builds=False), {}, "invalid"),
+        (Copy(code="source"), {}, "same"),
+    ],
+)
+def test_mutant_is_killed_by_what_the_source_passes(copy, source, verdict) -> None:
+    trial = Trial(Source(copy, source), SHORT)
+    assert trial.try_one(ONE).verdict == verdict
 
 
 def test_share_is_of_those_that_ran() -> None:
