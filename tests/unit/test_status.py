@@ -522,6 +522,7 @@ def test_names_do_not_command_the_terminal(
     for text in (said.out, said.err):
         text.encode()
         assert "\x07" not in text and "\x1b[2J" not in text and "\x1b]" not in text
+    assert "[2J" in said.out + said.err, "the name is not shown"
 
 
 def test_name_that_is_no_text_is_kept() -> None:
