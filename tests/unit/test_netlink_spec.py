@@ -182,6 +182,8 @@ def test_only_what_sets_asks_for_a_capability() -> None:
         ]
         assert asks, one["name"]
         assert any(asks) is ("admin-perm" in one.get("flags", [])), one["name"]
+    rules = re.search(r"\bmay_set_rules\([^;]*?\n{.*?\n}\n", MODULE, re.S)[0]
+    assert "netlink_capable(skb, CAP_NET_ADMIN)" in rules
 
 
 @pytest.mark.parametrize("name", SETS)
