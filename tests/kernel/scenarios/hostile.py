@@ -20,12 +20,15 @@ from tests.kernel.scenarios._frames import Freed
 from tests.kernel.scenarios._requests import (
     ACK,
     DUMP,
+    NESTED,
     NUMBERS,
     REQUEST,
     SETTINGS,
+    UNKNOWN,
     Asker,
     attr,
     random_datagram,
+    u8,
     u32,
     wrong_attrs,
 )
@@ -51,6 +54,21 @@ REQUESTS: Dict[str, Tuple[int, int, Tuple[int, ...]]] = {
     "device-get, all": (REQUEST | DUMP, netlink.DEVICE_GET, (IFINDEX,)),
     "device-set": (REQUEST | ACK, netlink.DEVICE_SET, (IFINDEX, *SETTINGS)),
     "queue-get, all": (REQUEST | DUMP, netlink.QUEUE_GET, (IFINDEX,)),
+    "rule-get, all": (REQUEST | DUMP, netlink.RULE_GET, ()),
+}
+RIGHT_RULE = attr(1, b"tap*\0") + attr(3, u8(1))
+WRONG_RULES = {
+    "no pattern": attr(3, u8(1)),
+    "no on": attr(1, b"tap*\0"),
+    "no NUL": attr(1, b"tap*") + attr(3, u8(1)),
+    "unknown": RIGHT_RULE + attr(UNKNOWN, u32(1)),
+    "netns": RIGHT_RULE + attr(2, u32(2)),
+    "on": attr(1, b"tap*\0") + attr(3, u8(2)),
+    "stall-ms": RIGHT_RULE + attr(4, u32(60001)),
+    "low-percent": RIGHT_RULE + attr(5, u32(96)),
+    "target-us": RIGHT_RULE + attr(7, u32(100001)),
+    "qdisc": RIGHT_RULE + attr(8, b"q" * 16 + b"\0"),
+    "origin": RIGHT_RULE + attr(9, b"o" * 128 + b"\0"),
 }
 
 
@@ -62,6 +80,7 @@ def every_attribute_in_every_wrong_form_is_refused(env: Env) -> None:
     with Asker() as asker:
         before = asker.settings(ifindex())
         for what, (flags, cmd, known) in REQUESTS.items():
+            begin = here if IFINDEX in known else b""
             for number in NUMBERS:
                 right = SETTINGS[number][0][0] if number in SETTINGS else u32(1)
                 forms = dict(wrong_attrs(number, right))
@@ -70,7 +89,7 @@ def every_attribute_in_every_wrong_form_is_refused(env: Env) -> None:
                 for wrong in SETTINGS[number][1] if number in SETTINGS else []:
                     forms[f"out of range: {wrong!r}"] = attr(number, wrong)
                 for form, made in forms.items():
-                    answer = asker.ask(flags, cmd, here + made)
+                    answer = asker.ask(flags, cmd, begin + made)
                     case = (what, number, form, answer)
                     assert answer.code in REFUSED and not answer.replies, case
                     assert answer.text or "shorter" in form, case
@@ -239,6 +258,19 @@ def _set_rules() -> None:
     ]
     with netlink.Client() as client:
         client.set_rules(rules)
+
+
+@scenario(on="newest-native")
+def wrong_rule_is_refused_with_the_whole_table(env: Env) -> None:
+    env.load()
+    _set_rules()
+    with Asker() as asker, netlink.Client() as client:
+        before = client.rules()
+        for what, wrong in WRONG_RULES.items():
+            table = attr(1 | NESTED, RIGHT_RULE) + attr(1 | NESTED, wrong)
+            answer = asker.ask(REQUEST | ACK, netlink.RULES_SET, table)
+            assert answer.code in REFUSED and answer.text, (what, answer)
+            assert client.rules() == before, what
 
 
 @scenario(on="newest-native")
