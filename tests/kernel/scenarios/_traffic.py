@@ -82,6 +82,8 @@ def compare(count: Callable[[], int], *names: str, share: float = 0.5) -> str:
         for name in names:
             set_device(Link(name, "", ""), on=on)
         counted[on] += count()
+    stops = sum(q.stops for name in names for q in read_queues(Link(name, "", "")))
+    assert stops > 0, "no queue was ever stopped: proves nothing"
     off, on = counted[0], counted[1]
     assert on > share * off, counted
     return f"stock {off}, sluice {on}: {on / max(off, 1):.2f}"
@@ -263,10 +265,14 @@ def _flood_for(env: Env, seconds: float, stops: bool) -> int:
 
 
 def assert_senders_are_held_shortly(
-    env: Env, reader: Reader, rests: Optional[Repeated] = None
+    env: Env,
+    reader: Reader,
+    rests: Optional[Repeated] = None,
+    stops: Optional[int] = None,
 ) -> str:
     """A flood to this reader while sluice is off and then on, with the default
-    stall_ms: senders go on, and no packet is unaccounted for; rests: left at the end.
+    stall_ms: senders go on, and no packet is unaccounted for; rests: left at the end;
+    stops: how many there must be.
     """
     sent, read, rates = 0, 0, []
     for on, seconds in enumerate((STOCK_SECONDS, HELD_SECONDS)):
@@ -282,7 +288,8 @@ def assert_senders_are_held_shortly(
     reader.resume()  # at full pace
     now = wait_until_read(env, sent)
     assert gone(now) == sent, (now, sent)
-    assert queue.longest_stop_ns < LONGEST_STOP_NS, queue
+    assert 0 < queue.longest_stop_ns < LONGEST_STOP_NS, queue
+    assert stops in (None, queue.stops), queue
     stop = f"longest stop {queue.longest_stop_ns / 1e6:.0f} ms, {queue.stalls} stalls"
     return f"{stop}; packets/s: stock {rates[0]}; sluice {rates[1]}"
 

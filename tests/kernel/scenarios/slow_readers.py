@@ -33,7 +33,8 @@ def _reader_of_one_packet_per(env: Env, milliseconds: int) -> str:
 @scenario(on="newest-native")
 def dead_reader_holds_senders_shortly(env: Env) -> str:
     env.load()
-    return assert_senders_are_held_shortly(env, sink(env, ring=500, paused=True))
+    reader = sink(env, ring=500, paused=True)
+    return assert_senders_are_held_shortly(env, reader, stops=1)
 
 
 @scenario(on="newest-native")
@@ -100,6 +101,7 @@ def slow_reader_blocks_no_third_party(env: Env) -> str:
     without = living_peer_reached(env)
     set_device(on=1)
     reached = living_peer_reached(env)
+    assert read_queue().stops > 0, "the queue was never stopped: proves nothing"
     assert reached > without / 2, (reached, without)
     return f"{reached} of {without} packets"
 
