@@ -98,6 +98,7 @@ def off_keeps_tail_drop(env: Env) -> None:
     send(23)
     now = counters()
     assert (now.held, now.lost_at_ring) == (0, 15), now
+    assert read_device().tx_dropped == 15, read_device()
     assert read_queue().stops == 0
 
 

@@ -13,6 +13,7 @@ import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Callable, Iterator
 
 from lab.guest.devices import FAR, HERE, NEAR, THERE, Device, Reader, attach
@@ -193,6 +194,8 @@ def _assert_tcp_is_lossless(env: Env, flags: int = 0) -> Reader:
     """Several streams through the tunnel; returns the reader, with its counts."""
     env.load("stall_ms=60000")
     reader = env.enter(_tunnel(env, flags))
+    told = Path(f"/sys/class/net/{HERE.name}/tun_flags").read_text()
+    assert int(told, 16) & flags == flags, (told, hex(flags))
     in_pages = flags & IFF_NAPI_FRAGS
     if flags & IFF_NAPI and not in_pages and os.uname().release.startswith("5.10."):
         for device in (HERE, FAR):
