@@ -69,10 +69,11 @@ def static_steps(python: Path) -> Steps:
     """Everything that only reads the sources."""
     names = tracked_files()
     shell = [name for name in names if is_shell(_read_text(name))]
-    mypy = ("--cache-dir", cache_dir() / "mypy", "lab", "sluice")
+    builders = [name for name in names if name.startswith("tests/kernel/_")]
+    typed = ("lab", "sluice", *builders)
     tools: dict[str, tuple[str | Path, ...]] = {
         "ruff": (python.with_name("ruff"), "check", "--no-cache", "."),
-        "mypy": (python.with_name("mypy"), *mypy),
+        "mypy": (python.with_name("mypy"), "--cache-dir", cache_dir() / "mypy", *typed),
         "codespell": (python.with_name("codespell"), *names),
         "shellcheck": ("shellcheck", *shell),
     }

@@ -217,9 +217,3 @@ def stage(root: Root, output: Path) -> None:
     for source in (KMOD, *(NATIVE_MODULES if root.native else TEST_MODULES)):
         shutil.copy(build_module(root, source), output)
     shutil.copytree(build_helpers(root), output / "bin", dirs_exist_ok=True)
-
-
-def stage_with_ynl(root: Root, output: Path) -> None:
-    """The same, and ynl below /out/linux; the root is one of KERNEL_SOURCE's suite."""
-    shutil.copytree(ensure_ynl(root), output / "linux", dirs_exist_ok=True)
-    stage(root, output)

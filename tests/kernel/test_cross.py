@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.checks import cross
 from lab.machines.matrix import NEWEST, kernel_named
+from tests.kernel import _cross as cross
 
 # Of the next suite's headers, if this suite's compiler lacks one of their options.
 TOO_OLD = "gcc does not compile this kernel's headers"

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from lab.checks import selftests
 from lab.checks.testing import KERNEL
 from lab.machines.matrix import kernel_named
+from tests.kernel import _selftests as selftests
 
 SUITE = replace(KERNEL, stage=selftests.stage)
 

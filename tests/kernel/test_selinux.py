@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.checks import selinux
 from lab.machines.matrix import kernel_named
+from tests.kernel import _selinux as selinux
 
 # A tap with a ring of 8 that nobody reads gets packets until its queue is stopped. The
 # policy lets the job create it, and "ip" not.

@@ -3,11 +3,21 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 from lab.checks.testing import KERNEL
-from lab.machines.build import stage_with_ynl
+from lab.machines import build
+from lab.machines.chroot import Root
 from lab.machines.matrix import kernel_named
+
+
+def stage_with_ynl(root: Root, output: Path) -> None:
+    """What the guest needs, and ynl below /out/linux."""
+    shutil.copytree(build.ensure_ynl(root), output / "linux", dirs_exist_ok=True)
+    build.stage(root, output)
+
 
 SUITE = replace(KERNEL, stage=stage_with_ynl)
 NEEDS = ("python3-jsonschema", "python3-yaml")

@@ -48,7 +48,7 @@ def _ensure_selftests(root: Root) -> Path:
         if work:
             say(f"kernel {root.kernel}: building its selftests (1-3 minutes)")
             failure = f"kernel {root.kernel}: its selftests do not build"
-            remedy = "correct lab/checks/selftests.py"
+            remedy = "correct tests/kernel/_selftests.py"
             must_run_in_root(root, work, script, failure, remedy)
             shutil.rmtree(work / "linux")
     return final / "built"
