@@ -19,12 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab.cache import digest
-from lab.checks.provers import RING, ensure_kernel_model, ensure_provers
+from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
-from lab.machines.build import KMOD
-from lab.machines.chroot import last_line, run_in_root
+from lab.machines.build import KMOD, ensure_kernel_files
+from lab.machines.chroot import Root, last_line, run_in_root
+from lab.machines.matrix import kernel_named
+from lab.machines.roots import ensure_root, unpack
 from lab.machines.vm import REPOSITORY
+from lab.setup import ensure_tools, say
 
 PROOFS = REPOSITORY / "proofs"
 SERIES = REPOSITORY / "series"
@@ -39,6 +41,21 @@ _COMPLAINT = re.compile(
     r"|^.*(TOO MUCH$|self-test: .* of a ptr_ring is not.*)",
     re.MULTILINE,
 )
+# The tools.
+SUITE = "forky"  # the first with herdtools7
+PACKAGES = (
+    "base-files", "coreutils", "dash", "gcc", "herdtools7", "libc6-dev", "make", "spin"
+)
+MOUNTED = ("dev", "mnt", "proc", "tmp")  # see chroot.run_in_root()
+# The kernel's own: its memory model, and the ring of the stock driver.
+MEMORY_MODEL = (
+    "linux-kernel.bell",
+    "linux-kernel.cat",
+    "linux-kernel.cfg",
+    "linux-kernel.def",
+    "lock.cat",
+)
+RING = "ptr_ring.h"
 # Runs a script in a directory, where the compiler is: its status and output.
 Runner = Callable[[Path, str], tuple[int, str]]
 
@@ -77,6 +94,27 @@ def read_faults(folder: str) -> list[Fault]:
         return Fault(program, edits=edits, **{"file": file, **one})
 
     return [fault(program, one) for program, found in listed.items() for one in found]
+
+
+def ensure_provers() -> Root:
+    """A root to run the tools in: from the cache, or unpacked now."""
+    ensure_tools()
+    key = digest(SUITE, *PACKAGES, *MOUNTED)
+    final = cache_dir() / "provers" / key
+    with cached(final, "provers") as unfinished:
+        if unfinished:
+            say(f"provers: unpacking those of {SUITE} (less than a minute)")
+            tree = unfinished / "tree"
+            unpack("provers", SUITE, PACKAGES, tree)
+            for folder in MOUNTED:
+                (tree / folder).mkdir(exist_ok=True)
+    return Root("provers", final / "tree", release="", package="", key=key)
+
+
+def ensure_kernel_model() -> Path:
+    """The directory of MEMORY_MODEL and RING."""
+    root = ensure_root(kernel_named("6.12"))  # its suite has that source
+    return ensure_kernel_files(root, "memory-model", (*MEMORY_MODEL, RING))
 
 
 def added_lines(semantic_patch: str) -> str:
