@@ -87,6 +87,27 @@ AS_NATIVE = option(
 )
 _COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matter"
 COUNTED = switch("--counted", _COUNTED)
+PATCHED = "the drivers of make series are one more variant (newest kernels only)"
+MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
+FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
+FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
+
+SUBCOMMANDS: dict[str, tuple[Function, str, tuple[Option, ...]]] = {}
+
+
+def add(name: str, text: str, function: Function, *options: Option) -> None:
+    """Makes the function a subcommand."""
+    SUBCOMMANDS[name] = function, text, options
+
+
+def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
+    """Makes command_NAME the subcommand NAME."""
+
+    def named(function: Function) -> Function:
+        add(function.__name__.removeprefix("command_"), text, function, *options)
+        return function
+
+    return named
 
 
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
@@ -145,6 +166,7 @@ def _show_native_first(how: dict[str, Any]) -> None:
         say(f"no native figures: {error}")
 
 
+@subcommand("a few rows as a table, in a few minutes", *measuring(1.5))
 def command_demo(**how: Any) -> int:
     how["retries"] = DEMO_RETRIES
     if how["kernel"].name == NEWEST and not how["patterns"]:
@@ -153,6 +175,13 @@ def command_demo(**how: Any) -> int:
     return measure.demo_status(run)
 
 
+@subcommand(
+    "measure every row and check the figures it must reach",
+    *(*measuring(3.0), COUNTED),
+    switch("--series", PATCHED, dest="patched"),
+    option("--minutes", MINUTES, type=float, default=30, metavar="N"),
+    PACKAGES,
+)
 def command_bench(minutes: float, counted: bool, **how: Any) -> int:
     if not how["kernel"].native:
         return _measure_with_page(rows_of("bench"), counted=counted, **how)
@@ -162,6 +191,9 @@ def command_bench(minutes: float, counted: bool, **how: Any) -> int:
     return _measure_with_page(rows, minutes=minutes, **how)
 
 
+@subcommand(
+    "measure VPN programs of the distribution, unmodified", *measuring(12.0), COUNTED
+)
 def command_apps(**how: Any) -> int:
     known = rows_of("apps")
     if not how["patterns"]:
@@ -169,16 +201,23 @@ def command_apps(**how: Any) -> int:
     return _measure_with_page(known, packages=applications.PACKAGES, **how)
 
 
+@subcommand("measure latency and throughput of shorter rings", *measuring(3.0))
 def command_depth(**how: Any) -> int:
     known = rows_of("native_depth" if how["kernel"].native else "depth")
     return _measure_with_page(known, **how)
 
 
+@subcommand("count instructions per packet on one CPU", *measuring(3.0, rounds=1))
 def command_cost(**how: Any) -> int:
     run, _ = _measure(rows_of("cost"), counted=True, vcpus=1, **how)
     return measure.bench_status(run)
 
 
+@subcommand(
+    "show a saved run",
+    option("file", "a result that the lab saved", metavar="FILE", type=Path),
+    option("--page", "write an HTML page there", metavar="FILE", type=Path),
+)
 def command_report(file: Path, page: Path | None) -> int:
     run = read_run(file)
     measure.show(run)
@@ -187,6 +226,7 @@ def command_report(file: Path, page: Path | None) -> int:
     return measure.bench_status(run)
 
 
+@subcommand("write the figures of the tables in docs/ from the results they name")
 def command_tables() -> int:
     for path in sorted((vm.REPOSITORY / "docs").glob("*.md")):
         before = path.read_text()
@@ -197,6 +237,13 @@ def command_tables() -> int:
     return FINE
 
 
+@subcommand(
+    "a shell in a VM, or one command",
+    *(KERNEL, AS_NATIVE),
+    option("--exec", "run CMD and power off", metavar="CMD", dest="script"),
+    switch("--apps", "with the programs of lab apps"),
+    PACKAGES,
+)
 def command_shell(
     kernel: Kernel, script: str | None, apps: bool, packages: tuple[str, ...]
 ) -> int:
@@ -214,6 +261,11 @@ def command_shell(
         return result.status or (NO if result.trouble else FINE)
 
 
+@subcommand(
+    "build the module",
+    option("--kernel", "only for this one; default: for all", type=kernel_named),
+    switch("--check", "W=1, sparse and checkpatch too"),
+)
 def command_build(kernel: Kernel | None, check: bool) -> int:
     for one in (kernel,) if kernel else PACKAGED:
         root = ensure_root(one)
@@ -228,6 +280,19 @@ def command_build(kernel: Kernel | None, check: bool) -> int:
     return FINE
 
 
+add(
+    *("test", "run the tests", testing.test),
+    option("what", nargs="?", default="all", choices=testing.FOLDERS),
+    option("arguments", "for pytest, after --", nargs="*"),
+)
+add("check", "run linters, unit tests and one build", quick.check, KERNEL)
+
+
+@subcommand(
+    "run every proof",
+    switch("--short", "only those of make test"),
+    switch("--reviewed", "record that copies were compared with the changed functions"),
+)
 def command_verify(short: bool, reviewed: bool) -> int:
     if not reviewed:
         return verify.verify(short)
@@ -235,86 +300,6 @@ def command_verify(short: bool, reviewed: bool) -> int:
     return FINE
 
 
-def command_deb() -> int:
-    output = vm.REPOSITORY / "out"
-    output.mkdir(exist_ok=True)
-    for package in packages.ensure_packages():
-        print(shutil.copy(package, output))
-    return FINE
-
-
-def command_clean() -> int:
-    say(f"removing what is in {cache_dir()}")
-    empty_cache()
-    return FINE
-
-
-SUBCOMMANDS: dict[str, tuple[Function, str, tuple[Option, ...]]] = {}
-
-
-def add(name: str, text: str, function: Function, *options: Option) -> None:
-    """Makes the function a subcommand."""
-    SUBCOMMANDS[name] = function, text, options
-
-
-PATCHED = "the drivers of make series are one more variant (newest kernels only)"
-MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
-FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
-FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
-
-add("demo", "a few rows as a table, in a few minutes", command_demo, *measuring(1.5))
-add(
-    *("bench", "measure every row and check the figures it must reach", command_bench),
-    *(*measuring(3.0), COUNTED),
-    switch("--series", PATCHED, dest="patched"),
-    option("--minutes", MINUTES, type=float, default=30, metavar="N"),
-    PACKAGES,
-)
-add(
-    *("apps", "measure VPN programs of the distribution, unmodified", command_apps),
-    *(*measuring(12.0), COUNTED),
-)
-add(
-    *("depth", "measure latency and throughput of shorter rings", command_depth),
-    *measuring(3.0),
-)
-add(
-    *("cost", "count instructions per packet on one CPU", command_cost),
-    *measuring(3.0, rounds=1),
-)
-add(
-    *("report", "show a saved run", command_report),
-    option("file", "a result that the lab saved", metavar="FILE", type=Path),
-    option("--page", "write an HTML page there", metavar="FILE", type=Path),
-)
-add(
-    "tables",
-    "write the figures of the tables in docs/ from the results they name",
-    command_tables,
-)
-add(
-    *("shell", "a shell in a VM, or one command", command_shell),
-    *(KERNEL, AS_NATIVE),
-    option("--exec", "run CMD and power off", metavar="CMD", dest="script"),
-    switch("--apps", "with the programs of lab apps"),
-    PACKAGES,
-)
-add(
-    *("build", "build the module", command_build),
-    option("--kernel", "only for this one; default: for all", type=kernel_named),
-    switch("--check", "W=1, sparse and checkpatch too"),
-)
-add(
-    *("test", "run the tests", testing.test),
-    option("what", nargs="?", default="all", choices=testing.FOLDERS),
-    option("arguments", "for pytest, after --", nargs="*"),
-)
-add("check", "run linters, unit tests and one build", quick.check, KERNEL)
-add(
-    *("verify", "run every proof", command_verify),
-    switch("--short", "only those of make test"),
-    switch("--reviewed", "record that copies were compared with the changed functions"),
-)
 add(
     *("mutants", "seed faults that the proofs must find", mutants.mutants),
     option("--files", "only of these sources", **FILES),
@@ -347,13 +332,29 @@ add(
     option("--out", "default: out/series/", dest="output", **FOLDER),
     switch("--boot", "play its tests with the patched drivers, in VMs", dest="booted"),
 )
-add("deb", "build the Debian packages", command_deb)
+
+
+@subcommand("build the Debian packages")
+def command_deb() -> int:
+    output = vm.REPOSITORY / "out"
+    output.mkdir(exist_ok=True)
+    for package in packages.ensure_packages():
+        print(shutil.copy(package, output))
+    return FINE
+
+
 add(
     "generate",
     "make the module's headers and docs/netlink.md from docs/sluice.yaml",
     generate.generate,
 )
-add("clean", "empty the cache", command_clean)
+
+
+@subcommand("empty the cache")
+def command_clean() -> int:
+    say(f"removing what is in {cache_dir()}")
+    empty_cache()
+    return FINE
 
 
 def parser() -> argparse.ArgumentParser:
