@@ -31,9 +31,8 @@ def _format_ratio(one: Summary, other: Summary) -> str:
 
 
 def _format_ping(one: Summary | None) -> str:
-    if one is None or one.ping_p50_ms is None or one.ping_p99_ms is None:
-        return UNKNOWN
-    return f"{one.ping_p50_ms:.1f} / {one.ping_p99_ms:.1f}"
+    pings = [one.ping_ms[50], one.ping_ms[99]] if one else [None]
+    return UNKNOWN if None in pings else " / ".join(f"{ms:.1f}" for ms in pings)
 
 
 def format_cell(run: Run, row: Row, heading: str) -> str:

@@ -195,9 +195,9 @@ def plot_tradeoff(run: Run) -> str:
     def draw(axes: Any, row: Row) -> None:
         found = summaries(run, row)
         points = [
-            (one.ping_p50_ms, one.median / found["stock"].median, name)
+            (one.ping_ms[50], one.median / found["stock"].median, name)
             for name, one in found.items()
-            if one.ping_p50_ms is not None
+            if one.ping_ms[50] is not None
         ]
         for number, (ping, share, name) in enumerate(sorted(points)):
             colour = COLOURS[parse_variant(name).base]

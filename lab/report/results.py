@@ -81,9 +81,7 @@ class Summary:
     high: float
     lost_at_ring: int  # in all rounds
     unaccounted: int
-    ping_p50_ms: float | None
-    ping_p95_ms: float | None
-    ping_p99_ms: float | None
+    ping_ms: dict[int, float | None]  # by percent: 50, 95 and 99
     ping_answered: float | None  # share of all that were sent; None: not told
     counted: dict[str, float | None]  # the median of each of COUNTED
 
@@ -137,9 +135,11 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
         high=max(values.values()),
         lost_at_ring=sum(sample["lost_at_ring"] for sample in samples),
         unaccounted=sum(abs(sample["unaccounted"]) for sample in samples),
-        ping_p50_ms=_median(sample["ping_p50_ms"] for sample in samples),
-        ping_p95_ms=_median(percentile(s.get("pings_ms", []), 95) for s in samples),
-        ping_p99_ms=_median(sample["ping_p99_ms"] for sample in samples),
+        ping_ms={
+            50: _median(sample["ping_p50_ms"] for sample in samples),
+            95: _median(percentile(s.get("pings_ms", []), 95) for s in samples),
+            99: _median(sample["ping_p99_ms"] for sample in samples),
+        },
         ping_answered=_share_answered(samples),
         counted={name: _median(_count(s, name) for s in samples) for name in COUNTED},
     )

@@ -115,7 +115,7 @@ def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> list[Find
 
 def _ping(row: Row, summary: Summary, percent: int) -> float:
     """Of all that were sent, ms, without the path's own; infinite if most were lost."""
-    ping = getattr(summary, f"ping_p{percent}_ms")
+    ping = summary.ping_ms[percent]
     lost = summary.ping_answered is not None and summary.ping_answered < 0.5
     return math.inf if lost or ping is None else max(0.0, ping - row.path_ms)
 
@@ -205,9 +205,9 @@ def format_share(share: float | None) -> str:
 
 
 def format_pings(summary: Summary, percents: Sequence[int] = (50, 95, 99)) -> str:
-    if summary.ping_p50_ms is None:
+    if summary.ping_ms[50] is None:
         return "-"
-    values = (getattr(summary, f"ping_p{percent}_ms") for percent in percents)
+    values = (summary.ping_ms[percent] for percent in percents)
     known = [value for value in values if value is not None]
     return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in known)
 
