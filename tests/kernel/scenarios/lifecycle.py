@@ -152,46 +152,61 @@ def qdisc_replacement_leaves_no_stopped_queue(env: Env) -> None:
     assert_flows(env)
 
 
-@scenario
+@scenario(deadline=120)
 def qdiscs_change_under_traffic(env: Env) -> None:
     env.load()
     freed = Freed(env)
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
     with frame_flood() as senders:
+        wait_for_stops(env, reader, more_than=5)
         for kind in ("fq", "noqueue", "pfifo", "cake", "noqueue", "fq_codel"):
             set_qdisc(env, kind)
             senders.wait_for_more(env, 500, f"traffic through {kind}")
         sent = senders.end()
+    reader.resume()  # at full pace
     wait_until_empty(env)
     freed.assert_rest_read(sent)
     assert_flows(env)
 
 
-@scenario
+@scenario(deadline=120)
 def sizes_change_under_traffic(env: Env) -> None:
     env.load()
     freed = Freed(env)
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
     with frame_flood() as senders:
+        wait_for_stops(env, reader, more_than=5)
         for length in (1, 2, 16, 500, 10000, 33, 100):
             env.run("ip", "link", "set", HERE.name, "txqueuelen", str(length))
             senders.wait_for_more(env, 500, f"traffic at {length}")
         sent = senders.end()
+    reader.resume()  # at full pace
     wait_until_empty(env)
     freed.assert_rest_read(sent)
     assert_flows(env)
 
 
-@scenario
+@scenario(deadline=120)
 def switching_under_traffic_leaves_no_stopped_queue(env: Env) -> None:
+
+    def switch_off_and_on() -> bool:
+        """Whether a switch has met a stopped queue; a stall wakes the queue as well."""
+        set_device(on=0)
+        set_device(on=1)
+        queue = read_queue()
+        return queue.wakes_other > queue.stalls
+
     env.load()
     freed = Freed(env)
-    sink(env, ring=100)
+    reader = sink(env, ring=100)
     with frame_flood() as senders:
-        for turn in range(20):
-            set_device(on=turn % 2)
+        wait_for_stops(env, reader, more_than=5)
+        for _ in range(10):
+            switch_off_and_on()
+        env.wait_for(switch_off_and_on, "a switch meets a stopped queue")
         senders.wait_for_more(env, 500, "traffic goes on")
         sent = senders.end()
+    reader.resume()  # at full pace
     wait_until_empty(env)
     freed.assert_rest_read(sent)
     assert_flows(env)
