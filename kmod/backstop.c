@@ -17,7 +17,6 @@
 
 #define RUN_EVERY	HZ
 
-static bool ready;
 static void run(struct work_struct *unused);
 static DECLARE_DELAYED_WORK(runner, run);
 
@@ -28,15 +27,14 @@ static DECLARE_DELAYED_WORK(runner, run);
  */
 void sluice_backstop_watch(void)
 {
-	if (READ_ONCE(ready))	/* pairs with sluice_backstop_stop() */
-		schedule_delayed_work(&runner, RUN_EVERY);
+	schedule_delayed_work(&runner, RUN_EVERY);
 }
 
-static bool run_waiting(struct netdev_queue *txq)
+static bool run_waiting(const struct sluice_queue *q)
 {
-	if (!qdisc_qlen_sum(rcu_dereference(txq->qdisc)))
+	if (!READ_ONCE(q->open) || !qdisc_qlen_sum(rcu_dereference(q->txq->qdisc)))
 		return false;
-	netif_schedule_queue(txq); /* no effect while it is stopped */
+	netif_schedule_queue(q->txq); /* no effect while it is stopped */
 	return true;
 }
 
@@ -50,7 +48,7 @@ static bool rescue_device(struct sluice_device *device)
 		if (sluice_queue_rescue(&device->queue[id], &again))
 			pr_warn_once("%s: queue %u: its timer was lost; woken by the backstop; please report this\n",
 				     device->dev->name, id);
-		again |= run_waiting(device->queue[id].txq);
+		again |= run_waiting(&device->queue[id]);
 	}
 	return again;
 }
@@ -73,23 +71,12 @@ static void run(struct work_struct *unused)
 }
 
 /**
- * sluice_backstop_start() - from now on stopped queues are watched
- *
- * Context: process, module load, before any queue can stop.
- */
-void sluice_backstop_start(void)
-{
-	WRITE_ONCE(ready, true);
-}
-
-/**
  * sluice_backstop_stop() - the work item does not run once this returns
  *
- * Context: process, module unload, when no queue is stopped any more.
+ * Context: process, module unload, when every queue is closed, and so none can
+ *	    stop.
  */
 void sluice_backstop_stop(void)
 {
-	WRITE_ONCE(ready, false);
-	synchronize_rcu(); /* interrupts are off in sluice_backstop_watch() */
 	cancel_delayed_work_sync(&runner);
 }

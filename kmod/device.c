@@ -93,7 +93,6 @@ static void device_enter(struct sluice_device *device,
 		netdev_warn(device->dev, "sluice: %s; stock behaviour remains\n",
 			    device->reason);
 	device->state = state;
-	WRITE_ONCE(device->served, served);
 	for (id = 0; id < device->queues; id++)
 		if (served)
 			sluice_queue_opened(&device->queue[id]);

@@ -133,8 +133,8 @@ static void report_noqueue(struct sluice_device *device)
 	if (device->noqueue_reported_at &&
 	    now - device->noqueue_reported_at < NOQUEUE_EVERY_NS)
 		return;
-	device->noqueue_reported_at = now;
-	sluice_netlink_report(q, &v, SLUICE_EVENT_NOQUEUE, 1, &budget);
+	if (sluice_netlink_report(q, &v, SLUICE_EVENT_NOQUEUE, 1, &budget))
+		device->noqueue_reported_at = now;
 }
 
 static void watch(struct work_struct *unused)
@@ -149,6 +149,7 @@ static void watch(struct work_struct *unused)
 			continue;
 		wanted = true;
 		report_noqueue(device);
+		cond_resched();
 	}
 	rtnl_unlock();
 	if (wanted && READ_ONCE(ready))

@@ -51,7 +51,6 @@ static int __init sluice_start(void)
 	err = sluice_layout_learn();
 	if (err)
 		return err;
-	sluice_backstop_start();
 	err = sluice_devices_start();
 	if (err) {
 		sluice_backstop_stop();

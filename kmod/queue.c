@@ -321,19 +321,6 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* A sender found the limit reached. proofs/litmus: off_against_stop */
-static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
-			 int fill, int depth)
-{
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&q->lock, flags);
-	WRITE_ONCE(q->stalled, false);
-	if (q->open)
-		__queue_stop(q, ring, fill, depth);
-	raw_spin_unlock_irqrestore(&q->lock, flags);
-}
-
 /*
  * Whether senders still pass. The stall ends when the reader has caught up, at
  * @low packets; or when its time is over and the reader has read anything since,
@@ -349,9 +336,30 @@ static bool stall_lasts(const struct sluice_queue *q,
 }
 
 /*
+ * A sender found the limit reached (@full), or a stall over. Whether it is over is
+ * asked again: while the sender waited for the lock the queue may have been
+ * stopped and stalled. proofs/litmus: off_against_stop
+ */
+static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
+			 int fill, int depth, bool full)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&q->lock, flags);
+	if (!stall_lasts(q, ring, fill, sluice_low(q, depth))) {
+		WRITE_ONCE(q->stalled, false);
+		if (full && q->open)
+			__queue_stop(q, ring, fill, depth);
+	}
+	raw_spin_unlock_irqrestore(&q->lock, flags);
+}
+
+/*
  * The file or the size is not that of the last check, or sluice_queue_opened()
  * made the queue forget its file, which a reader can cause (TUNSETPERSIST). So
- * a stall goes on if the ring is the same.
+ * a stall goes on if the ring is the same. If it is another, the next stop stalls
+ * at once if nothing is read: whoever closes and opens a device and does not read
+ * would otherwise hold the senders anew each time.
  */
 static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
@@ -363,6 +371,8 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 
 	raw_spin_lock_irqsave(&q->lock, flags);
 	if (ring != q->ring || size != q->size) {	/* during a stop, too */
+		if (q->stalled)
+			q->unpaid_ns = stall_ns(q);
 		WRITE_ONCE(q->stalled, false);
 		WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 		q->stop_producer = READ_ONCE(ring->producer);
@@ -394,7 +404,7 @@ static void set_next_check(struct sluice_queue *q, s64 check, int producer,
 
 /**
  * sluice_queue_check() - a packet is about to enter a ring that may be filling
- * @q: its queue; if its device is not served, nothing but that is read
+ * @q: its queue; if it is closed, nothing but that is read
  *
  * Context: BH off.
  */
@@ -406,7 +416,7 @@ void sluice_queue_check(struct sluice_queue *q)
 	void *file;
 	s64 check;
 
-	if (!READ_ONCE(q->device->served))
+	if (!READ_ONCE(q->open))
 		return;
 	check = atomic64_read(&q->next_check);
 	/* proofs/litmus: check_before_producer */
@@ -438,10 +448,8 @@ void sluice_queue_check(struct sluice_queue *q)
 	}
 	room = min(limit - count.used, depth - count.fill) - 1;
 	set_next_check(q, check, producer, room, size);
-	if (room <= 0)
-		queue_filled(q, ring, count.fill, depth);
-	else if (unlikely(READ_ONCE(q->stalled)))
-		WRITE_ONCE(q->stalled, false);
+	if (room <= 0 || unlikely(READ_ONCE(q->stalled)))
+		queue_filled(q, ring, count.fill, depth, room <= 0);
 }
 
 /**
@@ -456,7 +464,7 @@ void sluice_queue_check(struct sluice_queue *q)
 void sluice_queue_opened(struct sluice_queue *q)
 {
 	raw_spin_lock_irq(&q->lock);
-	q->open = true;
+	WRITE_ONCE(q->open, true);
 	sluice_reset_depth(q);
 	WRITE_ONCE(q->file, NULL);
 	raw_spin_unlock_irq(&q->lock);
@@ -472,7 +480,7 @@ void sluice_queue_opened(struct sluice_queue *q)
 void sluice_queue_closed(struct sluice_queue *q)
 {
 	raw_spin_lock_irq(&q->lock);
-	q->open = false;
+	WRITE_ONCE(q->open, false);
 	q->unpaid_ns = 0;
 	WRITE_ONCE(q->stalled, false);
 	if (q->stopped)

@@ -174,7 +174,6 @@ struct sluice_rule {
  * @node: in the table of devices, keyed by @dev
  * @rcu: delays the free until no sender uses it
  * @dev: the device; valid while we are in the table
- * @served: copy of @state == SLUICE_DEVICE_SERVED for senders that check
  * @verified: a queue of it was seen with the layout we know
  * @events_pending: it may have an event to send, see events.c; senders set it
  * @next_queue: the queue whose events are sent first in the next run of events.c
@@ -199,7 +198,6 @@ struct sluice_device {
 	struct rcu_head rcu;
 	struct net_device *dev;
 	u32 queues;
-	bool served;
 	bool verified;
 	bool events_pending;
 	u32 next_queue;
@@ -330,7 +328,6 @@ bool sluice_netlink_report(const struct sluice_queue *q,
 
 /* backstop.c */
 void sluice_backstop_watch(void);
-void sluice_backstop_start(void);
 void sluice_backstop_stop(void);
 
 /* events.c */

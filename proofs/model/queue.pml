@@ -27,13 +27,13 @@
  * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
  * Copy of: kmod/queue.c __queue_review() e10c8048753fe457
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
- * Copy of: kmod/queue.c queue_filled() d41e1a015cbfab74
+ * Copy of: kmod/queue.c queue_filled() 80c39a844bc67f73
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
- * Copy of: kmod/queue.c queue_adopted() 6d30546258dedbf0
+ * Copy of: kmod/queue.c queue_adopted() 3f98e0d02daaf178
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
- * Copy of: kmod/queue.c sluice_queue_check() 1425b48316adf37d
- * Copy of: kmod/queue.c sluice_queue_opened() 207b0a0e848b3652
- * Copy of: kmod/queue.c sluice_queue_closed() d8ef80185106b230
+ * Copy of: kmod/queue.c sluice_queue_check() 23074207a9cc7126
+ * Copy of: kmod/queue.c sluice_queue_opened() 3a53d3ee8f314e76
+ * Copy of: kmod/queue.c sluice_queue_closed() 370d2184eae25290
  * Copy of: kmod/entry.h check_needed() 7feee816de47f0cf
  * Copy of: kmod/entry.h queue_to_check() c31fc0936c275239
  * Copy of: kmod/device.c device_vanished() 1398ef125d6b8751
@@ -319,19 +319,24 @@ check:		/* sluice_queue_check() */
 		:: true
 		fi;
 #endif
+		set_next_check();
 		if
-		:: room > 0 ->
-			stalled = false;
-			set_next_check();
-			goto transmit
+		:: room > 0 && !stalled -> goto transmit
 		:: else
 		fi;
-		set_next_check();
 
 		/* queue_filled(), __queue_stop() */
 		SECTION {
 		LOCK;
+		if
+		:: room <= 0 && stalled && !moved -> goto unlock	/* stall_lasts() */
+		:: else
+		fi;
 		stalled = false;
+		if
+		:: room > 0 -> goto unlock
+		:: else
+		fi;
 		if
 #ifdef BUG_OPEN
 		:: true ->

@@ -179,7 +179,7 @@ static void fresh(void)
 	device = zeroed(struct_size(device, queue, 2));
 	device->dev = &dev;
 	device->queues = 2;
-	device->served = device->verified = true;
+	device->verified = true;
 	device->stall_ms = 250;
 	device->low_percent = 50;
 	dev.num_tx_queues = 2;
@@ -980,21 +980,39 @@ static void expiries(void)
 
 	fresh();
 	q->stalled = true;
-	queue_filled(q, &ring, 60, 92);
+	q->head = 1;	/* the reader reads */
+	queue_filled(q, &ring, 60, 92, true);
 	EXPECT(q->stalled, false);
 	EXPECT(q->stopped, true);
 	*text = '\0';
 	fresh();
 	q->open = false;
 	q->stalled = true;
-	queue_filled(q, &ring, 60, 92);
+	q->head = 1;
+	queue_filled(q, &ring, 60, 92, true);
 	EXPECT(q->stalled, false);
 	EXPECT_LOG("");
-	fresh();
-	while_waiting = queue_is_stalled;
-	queue_filled(q, &ring, 60, 92);
+	fresh();	/* not full: only the stall ends */
+	q->stalled = true;
+	q->head = 1;
+	queue_filled(q, &ring, 60, 92, false);
 	EXPECT(q->stalled, false);
+	EXPECT(q->stopped, false);
+	fresh();	/* stalled while it waited for the lock: by a reader that read since */
+	while_waiting = queue_is_stalled;
+	q->head = 1;
+	queue_filled(q, &ring, 60, 92, true);
+	EXPECT(q->stalled, false);
+	EXPECT(q->stopped, true);
 	*text = '\0';
+	fresh();	/* and by one that did not: the stall lasts, above the low watermark */
+	while_waiting = queue_is_stalled;
+	queue_filled(q, &ring, 47, 92, true);
+	EXPECT(q->stalled, true);
+	EXPECT(q->stopped, false);
+	queue_filled(q, &ring, 46, 92, false);
+	EXPECT(q->stalled, false);
+	EXPECT_LOG("");
 }
 
 static void adoptions(void)
@@ -1011,6 +1029,7 @@ static void adoptions(void)
 	q->headroom = 20;
 	EXPECT(queue_adopted(q, &other, 50), true);
 	EXPECT(q->stalled, false);
+	EXPECT(q->unpaid_ns, 250 * MS);	/* the next stop may stall at once */
 	EXPECT(q->ring == &other && q->file == &other, true);
 	EXPECT(q->size, 50);
 	EXPECT(q->head, 7);
@@ -1026,13 +1045,17 @@ static void adoptions(void)
 	EXPECT(q->stop_producer, 1);
 	EXPECT(q->headroom, 20);
 	/* another size, another ring of the same size */
+	q->unpaid_ns = 7;
 	EXPECT(queue_adopted(q, &other, 51), true);
 	EXPECT(q->stalled, false);
+	EXPECT(q->unpaid_ns, 250 * MS);
+	q->unpaid_ns = 7;	/* was not stalled: no more to pay than before */
 	EXPECT(q->head, 7);
 	EXPECT(q->headroom, INT_MAX);
 	q->headroom = 20;
 	EXPECT(queue_adopted(q, &other, 40), true);
 	EXPECT(q->headroom, INT_MAX);
+	EXPECT(q->unpaid_ns, 7);
 	q->headroom = 20;
 	EXPECT(queue_adopted(q, &ring, 40), true);
 	EXPECT(q->head, 0);
@@ -1107,10 +1130,10 @@ static void checks(void)
 	EXPECT(checked(0, 10, 29), 28);
 	EXPECT_LOG("event;arm 2000000;watch;queue_stop 19 0;");
 
-	fresh();	/* nothing is served, read, known */
-	device->served = false;
+	fresh();	/* nothing is open, read, known */
+	q->open = false;
 	EXPECT(checked(0, 0, 95), 7777);
-	device->served = true;
+	q->open = true;
 	queue_slot[0] = NULL;
 	EXPECT(checked(0, 0, 95), 7777);
 	queue_slot[0] = &ring;

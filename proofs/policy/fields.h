@@ -9,7 +9,7 @@
 #define store(x, v)	__atomic_store_n(&(x), v, __ATOMIC_RELEASE)
 #define add(x, n)	__atomic_fetch_add(&(x), n, __ATOMIC_ACQ_REL)
 
-static inline bool queue_open(const struct sluice_queue *q) { return q->open; }
+static inline bool queue_open(const struct sluice_queue *q) { return load(q->open); }
 static inline bool queue_stopped(const struct sluice_queue *q) { return q->stopped; }
 static inline bool queue_stalled(const struct sluice_queue *q) { return load(q->stalled); }
 static inline u64 queue_drops(const struct sluice_queue *q) { return load(q->drops.counter); }

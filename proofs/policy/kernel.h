@@ -241,6 +241,8 @@ bool cancel_work_sync(struct work_struct *work);
 	start_work(&(delayed)->work, (u64)(jiffies) * (NSEC_PER_SEC / HZ))
 #define cancel_delayed_work_sync(delayed) cancel_work_sync(&(delayed)->work)
 
+#define IS_ENABLED(option)		1	/* CONFIG_SMP */
+
 /* Devices */
 #define IFNAMSIZ			16
 #define PAGE_SIZE			4096

@@ -16,7 +16,6 @@ static int reset_tested(void) { return start_step("reset"); }
 static int layout_learned(void) { return start_step("layout"); }
 static int devices_started(void) { return start_step("devices"); }
 static int netlink_started(void) { return start_step("netlink"); }
-static void backstop_started(void) { note("backstop;"); }
 static void events_started(void) { note("events;"); }
 static void devices_stopped(void) { note("no devices;"); }
 static void netlink_stopped(void) { note("no netlink;"); }
@@ -28,12 +27,12 @@ static void events_stopped(void) { note("no events;"); }
 #define sluice_layout_learn	layout_learned
 #define sluice_devices_start	devices_started
 #define sluice_netlink_start	netlink_started
-#define sluice_backstop_start	backstop_started
 #define sluice_events_start	events_started
 #define sluice_devices_stop	devices_stopped
 #define sluice_netlink_stop	netlink_stopped
 #define sluice_backstop_stop	backstop_stopped
 #define sluice_events_stop	events_stopped
+#undef IS_ENABLED
 #define IS_ENABLED(option)	preempt_rt
 #define module_param_named(...)
 #define module_init(function)
@@ -52,7 +51,6 @@ static void events_stopped(void) { note("no events;"); }
 #undef sluice_layout_learn
 #undef sluice_devices_start
 #undef sluice_netlink_start
-#undef sluice_backstop_start
 #undef sluice_events_start
 #undef sluice_devices_stop
 #undef sluice_netlink_stop
@@ -63,7 +61,7 @@ static void starts(void)
 {
 	hrtimer_resolution = 1;
 	EXPECT(sluice_start(), 0);
-	EXPECT_LOG("ring;reset;layout;backstop;devices;netlink;events;");
+	EXPECT_LOG("ring;reset;layout;devices;netlink;events;");
 	sluice_end();
 	EXPECT_LOG("no events;no netlink;no devices;no backstop;");
 
@@ -76,7 +74,7 @@ static void starts(void)
 	EXPECT_LOG("complain;");
 	hrtimer_resolution = 100 * US;
 	EXPECT(sluice_start(), 0);
-	EXPECT_LOG("ring;reset;layout;backstop;devices;netlink;events;");
+	EXPECT_LOG("ring;reset;layout;devices;netlink;events;");
 
 	preempt_rt = true;
 	EXPECT(sluice_start(), -ENODEV);
@@ -92,8 +90,8 @@ static void starts_that_fail(void)
 		{ "ring", "ring;" },
 		{ "reset", "ring;reset;" },
 		{ "layout", "ring;reset;layout;" },
-		{ "devices", "ring;reset;layout;backstop;devices;no backstop;" },
-		{ "netlink", "ring;reset;layout;backstop;devices;netlink;no devices;no backstop;" },
+		{ "devices", "ring;reset;layout;devices;no backstop;" },
+		{ "netlink", "ring;reset;layout;devices;netlink;no devices;no backstop;" },
 	};
 
 	for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++) {

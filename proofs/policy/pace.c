@@ -230,7 +230,7 @@ static void begin(unsigned int queues)
 	dev.num_tx_queues = queues;
 	device->dev = &dev;
 	device->queues = queues;
-	device->served = device->verified = true;
+	device->verified = true;
 	device->stall_ms = sluice_default_stall_ms;
 	device->low_percent = sluice_default_low_percent;
 	device->target_us = target_us;

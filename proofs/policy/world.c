@@ -421,7 +421,7 @@ static bool serves(unsigned int id)
 	struct tun_device *tun = load(the_device);
 	struct sluice_device *served = served_device();
 
-	return served && load(served->served) && id < served->queues &&
+	return served && id < served->queues && queue_open(&served->queue[id]) &&
 	       load(tun->dev.tx[id].qdisc) == &fq &&
 	       !queue_stalled(&served->queue[id]);
 }
@@ -691,7 +691,7 @@ static void check_drops(struct tun_file *file, const struct sluice_queue *q,
 	if (!used && queue_drops(q) != drops)
 		fail("queue %d: a drop is counted at an empty ring", id);
 	if (used == file->ring.size && slots_used(file) == used &&
-	    load(q->device->served) && !load(over) && queue_drops(q) == drops)
+	    queue_open(q) && !load(over) && queue_drops(q) == drops)
 		fail("queue %d: a drop at a full ring of %d is not counted", id,
 		     file->ring.size);
 }
@@ -1025,7 +1025,6 @@ static void run_seed(unsigned int seed, u64 packets)
 	for (i = 0; i < SENDERS_MAX; i++)
 		sending[i].queue = -1;
 	create_device();
-	sluice_backstop_start();
 	if (sluice_devices_start())
 		fail("the module does not start");
 	senders_left = policy_senders;
