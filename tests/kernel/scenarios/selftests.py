@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The kernel's own tests of tun and tap come out the same with sluice loaded.
 
-They are built from the kernel's source; see lab/checks/selftests.py.
+They are built from the kernel's source; see tests/kernel/_selftests.py.
 """
 
 from __future__ import annotations
