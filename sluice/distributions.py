@@ -105,5 +105,5 @@ def install_module(distribution: tuple[str, ...]) -> str:
     """How the module is installed: built from a tree, as no archive has a package."""
     one = find(distribution)
     if one and one.install == "apt install":
-        return "make deb && apt install ./out/sluice-dkms_*.deb  # in a sluice tree"
+        return "make deb && apt install ./out/sluice-*.deb  # in a sluice tree"
     return "make install  # in a sluice tree"

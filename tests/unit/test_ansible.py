@@ -41,18 +41,29 @@ def test_lint_notices_a_command_that_is_not_a_change(tmp_path: Path) -> None:
     assert done.returncode != 0 and "no-changed-when" in done.stdout, done.stdout
 
 
-KERNELS = ("6.12.48+deb13-amd64", "6.2.16-20-pve", "6.5.13-1-pve", "6.8.12-4-pve")
+# A kernel, and the package that brings the headers of the next one.
+KERNELS = {
+    "6.12.48+deb13-amd64": "linux-headers-amd64",
+    "6.1.0-38-cloud-amd64": "linux-headers-cloud-amd64",
+    "6.8.0-79-generic": "linux-headers-generic",
+    "6.2.16-20-pve": "pve-headers",
+    "6.5.13-1-pve": "proxmox-default-headers",
+    "6.8.12-4-pve": "proxmox-default-headers",
+}
 
 
 def test_headers_are_those_that_the_command_names(tmp_path: Path) -> None:
     debian = distributions.find(("debian",))
     assert debian is not None
     tasks = []
-    for kernel in KERNELS:
+    for kernel, following in KERNELS.items():
         wanted = distributions.headers_package(debian, kernel)
         tasks += [
             {"ansible.builtin.set_fact": {"kernel": kernel, "cacheable": True}},
-            {"ansible.builtin.assert": {"that": [f"sluice_headers == '{wanted}'"]}},
+            {"ansible.builtin.assert": {"that": [
+                f"sluice_headers == '{wanted}'",
+                f"sluice_next_headers == '{following}'",
+            ]}},
         ]
     play = {
         "hosts": "localhost",

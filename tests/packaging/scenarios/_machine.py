@@ -91,7 +91,7 @@ def package(name: str) -> str:
 
 def names() -> Tuple[str, ...]:
     """The packages this Debian can have."""
-    return ("sluice-dkms", "sluice") if has_command() else ("sluice-dkms",)
+    return ("sluice-dkms", "sluice-tun") if has_command() else ("sluice-dkms",)
 
 
 def apt(verb: str, *packages: str) -> Done:

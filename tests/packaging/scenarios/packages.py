@@ -193,5 +193,5 @@ def newer_package_replaces_the_loaded_module(env: Env) -> None:
 def debian_without_the_libraries_refuses_only_the_command(env: Env) -> None:
     if has_command():
         env.skip("a Debian without click 8.1: this one has it")
-    done = run("apt-get", "install", "-y", package("sluice"))
+    done = run("apt-get", "install", "-y", package("sluice-tun"))
     assert done.status == 100 and "python3-click (>= 8.1.3)" in done.said, done.said
