@@ -18,6 +18,10 @@ class Distribution:
     ids: tuple[str, ...]  # of os-release: ID, or one of ID_LIKE
     install: str
     headers: tuple[tuple[str, str], ...]  # pattern, package with groups of it
+    # As headers: the package that brings those of each new kernel of this flavour,
+    # where it is another. apt installs nothing if one name is unknown, so that only
+    # flavours are here which have it.
+    following: tuple[tuple[str, str], ...] = ()
     dkms: str = "dkms"
     mokutil: str = "mokutil"
     reboot: str = "reboot"
@@ -28,6 +32,14 @@ DEBIAN_HEADERS = (
     (r"((?:[2-5]\..*|6\.2\..*)-pve)", r"pve-headers-\1"),
     (r"(.*-pve)", r"proxmox-headers-\1"),
     (r"(.*)", r"linux-headers-\1"),
+)
+DEBIAN_FOLLOWING = (
+    (r"(?:[2-5]\..*|6\.2\..*)-pve", "pve-headers"),
+    (r".*-pve", "proxmox-default-headers"),
+    (r".*?-((?:cloud-)?(?:amd64|arm64)|armmp(?:-lpae)?|686(?:-pae)?)",
+     r"linux-headers-\1"),
+    (r".*-\d+-(generic|lowlatency|aws|azure|gcp|oracle|raspi)", r"linux-headers-\1"),
+    (r".*\+rpt-(rpi-.*)", r"linux-headers-\1"),
 )
 FEDORA_HEADERS = (
     (r"(.*uek.*)", r"kernel-uek-devel-\1"),
@@ -41,7 +53,8 @@ DISTRIBUTIONS = (
         (r"(\d+)\.(\d+)\..*-MANJARO", r"linux\1\2-headers"),
         (r".*", "linux-headers"),
     )),
-    Distribution(("debian", "ubuntu", "proxmox"), "apt install", DEBIAN_HEADERS),
+    Distribution(("debian", "ubuntu", "proxmox"), "apt install", DEBIAN_HEADERS,
+                 DEBIAN_FOLLOWING),
     # dkms is in EPEL.
     Distribution(("rhel", "centos", "rocky", "almalinux", "ol"), "dnf install",
                  FEDORA_HEADERS),
@@ -77,18 +90,30 @@ def find(distribution: tuple[str, ...]) -> Distribution | None:
     return None
 
 
-def headers_package(one: Distribution, release: str) -> str:
-    for pattern, package in one.headers:
+def _look_up(table: tuple[tuple[str, str], ...], release: str) -> str:
+    for pattern, package in table:
         if found := re.fullmatch(pattern, release):
             return found.expand(package)
     return ""
 
 
+def headers_package(one: Distribution, release: str) -> str:
+    return _look_up(one.headers, release)
+
+
+def following_package(one: Distribution, release: str) -> str:
+    """The package that brings the headers of the next kernel; empty: none is known."""
+    return _look_up(one.following, release)
+
+
 def install_headers(distribution: tuple[str, ...], release: str) -> str:
-    """The command that installs the headers of a kernel; empty: there is none."""
+    """The command that installs the headers of a kernel and of those that follow it;
+    empty: there is none.
+    """
     one = find(distribution)
-    package = headers_package(one, release) if one else ""
-    return f"{one.install} {package}" if one and package else ""
+    if one is None or not (package := headers_package(one, release)):
+        return ""
+    return f"{one.install} {package} {following_package(one, release)}".rstrip()
 
 
 def install_dkms(distribution: tuple[str, ...]) -> str:

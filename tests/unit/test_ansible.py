@@ -58,6 +58,7 @@ def test_headers_are_those_that_the_command_names(tmp_path: Path) -> None:
     tasks = []
     for kernel, following in KERNELS.items():
         wanted = distributions.headers_package(debian, kernel)
+        assert distributions.following_package(debian, kernel) == following
         tasks += [
             {"ansible.builtin.set_fact": {"kernel": kernel, "cacheable": True}},
             {"ansible.builtin.assert": {"that": [

@@ -410,7 +410,9 @@ def test_dkms_matters_without_a_module(dkms: str | None) -> None:
 
 def test_missing_headers_matter_only_without_a_module() -> None:
     facts = replace(FINE, headers=False)
-    assert only(facts, NOTE).fix == "apt install linux-headers-6.12.1-amd64"
+    assert only(facts, NOTE).fix == (
+        "apt install linux-headers-6.12.1-amd64 linux-headers-amd64"
+    )
     facts = replace(facts, loaded="", module_file=False)
     assert {one.subject for one in found(facts, BAD)} == {"headers", "module"}
 
