@@ -64,10 +64,13 @@ def bring_ccache() -> None:
 def run(*argv: str) -> Done:
     """A command without questions; the console keeps how long it took."""
     bring_ccache()
+    environment = {**os.environ, **ENVIRONMENT}
+    # The lab's own; with it the packages make no caches beside their files.
+    environment.pop("PYTHONPYCACHEPREFIX", None)
     started = time.monotonic()
     done = subprocess.run(
         argv,
-        env={**os.environ, **ENVIRONMENT},
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -65,7 +65,9 @@ def tap_in_use_is_served_without_a_reboot_and_purge_leaves_no_trace(env: Env) ->
 
 
 def check_command(env: Env) -> None:
-    """The command, its verdict, completion, and udev, which has rules loaded."""
+    """The command, its caches, verdict, completion; udev, which has rules loaded."""
+    caches = Path("/usr/share/sluice/sluice/__pycache__")
+    assert list(caches.glob("doctor.*.pyc")), "Python's caches were not made"
     found = json.loads(env.run("sluice", "--json", HERE.name))
     assert found["module"]["loaded"], found
     verdict = json.loads(run("sluice", "doctor", "--json").said)
