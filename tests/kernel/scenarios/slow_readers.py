@@ -98,7 +98,7 @@ def slow_reader_blocks_no_third_party(env: Env) -> str:
     """A reader of 5 packets/s, one socket, two peers; compared with sluice off."""
     env.load()
     sink(env, ring=500, options=["--link-us", "200000"])
-    return compare(lambda: living_peer_reached(env), HERE.name, share=0.25)
+    return compare(lambda: living_peer_reached(env), HERE.name)
 
 
 @scenario(on="newest-native")
