@@ -45,6 +45,7 @@ def test_lint_notices_a_command_that_is_not_a_change(tmp_path: Path) -> None:
 KERNELS = {
     "6.12.48+deb13-amd64": "linux-headers-amd64",
     "6.1.0-38-cloud-amd64": "linux-headers-cloud-amd64",
+    "6.1.0-0.deb11.25-amd64": "linux-headers-amd64",
     "6.8.0-79-generic": "linux-headers-generic",
     "6.2.16-20-pve": "pve-headers",
     "6.5.13-1-pve": "proxmox-default-headers",
