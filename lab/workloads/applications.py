@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, starmap
-from types import ModuleType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from lab.guest import latency
@@ -26,22 +25,15 @@ from lab.guest.program import read_ring, require_flag
 from lab.guest.program import read_udp_overflows, read_version, succeeds
 from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, parse_variant
-from lab.workloads import file, openconnect, openvpn, qemu, tinc
-from lab.workloads import wireguard_go
+from lab.workloads import file, qemu
 from lab.workloads.multicast import transfer
 from lab.workloads.tcp import flood, load, server
+from lab.workloads.vpns import APPLICATIONS
 
-APPLICATIONS: Dict[str, ModuleType] = {
-    "openvpn": openvpn,
-    "wireguard-go": wireguard_go,
-    "tinc": tinc,
-    "openconnect": openconnect,
-}
 PACKAGES = (
-    *(package for app in APPLICATIONS.values() for package in app.PACKAGES),
+    *(package for app in APPLICATIONS.values() for package in app.packages),
     *qemu.PACKAGES,
 )
-TITLES = {"openvpn": "OpenVPN", "openconnect": "OpenConnect"}
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)
 # iperf3's streams and further arguments; file and multicast are sent without it.
@@ -96,7 +88,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        name = TITLES.get(self.application, self.application)
+        name = APPLICATIONS[self.application].title
         rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit else ""
         ring = f", ring of {self.ring}" if self.ring else ""
         size = f"{self.megabytes} " if self.load == "file" else ""
@@ -114,25 +106,26 @@ def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[List[Program]]:
     wanted = parse_variant(variant)
     upstream = wanted.base == "upstream"
     preload = env.helper("backpressure_preload") if upstream else None
-    module = APPLICATIONS[case.application]
-    mtu = getattr(module, "MTU", None)
+    application = APPLICATIONS[case.application]
     ring = case.ring if wanted.ring is None else wanted.ring
     near, far = replace(NEAR, mac=""), replace(FAR, mac="")
-    with path(case.rtt_ms, case.rate_mbit), module.processes(preload) as processes:
+    with path(case.rtt_ms, case.rate_mbit), application.processes(preload) as processes:
         near_end, far_end = processes
         for process, device in ((near_end, near), (far_end, far)):
             process.wait_until(lambda: has_device(device), f"its device {device.name}")
         for device, peer in ((near, far), (far, near)):
             attach(device, peer, ring=ring)
-            if mtu:
+            if application.mtu:
                 link = ["ip", "-n", str(device.netns), "link", "set", device.name]
-                run_tool([*link, "mtu", str(mtu)])
+                run_tool([*link, "mtu", str(application.mtu)])
             require_flag(device, variant)
         ping = near.command("ping", "-c", "1", "-W", "0.5", far.address)
-        near_end.wait_until(
-            lambda: far_end.check() is None and succeeds(ping),
-            "a ping through the tunnel",
-        )
+
+        def answers() -> bool:
+            far_end.check()
+            return succeeds(ping)
+
+        near_end.wait_until(answers, "a ping through the tunnel")
         yield processes
 
 
@@ -166,7 +159,6 @@ def _measure(
 
 def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """seconds: not used by a file and multicast, which are sent to their end."""
-    module = APPLICATIONS[case.application]
     with tunnel(case, variant, env) as processes:
         ring = read_ring(NEAR)
         before = [process.read_cpu_seconds() for process in processes]
@@ -176,7 +168,7 @@ def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         spent = [process.read_cpu_seconds() for process in processes]
         stops = sum(read_stops(end) for end in (NEAR, FAR))
     extra = {
-        "version": read_version(module.PACKAGES[0]),
+        "version": read_version(APPLICATIONS[case.application].packages[0]),
         "txqueuelen": ring,
         **told,
         "stops": stops,
@@ -207,7 +199,7 @@ WORKLOADS = [
             floor=0.97,
             latency_share=None if case.load == "multicast" else 1 / 3,
             path_ms=case.rtt_ms,
-            setup_seconds=getattr(APPLICATIONS[case.application], "SETUP_SECONDS", 0.0),
+            setup_seconds=APPLICATIONS[case.application].setup_seconds,
             rings=[50, 10000] if case.name == "openvpn_udp_20ms_10mbit" else [],
         ),
         partial(run, case),

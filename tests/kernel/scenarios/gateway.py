@@ -13,7 +13,7 @@ from lab.guest.devices import FAR, NEAR, attach, read_counters
 from lab.guest.path import FAR_END, NEAR_END, path
 from lab.guest.program import READY_SECONDS, Program, has_device, program, succeeds
 from lab.guest.scenarios import Env, scenario
-from lab.workloads import openvpn
+from lab.workloads.vpns import openvpn_arguments
 from lab.workloads.tcp import server
 from tests.kernel.scenarios._command import (
     SECONDS,
@@ -32,14 +32,14 @@ STALL_MS = 700  # unlike any default
 
 def _needs_openvpn(env: Env) -> None:
     needs_click(env)
-    needs_program(env, openvpn.PROGRAM)
+    needs_program(env, "openvpn")
 
 
 def _start_server(env: Env) -> None:
     """The other end of the tunnel, until the scenario's end."""
     env.enter(path(0, LINK_MBIT))
     role = ["--tls-server", "--dh", "none"]
-    server = openvpn.arguments(FAR, FAR_END, NEAR_END, role)
+    server = openvpn_arguments(FAR, FAR_END, NEAR_END, role)
     process = env.enter(program(FAR_END, server))
     process.wait_until(lambda: has_device(FAR), f"its device {FAR.name}")
     attach(replace(FAR, mac=""), replace(NEAR, mac=""), ring=RING)
@@ -48,7 +48,7 @@ def _start_server(env: Env) -> None:
 @contextlib.contextmanager
 def _vpn(env: Env) -> Iterator[Program]:
     """The gateway's end of the tunnel: its device exists while it runs."""
-    client = openvpn.arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
+    client = openvpn_arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
     with program(NEAR_END, client) as process:
         process.wait_until(lambda: has_device(NEAR), f"its device {NEAR.name}")
         attach(replace(NEAR, mac=""), replace(FAR, mac=""), ring=RING)
