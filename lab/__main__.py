@@ -71,11 +71,10 @@ def switch(name: str, text: str, **how: Any) -> Option:
     return option(name, text, action="store_true", **how)
 
 
-def comma_separated(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
-LIST: dict[str, Any] = {"type": comma_separated, "default": (), "metavar": "A,B"}
+LIST: dict[str, Any] = {
+    "type": lambda text: tuple(text.split(",")),
+    **{"default": (), "metavar": "A,B"},
+}
 PACKAGES = option("--packages", "with these of Debian's packages", **LIST)
 _KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
 KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
@@ -92,12 +91,20 @@ MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 
 FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
 FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
 
-SUBCOMMANDS: dict[str, tuple[Function, str, tuple[Option, ...]]] = {}
+PARSER = argparse.ArgumentParser(
+    prog="python3 -m lab",
+    description=__doc__,
+    epilog=f"kernels: {', '.join(kernel.name for kernel in KERNELS)}",
+)
+SUBCOMMANDS = PARSER.add_subparsers(required=True, metavar="SUBCOMMAND")
 
 
 def add(name: str, text: str, function: Function, *options: Option) -> None:
     """Makes the function a subcommand."""
-    SUBCOMMANDS[name] = function, text, options
+    command = SUBCOMMANDS.add_parser(name, help=text)
+    for argument, how in options:
+        command.add_argument(argument, **how)
+    command.set_defaults(function=function)
 
 
 def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
@@ -357,29 +364,15 @@ def command_clean() -> int:
     return FINE
 
 
-def parser() -> argparse.ArgumentParser:
-    names = ", ".join(kernel.name for kernel in KERNELS)
-    top = argparse.ArgumentParser(
-        prog="python3 -m lab", description=__doc__, epilog=f"kernels: {names}"
-    )
-    commands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
-    for name, (function, text, options) in SUBCOMMANDS.items():
-        command = commands.add_parser(name, help=text)
-        for argument, how in options:
-            command.add_argument(argument, **how)
-        command.set_defaults(function=function)
-    return top
-
-
 def run(arguments: list[str]) -> int:
-    options = vars(parser().parse_args(arguments))
+    options = vars(PARSER.parse_args(arguments))
     return options.pop("function")(**options)
 
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if len(sys.argv) == 1:
-        parser().print_help(sys.stderr)
+        PARSER.print_help(sys.stderr)
         return USAGE
     # On SIGTERM, clean up as on any other exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

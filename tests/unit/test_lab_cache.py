@@ -85,7 +85,8 @@ def test_a_full_disk_is_one_line(monkeypatch, capsys) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("sys.argv", ["lab", "generate"])
-    monkeypatch.setitem(SUBCOMMANDS, "generate", (fill, "", ()))
+    generate = SUBCOMMANDS.choices["generate"]
+    monkeypatch.setitem(generate._defaults, "function", fill)
     assert main() == 3
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "No space left on device; SLUICE_CACHE" in said

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from lab.__main__ import SUBCOMMANDS, parser, run
+from lab.__main__ import PARSER, SUBCOMMANDS, run
 from lab.checks import measure
 from lab.failure import LabError, NOT_SUITABLE
 from lab.machines.vm import REPOSITORY, VCPUS
@@ -98,13 +98,12 @@ def test_reader_of_the_table_may_leave_early() -> None:
 
 
 def test_every_subcommand_has_help() -> None:
-    (subcommands,) = (a for a in parser()._actions if a.dest == "==SUPPRESS==")
-    for name, command in subcommands.choices.items():
+    for name, command in SUBCOMMANDS.choices.items():
         assert command.format_help().startswith("usage: "), name
 
 
-@pytest.mark.parametrize("name", SUBCOMMANDS)
+@pytest.mark.parametrize("name", SUBCOMMANDS.choices)
 def test_subcommand_takes_its_options(name: str) -> None:
     needed = {"again": ["module.function"], "report": ["file"]}
-    given = vars(parser().parse_args([name, *needed.get(name, [])]))
+    given = vars(PARSER.parse_args([name, *needed.get(name, [])]))
     inspect.signature(given.pop("function")).bind(**given)

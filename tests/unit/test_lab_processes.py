@@ -25,7 +25,7 @@ from lab import __main__, processes
 sys.argv = ["lab", "generate"]
 command = [sys.executable, "-c", {SLOW!r}]
 run = lambda: processes.run(command).returncode
-__main__.SUBCOMMANDS["generate"] = run, "", ()
+__main__.SUBCOMMANDS.choices["generate"].set_defaults(function=run)
 sys.exit(__main__.main())
 """
 
