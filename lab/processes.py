@@ -35,6 +35,15 @@ def run(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProces
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
+def parse_stat(text: str) -> list[str]:
+    """The fields of /proc/PID/stat from the state on, the third, which is [0] here."""
+    return text.rpartition(")")[2].split()
+
+
+def read_stat(pid: int | str) -> list[str]:
+    return parse_stat(Path(f"/proc/{pid}/stat").read_text())
+
+
 @contextlib.contextmanager
 def workers(number: int | None) -> Iterator[ThreadPoolExecutor]:
     """Threads; after Ctrl-C they begin nothing more."""

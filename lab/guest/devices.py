@@ -385,21 +385,16 @@ def sink(
     helper: str,
     variant: str,
     ring: int | None = None,
-    paused: bool = False,
-    vhost: bool = False,
     here: Device = HERE,
     queues: int = 1,
-    options: Sequence[str] = (),
     qdisc: str | None = None,
-    flags: int = 0,
+    **how: Any,
 ) -> Iterator[Reader]:
     """HERE, read by a sink that answers pings to THERE.
 
-    qdisc: by default fq_codel, and mq if there are several queues.
+    qdisc: by default fq_codel, and mq if there are several queues; how: more of reader().
     """
     silence_first_netns()
-    devices = (here,) * queues
-    how = (variant, options, paused, vhost, flags)
-    with reader(helper, "sink", devices, *how) as process:
+    with reader(helper, "sink", (here,) * queues, variant, **how) as process:
         attach(here, THERE, qdisc or ("fq_codel" if queues == 1 else "mq"), ring)
         yield process

@@ -25,11 +25,10 @@ def read_load() -> tuple[float, float]:
     return float(now), float(used)
 
 
-def others_percent(before: tuple[float, float]) -> float:
-    """Of all the host's CPUs, since read_load() gave this."""
-    now, used = read_load()
-    seconds = max(now - before[0], 0.1) * (os.cpu_count() or 1)
-    return round(max(0.0, 100 * (used - before[1]) / seconds), 1)
+def others_percent(before: tuple[float, float], now: tuple[float, float]) -> float:
+    """Of all CPUs, from one time to another; each with the CPU seconds until then."""
+    seconds = max(now[0] - before[0], 0.1) * (os.cpu_count() or 1)
+    return round(max(0.0, 100 * (now[1] - before[1]) / seconds), 1)
 
 
 def system_call_us() -> float:

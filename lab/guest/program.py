@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.guest.devices import Device, run_tool, show, wait_until
+from lab.guest.devices import Device, run_tool, running, show, wait_until
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
+from lab.processes import read_stat
 from lab.row import WorkloadError, parse_variant
 
 FOLDER = Path("/run/sluice-lab")
@@ -45,15 +46,6 @@ def ensure_certificate(name: str) -> Path:
     return base
 
 
-def parse_cpu_seconds(stat: str, ticks_per_second: int) -> float:
-    fields = stat.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / ticks_per_second
-
-
-def parse_state(stat: str) -> str:
-    return stat.rpartition(")")[2].split()[0]
-
-
 class Process:
     """One running process; whoever waits for it sees when it has ended."""
 
@@ -61,15 +53,14 @@ class Process:
         self.name, self.pid = name, pid
 
     def read_state(self) -> str:
-        """As parse_state(); X when it has ended."""
+        """As ps shows it; X when it has ended."""
         try:
-            return parse_state(Path(f"/proc/{self.pid}/stat").read_text())
+            return read_stat(self.pid)[0]
         except (FileNotFoundError, ProcessLookupError):
             return "X"
 
     def read_cpu_seconds(self) -> float:
-        stat = Path(f"/proc/{self.pid}/stat").read_text()
-        return parse_cpu_seconds(stat, os.sysconf("SC_CLK_TCK"))
+        return sum(map(int, read_stat(self.pid)[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def check(self) -> None:
         if self.read_state() in "ZX":
@@ -88,21 +79,9 @@ class Process:
 class Program(Process):
     """A child of ours, with its log."""
 
-    def __init__(
-        self, end: Device, argv: Sequence[str], preload: str | None, stdin: str
-    ) -> None:
-        environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
-        name = Path(argv[0]).name
-        self._log = folder(name) / f"{end.netns}.log"
-        with open(self._log, "w") as log, open(stdin) as given:
-            self._process = subprocess.Popen(
-                end.command(*argv),
-                stdin=given,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-            )
-        super().__init__(name, self._process.pid)
+    def __init__(self, name: str, process: subprocess.Popen, log: Path) -> None:
+        super().__init__(name, process.pid)
+        self._process, self._log = process, log
 
     def check(self, seconds: float = 0.0) -> None:
         """Fails if it ended, or does so soon."""
@@ -119,8 +98,6 @@ class Program(Process):
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=3)
-        self._process.kill()
-        self._process.wait()
 
 
 @contextlib.contextmanager
@@ -131,14 +108,20 @@ def program(
     stdin: str = os.devnull,
 ) -> Iterator[Program]:
     """The process, in the namespace of that end of the path."""
-    process = Program(end, argv, preload, stdin)
-    try:
-        yield process
-    except WorkloadError:
-        process.check(ENDING_SECONDS)  # if it ended, that is why
-        raise
-    finally:
-        process.end()
+    name = Path(argv[0]).name
+    log = folder(name) / f"{end.netns}.log"
+    environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
+    with open(log, "w") as said, open(stdin) as given:
+        how = {"stdin": given, "stdout": said, "stderr": subprocess.STDOUT}
+        with running(end.command(*argv), **how, env=environment) as process:
+            own = Program(name, process, log)
+            try:
+                yield own
+            except WorkloadError:
+                own.check(ENDING_SECONDS)  # if it ended, that is why
+                raise
+            finally:
+                own.end()  # if it does not, it is killed
 
 
 @contextlib.contextmanager

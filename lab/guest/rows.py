@@ -133,7 +133,7 @@ class Bench:
             self._env.load_kernel_reader()  # its timers tell how late they come
             before, late = read_load(), read_late()
             line = self._take_once(place)
-            told = others_percent(before)
+            told = others_percent(before, read_load())
             if line["sample"] is not None:
                 line["sample"]["extra"].update(
                     others_percent=told,

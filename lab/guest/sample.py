@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.guest.devices import Counters
-from lab.guest.latency import NOT_ASKED, Latency
+from lab.guest.latency import NOT_ASKED, Latency, percentile
 from lab.row import Sample
 
 
@@ -24,8 +24,8 @@ def sample(
         qdisc_drops=after.qdisc_drops,
         lost_at_ring=after.lost_at_ring,
         held=after.held,
-        ping_p50_ms=ping.p50_ms,
-        ping_p99_ms=ping.p99_ms,
+        ping_p50_ms=percentile(ping.times_ms, 50),
+        ping_p99_ms=percentile(ping.times_ms, 99),
         pings_ms=[round(time, 1) for time in sorted(ping.times_ms)],
         extra={
             "requeues": after.requeues,

@@ -18,6 +18,7 @@ from typing import Any
 
 from lab.cache import cache_dir
 from lab.failure import LabError, UsageError
+from lab.guest.host import others_percent
 from lab.guest.latency import percentile
 from lab.machines.native.boot import TICK, read_busy_ticks
 from lab.machines.vm import REPOSITORY, Machine, accelerator
@@ -247,16 +248,12 @@ class HostLoad:
         self._start = self._read()
 
     @staticmethod
-    def _read() -> tuple[float, float, float]:
-        """Seconds: by the clock, busy on all CPUs, by us and our children."""
-        times = os.times()
-        return time.monotonic(), read_busy_ticks() / TICK, sum(times[:4])
+    def _read() -> tuple[float, float]:
+        """The time, and the CPU seconds of all but us and our children."""
+        return time.monotonic(), read_busy_ticks() / TICK - sum(os.times()[:4])
 
     def read_others_percent(self) -> float:
-        changes = (now - then for now, then in zip(self._read(), self._start))
-        elapsed, busy, ours = changes
-        share = (busy - ours) / (elapsed * (os.cpu_count() or 1))
-        return round(max(0.0, 100 * share), 1)
+        return others_percent(self._start, self._read())
 
 
 def portable(argument: str, machine: Machine) -> str:

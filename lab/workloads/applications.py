@@ -132,14 +132,11 @@ def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[List[Program]]:
 def wait_settled() -> Counters:
     """Until nothing is held and nothing moves, or a deadline."""
     deadline = time.monotonic() + DRAIN_SECONDS
-    before = read_all_counters([NEAR, FAR])
-    while True:
+    before, now = None, read_all_counters([NEAR, FAR])
+    while (now != before or now.held) and time.monotonic() < deadline:
         time.sleep(0.2)
-        now = read_all_counters([NEAR, FAR])
-        still = now == before and now.held == 0
-        if still or time.monotonic() > deadline:
-            return now
-        before = now
+        before, now = now, read_all_counters([NEAR, FAR])
+    return now
 
 
 def _measure(

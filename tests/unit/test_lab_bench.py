@@ -680,7 +680,7 @@ def test_sample_that_others_disturb_is_taken_again_but_not_for_ever(
     drivers: list[str] = []
     percents = iter([50, 3, 20, 30, 40])
     monkeypatch.setattr(rows, "read_load", lambda: (0.0, 0.0))
-    monkeypatch.setattr(rows, "others_percent", lambda _: next(percents))
+    monkeypatch.setattr(rows, "others_percent", lambda *_: next(percents))
     monkeypatch.setattr(rows, "system_call_us", lambda: 9.0)
     monkeypatch.setattr(rows, "read_late", lambda: [])
     monkeypatch.setattr(rows, "late_since", lambda _: {"p50": 8})

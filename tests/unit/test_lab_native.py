@@ -116,7 +116,7 @@ def test_host_tells_the_guest_what_others_use_of_it(tmp_path, monkeypatch) -> No
     assert used == 600 / boot.TICK
     (tmp_path / "load").write_text(f"{now + 4} {used + 1}")
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    assert host.others_percent((now, used)) == 12.5
+    assert host.others_percent((now, used), host.read_load()) == 12.5
 
 
 def test_time_of_a_process_is_counted() -> None:

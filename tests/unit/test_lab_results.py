@@ -77,7 +77,7 @@ def test_load_of_others_is_what_we_did_not_use(
     monkeypatch, seconds, busy, ours, percent
 ) -> None:
     monkeypatch.setattr(results.os, "cpu_count", lambda: 2)
-    reads = iter([(100.0, 50.0, 20.0), (100.0 + seconds, 50.0 + busy, 20.0 + ours)])
+    reads = iter([(100.0, 30.0), (100.0 + seconds, 30.0 + busy - ours)])
     monkeypatch.setattr(HostLoad, "_read", staticmethod(lambda: next(reads)))
     assert HostLoad().read_others_percent() == percent
 

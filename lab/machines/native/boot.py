@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.failure import Unsuitable
+from lab.processes import read_stat
 
 if TYPE_CHECKING:
     from lab.machines.vm import Machine
@@ -88,8 +89,7 @@ def read_busy_ticks() -> int:
 def _ticks(pid: int | str) -> int:
     """Of a process, and of its children that have ended."""
     with suppress(OSError):
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        return sum(int(field) for field in stat.rpartition(")")[2].split()[11:15])
+        return sum(map(int, read_stat(pid)[11:15]))
     return 0
 
 

@@ -21,7 +21,7 @@ from lab.guest.devices import HERE, THERE, Counters, Device, Reader, attach
 from lab.guest.devices import FAR, NEAR, forwarder, netns, read_counters, read_stops
 from lab.guest.devices import reader as open_reader
 from lab.guest.job import write_json
-from lab.guest.latency import Latency, ping
+from lab.guest.latency import Latency, percentile, ping
 from lab.guest.scenarios import Env, scenario
 from lab.workloads import tcp
 from sluice.netlink import Queue
@@ -104,7 +104,8 @@ class Tally:
         self.stalls = sum(queue.stalls for queue in queues)
         longest = max(queue.longest_stop_ns for queue in queues)
         self.longest_stop_ms = round(longest / 1e6, 1)
-        self.ping_p50_ms, self.ping_p99_ms = pinged.p50_ms, pinged.p99_ms
+        self.ping_p50_ms = percentile(pinged.times_ms, 50)
+        self.ping_p99_ms = percentile(pinged.times_ms, 99)
         for queue in queues:
             assert queue.stops == queue.wakes_timer + queue.wakes_other, queue
             assert queue.state in ("open", "stalled"), queue
