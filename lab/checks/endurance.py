@@ -13,11 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lab.cache import cache_dir
 from lab.checks.testing import machine_for, play_on
 from lab.failure import FINE, NO, LabError
 from lab.machines.matrix import Kernel
-from lab.report.results import HostLoad, read_provenance
+from lab.report.results import HostLoad, read_provenance, save
 from lab.setup import say
 
 ABUSE = "abuse.random_sequences_leave_a_device_that_flows"
@@ -52,10 +51,9 @@ def _play(
             raise LabError(f"{name}: no result ({said}); see above")
         answer = json.loads(written.read_text())
         provenance = asdict(read_provenance(machine, load))
-    path = path or cache_dir() / "results" / f"{name}-{kernel.name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    saved = {"provenance": provenance, **answer, "message": said}
-    path.write_text(json.dumps(saved, separators=(",", ":")) + "\n")
+    whole = {"provenance": provenance, **answer, "message": said}
+    text = json.dumps(whole, separators=(",", ":")) + "\n"
+    path = save(text, path, f"{name}-{kernel.name}")
     print(f"{tell(answer)}\n{name}: {outcome.outcome}: {said}\nsaved in {path}")
     return FINE if outcome.outcome == "passed" and not trouble else NO
 

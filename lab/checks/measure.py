@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lab.cache import cache_dir
 from lab.checks import series
 from lab.failure import FINE, LabError, NO, UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
-from lab.report.results import HostLoad, Run, format_run, read_provenance, run_of
+from lab.report.results import HostLoad, Run, format_run, read_provenance, run_of, save
 from lab.report.tables import all_findings, format_report, lost_nothing, read_colour
 from lab.row import Row
 from lab.setup import say
@@ -77,7 +76,8 @@ def _save_measured(
         return None
     measured = json.loads(written.read_text())
     run = run_of(read_provenance(machine, load), measured, trouble)
-    return run, save(run, path)
+    stamp = run.provenance.date.replace(":", "")
+    return run, save(format_run(run), path, f"{run.provenance.kernel}-{stamp}")
 
 
 def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
@@ -124,15 +124,6 @@ def writable(name: str) -> Path:
         path.touch()
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error})") from error
-    return path
-
-
-def save(run: Run, path: Path | None) -> Path:
-    if path is None:
-        stamp = run.provenance.date.replace(":", "")
-        path = cache_dir() / "results" / f"{run.provenance.kernel}-{stamp}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(format_run(run))
     return path
 
 

@@ -84,8 +84,8 @@ class Result:
 
 def first_difference(original: str, mutated: str) -> tuple[int, str, str]:
     """The line, and what it was and is, of the first that differs."""
-    old, new = original.splitlines(), mutated.splitlines()
-    for number, (was, now) in enumerate(zip(old, new, strict=False), 1):
+    lines = zip(original.splitlines(), mutated.splitlines())
+    for number, (was, now) in enumerate(lines, 1):
         if was != now:
             return number, was.strip(), now.strip()
     return 0, "", ""
@@ -223,7 +223,7 @@ def write_facts(path: Path, results: list[Result], sample: int) -> None:
     """The result file, with what it takes to repeat the run."""
     provenance = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": read_git("rev-parse", "HEAD"),
+        "commit": read_git("rev-parse", "HEAD") or "unknown",
         "tool": "universalmutator, rules c and proofs/mutation/kernel.rules",
         "mutants": "a sample" if sample else "all",
         "effort": asdict(SHORT if sample else FULL),

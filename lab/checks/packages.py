@@ -45,14 +45,6 @@ def _key(sources: list[Path], builder: str) -> str:
     return digest(*parts)
 
 
-def _stage(sources: list[Path], tree: Path) -> None:
-    """The tree as Debian's tools want it, with debian/ at its top."""
-    for path in sources:
-        copy = tree / path.relative_to(REPOSITORY)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, copy)
-
-
 def _run(root: Root, work: Path, command: str) -> str:
     say(f"+ {command}")
     failure = f"{command.split()[0]}: fails"
@@ -66,7 +58,8 @@ def ensure_packages() -> list[Path]:
     final = cache_dir() / "packages" / _key(sources, root.key)
     with cached(final, "packages") as work:
         if work:
-            _stage(sources, work / "tree")
+            # As Debian's tools want it: with debian/ at its top.
+            build.copy_files(sources, REPOSITORY, work / "tree")
             _run(root, work, BUILD)
             (work / "lintian.log").write_text(_run(root, work, LINTIAN))
             shutil.rmtree(work / "tree")

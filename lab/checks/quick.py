@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from lab.machines import build
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
 from lab.machines.vm import REPOSITORY
+from lab.report.results import read_git
 from lab.setup import ensure_commands, ensure_venv, say
 
 # The command -> the Debian package that has it.
@@ -28,17 +30,12 @@ Steps = dict[str, Callable[[], str]]
 
 def tracked_files() -> list[str]:
     """The files of the repository that people write."""
-    command = ["git", "-c", "safe.directory=*", "ls-files"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
-    names = done.stdout.split("\n") if done.returncode == 0 else []
-    generated = (".svg", ".json")
-    return [name for name in names if name and not name.endswith(generated)]
+    names = read_git("ls-files").split("\n")
+    return [name for name in names if name and not name.endswith((".svg", ".json"))]
 
 
 def is_shell(text: str) -> bool:
-    first = text.partition("\n")[0]
-    words = first.replace("/", " ").split()
-    return first.startswith("#!") and ("sh" in words or "bash" in words)
+    return re.match(r"#!.*[/ ](ba)?sh\b", text) is not None
 
 
 def _read_text(name: str) -> str:

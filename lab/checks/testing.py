@@ -13,7 +13,7 @@ from pathlib import Path
 from lab import processes
 from lab.checks import mutants, packages, quick, verify
 from lab.failure import FINE, LabError, NO, UsageError
-from lab.guest.scenarios import Scenario, find_scenarios
+from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
@@ -69,7 +69,6 @@ PACKAGING = Suite(
     name="packaging",
     kernels=tuple(map(kernel_named, ("5.10", "6.1", "6.12", NEWEST))),
     often=(kernel_named("6.12"),),
-    alone=(),
     extra=("ccache", "dkms", "openssl", "python3-prometheus-client"),
     seconds=600.0,
     disk=True,
@@ -110,18 +109,14 @@ class Played:
         return name not in self.outcomes or self.outcomes[name].outcome == RACED
 
 
-def _is_for(one: Scenario, suite: Suite, kernel: Kernel) -> bool:
-    """Whether make test plays it there; see Scenario.on."""
-    return one.on == kernel.name if one.on else kernel in suite.often
-
-
 def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
     """The names of what is played on this kernel; every: by make test-all."""
+    played = (kernel.name, "") if kernel in suite.often else (kernel.name,)
     return [
         one.name
         for one in find_scenarios(suite.name)
         if not kernel.only or one.name.partition(".")[0] in kernel.only
-        if every or one.often and _is_for(one, suite, kernel)
+        if every or one.often and one.on in played
     ]
 
 
@@ -303,15 +298,14 @@ def test(what: str, arguments: list[str]) -> int:
     """Run the linters, the proofs and pytest; what: one of FOLDERS."""
     python = ensure_venv()
     if what in ("all", "long"):
-        say("the linters")
-        if not quick.lint():
-            return 1
-        say("the proofs")
-        if verify.verify(short=what == "all") != 0:
-            return 1
-        say("some faults that the proofs must find")
-        if mutants.mutants() != 0:
-            return 1
+        for told, fails in (
+            ("the linters", lambda: not quick.lint()),
+            ("the proofs", lambda: verify.verify(short=what == "all")),
+            ("some faults that the proofs must find", mutants.mutants),
+        ):
+            say(told)
+            if fails():
+                return 1
     # Built here: pytest would hide the progress.
     for folder in FOLDERS[what]:
         if folder in SUITES:

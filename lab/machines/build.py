@@ -68,11 +68,16 @@ def source_files(source: Path) -> list[Path]:
     )
 
 
-def copy_source(source: Path, target: Path) -> None:
-    for path in source_files(source):
+def copy_files(paths: list[Path], source: Path, target: Path) -> None:
+    """Files of one folder to the same places in another."""
+    for path in paths:
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
+        shutil.copy(path, copy)
+
+
+def copy_source(source: Path, target: Path) -> None:
+    copy_files(source_files(source), source, target)
 
 
 def _make(root: Root, *arguments: str) -> str:

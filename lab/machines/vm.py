@@ -15,8 +15,8 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -175,14 +175,17 @@ def _command(machine: Machine, shell: bool = False) -> list[str]:
     return qemu_command(ensure_qemu(machine.root.arch), machine, initramfs, shell)
 
 
-def _start(machine: Machine, command: list[str], shell: bool = False) -> subprocess.Popen:
-    """QEMU or the kernel, that dies with us; a shell's has our terminal, a job's has a
-    session of its own."""
+@contextmanager
+def _started(
+    machine: Machine, command: list[str], shell: bool = False
+) -> Iterator[subprocess.Popen]:
+    """QEMU or the kernel, killed at the end, or when we die; a shell's has our terminal,
+    a job's has a session of its own."""
     root = machine.root
     log = machine.output / ("console.log" if root.native else "qemu.log")
     privileges = native.WITHOUT_PRIVILEGES if root.native else ()
     with open(log, "w") as errors:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *privileges, *command],
             stdin=None if shell else subprocess.DEVNULL,
             stdout=None if shell else errors,
@@ -190,6 +193,11 @@ def _start(machine: Machine, command: list[str], shell: bool = False) -> subproc
             start_new_session=not shell,
             env=native.environment() if root.native else None,
         )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _prefer_timers(process: subprocess.Popen, vcpus: int) -> None:
@@ -290,12 +298,8 @@ def _boot(
     (machine.output / "job.json").write_text(json.dumps(job, indent=1))
     command = _command(machine)
     (machine.output / "qemu.json").write_text(json.dumps(command))
-    process = _start(machine, command)
-    try:
+    with _started(machine, command) as process:
         how = _follow(process, machine, deadline, progress)
-    finally:
-        process.kill()
-        process.wait()
     return _result(machine, how)
 
 
@@ -318,9 +322,5 @@ def run_job(
 
 
 def run_shell(machine: Machine) -> int:
-    process = _start(machine, _command(machine, shell=True), shell=True)
-    try:
+    with _started(machine, _command(machine, shell=True), shell=True) as process:
         return process.wait()
-    finally:
-        process.kill()
-        process.wait()

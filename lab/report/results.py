@@ -228,11 +228,12 @@ def run_of(provenance: Provenance, result: dict[str, Any], trouble: list[str]) -
 
 
 def read_git(*arguments: str) -> str:
+    """What git says of the tree; nothing if this is no repository."""
     command = ["git", "-c", "safe.directory=*", "-C", str(REPOSITORY), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return ""
     return done.stdout.strip()
 
 
@@ -243,8 +244,9 @@ class HostLoad:
     """
 
     def __init__(self) -> None:
-        self.commit = read_git("rev-parse", "HEAD")
-        self.dirty = bool(read_git("status", "--porcelain", "--", "kmod"))
+        self.commit = read_git("rev-parse", "HEAD") or "unknown"
+        status = read_git("status", "--porcelain", "--", "kmod")
+        self.dirty = self.commit == "unknown" or status != ""
         self._start = self._read()
 
     @staticmethod
@@ -254,6 +256,14 @@ class HostLoad:
 
     def read_others_percent(self) -> float:
         return others_percent(self._start, self._read())
+
+
+def save(text: str, path: Path | None, name: str) -> Path:
+    """Where asked, else in the cache, under this name."""
+    path = path or cache_dir() / "results" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
 
 
 def portable(argument: str, machine: Machine) -> str:

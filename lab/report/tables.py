@@ -10,7 +10,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from lab import sure
 from lab.machines import vm
@@ -48,20 +47,16 @@ class Finding:
         return "reached" if self.reached else "SHORT"
 
 
-def format_number(value: float) -> str:
-    """At most three digits and a unit letter: 365, 1.28M, 0.94."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= 0.9995 * size:
-            return _three_digits(value / size) + letter
-    if value == int(value):
-        return f"{value:.0f}"
-    return _three_digits(value)
-
-
-def _three_digits(value: float) -> str:
-    if abs(value) >= 99.95:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+def format_number(value: float | None) -> str:
+    """At most three digits and a unit letter: 365, 1.28M, 0.94; - if there is none."""
+    if value is None:
+        return "-"
+    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+    size, letter = next((u for u in units if abs(value) >= 0.9995 * u[0]), (1, ""))
+    few = abs(value) / size
+    whole = few >= 99.95 or (size == 1 and value == int(value))
+    digits = 0 if whole else 1 if few >= 9.995 else 2
+    return f"{value / size:.{digits}f}{letter}"
 
 
 def ratio(one: Summary | None, other: Summary | None) -> float | None:
@@ -193,11 +188,6 @@ def _line(label: str, cells: list[str], last: str = "") -> str:
     return f"{label:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
 
 
-def format_count(name: str, summary: Summary) -> str:
-    count = summary.counted[name]
-    return "-" if count is None else format_number(count)
-
-
 def format_share(share: float | None) -> str:
     if share is None:
         return ""
@@ -262,7 +252,7 @@ def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
     if any(map(are_pings_lost, measured)):
         tell("pings answered, %", format_answered)
     for name, label in COUNTED.items():
-        tell(label, partial(format_count, name))
+        tell(label, lambda s: format_number(s.counted[name]))
     return lines
 
 
@@ -389,9 +379,7 @@ def read_colour() -> bool:
 
 def format_report(run: Run, colour: bool = False) -> str:
     """The table, what others published, the findings, the kernel's complaints."""
-    parts = [format_table(run) + "\n"]
-    if published := format_published(run):
-        parts.append(published)
+    parts = [format_table(run) + "\n", format_published(run)]
     parts.append(format_findings(all_findings(run), colour))
     parts += [f"kernel: {line}" for line in run.trouble]
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
