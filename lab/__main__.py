@@ -81,14 +81,13 @@ KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
 _SAVED = "save the result there"
 JSON = option("--json", _SAVED, type=measure.writable, metavar="FILE", dest="path")
 _NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
-AS_NATIVE = option(
-    "--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE
-)
+AS_NATIVE = option("--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE)
 _COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matter"
 COUNTED = switch("--counted", _COUNTED)
 PATCHED = "the drivers of make series are one more variant (newest kernels only)"
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
 FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
+NAMES: dict[str, Any] = {"nargs": "+", "metavar": "MODULE.FUNCTION"}
 FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
 
 PARSER = argparse.ArgumentParser(
@@ -99,22 +98,18 @@ PARSER = argparse.ArgumentParser(
 SUBCOMMANDS = PARSER.add_subparsers(required=True, metavar="SUBCOMMAND")
 
 
-def add(name: str, text: str, function: Function, *options: Option) -> None:
-    """Makes the function a subcommand."""
-    command = SUBCOMMANDS.add_parser(name, help=text)
-    for argument, how in options:
-        command.add_argument(argument, **how)
-    command.set_defaults(function=function)
-
-
 def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
-    """Makes command_NAME the subcommand NAME."""
+    """Makes the function NAME, or command_NAME, the subcommand NAME."""
 
-    def named(function: Function) -> Function:
-        add(function.__name__.removeprefix("command_"), text, function, *options)
+    def add(function: Function) -> Function:
+        name = function.__name__.removeprefix("command_")
+        command = SUBCOMMANDS.add_parser(name, help=text)
+        for argument, how in options:
+            command.add_argument(argument, **how)
+        command.set_defaults(function=function)
         return function
 
-    return named
+    return add
 
 
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
@@ -287,12 +282,12 @@ def command_build(kernel: Kernel | None, check: bool) -> int:
     return FINE
 
 
-add(
-    *("test", "run the tests", testing.test),
+subcommand(
+    "run the tests",
     option("what", nargs="?", default="all", choices=testing.FOLDERS),
     option("arguments", "for pytest, after --", nargs="*"),
-)
-add("check", "run linters, unit tests and one build", quick.check, KERNEL)
+)(testing.test)
+subcommand("run linters, unit tests and one build", KERNEL)(quick.check)
 
 
 @subcommand(
@@ -307,38 +302,33 @@ def command_verify(short: bool, reviewed: bool) -> int:
     return FINE
 
 
-add(
-    *("mutants", "seed faults that the proofs must find", mutants.mutants),
+SCENARIOS = option("scenarios", "of tests/kernel/scenarios", **NAMES)
+subcommand(
+    "seed faults that the proofs must find",
     option("--files", "only of these sources", **FILES),
     number("--sample", 0, "N mutants drawn at random, with less effort for each"),
     option("--seed", "of the sample", type=int, metavar="N"),
     JSON,
-)
-add(
-    *("abuse", "play random sequences on a tap in use", endurance.abuse, KERNEL),
-    number("--seed", 1, "of the first sequence; 1"),
-    number("--sequences", 300, "how many; 300"),
-    JSON,
-)
-add(
-    *("again", "scenarios many times in one boot", testing.again, KERNEL),
-    option(
-        *("scenarios", "of tests/kernel/scenarios"),
-        **{"nargs": "+", "metavar": "MODULE.FUNCTION"},
-    ),
-    number("--times", 20, "how often; 20"),
-    JSON,
-)
-add(
-    *("soak", "run mixed traffic for a long time", endurance.soak, KERNEL, JSON),
-    number("--minutes", 30.0, "how long; 30"),
-)
-add(
-    *("series", "build and check the kernel patches", series.series),
+)(mutants.mutants)
+subcommand(
+    "play random sequences on a tap in use",
+    *(KERNEL, number("--seed", 1, "of the first sequence; 1")),
+    *(number("--sequences", 300, "how many; 300"), JSON),
+)(endurance.abuse)
+subcommand(
+    "scenarios many times in one boot",
+    *(KERNEL, SCENARIOS, number("--times", 20, "how often; 20"), JSON),
+)(testing.again)
+subcommand(
+    "run mixed traffic for a long time",
+    *(KERNEL, JSON, number("--minutes", 30.0, "how long; 30")),
+)(endurance.soak)
+subcommand(
+    "build and check the kernel patches",
     option("--kernel", NEWEST, default=NEWEST, choices=[*series.KERNELS], dest="source"),
     option("--out", "default: out/series/", dest="output", **FOLDER),
     switch("--boot", "play its tests with the patched drivers, in VMs", dest="booted"),
-)
+)(series.series)
 
 
 @subcommand("build the Debian packages")
@@ -350,10 +340,8 @@ def command_deb() -> int:
     return FINE
 
 
-add(
-    "generate",
-    "make the module's headers and docs/netlink.md from docs/sluice.yaml",
-    generate.generate,
+subcommand("make the module's headers and docs/netlink.md from docs/sluice.yaml")(
+    generate.generate
 )
 
 

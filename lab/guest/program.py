@@ -177,9 +177,7 @@ def read_version(package: str) -> str:
     return run_tool(["dpkg-query", "-W", "-f", "${Package} ${Version}", package])
 
 
-def open_socket(
-    device: Device, family: int, kind: int, seconds: float
-) -> socket.socket:
+def open_socket(device: Device, family: int, kind: int, seconds: float) -> socket.socket:
     """In the device's namespace. A call that waits for longer raises BlockingIOError;
     unlike settimeout() this leaves the socket blocking."""
     from sluice.namespaces import netns  # the guest has what it needs

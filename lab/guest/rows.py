@@ -106,7 +106,8 @@ def unload() -> None:
 
 class Bench:
     def __init__(self, job: dict[str, Any], report: Report, say: Say) -> None:
-        known = [row for row in workloads.all_rows() if row.name in job["rows"]]
+        every = workloads.all_workloads().values()
+        known = [one.row for one in every if one.row.name in job["rows"]]
         if job.get("series"):
             known = [row.with_series() for row in known]
         self.rows = {row.name: row for row in known}

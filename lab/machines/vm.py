@@ -191,7 +191,7 @@ def _started(
             stdout=None if shell else errors,
             stderr=errors,
             start_new_session=not shell,
-            env=native.environment() if root.native else None,
+            env={**os.environ, **native.ENVIRONMENT} if root.native else None,
         )
     try:
         yield process

@@ -115,9 +115,7 @@ def _ping(row: Row, summary: Summary, percent: int) -> float:
     return math.inf if lost or ping is None else max(0.0, ping - row.path_ms)
 
 
-def _pings(
-    row: Row, name: str, variant: str, found: dict[str, Summary]
-) -> list[Finding]:
+def _pings(row: Row, name: str, variant: str, found: dict[str, Summary]) -> list[Finding]:
     demands = []
     if row.prompt and variant == "sluice":
         others = [other for other in ("stock", "upstream") if other in found]

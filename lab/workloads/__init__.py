@@ -46,10 +46,6 @@ def all_workloads() -> Dict[str, Workload]:
     return {one.row.name: one for workloads in every for one in workloads}
 
 
-def all_rows() -> List[Row]:
-    return [one.row for one in all_workloads().values()]
-
-
 def measure(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """One sample: sluice.ko is loaded before the first device exists, and unloaded after
     the last is gone. A workload that sent or read nothing is an error, not a 0."""

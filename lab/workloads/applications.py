@@ -139,9 +139,7 @@ def wait_settled() -> Counters:
     return now
 
 
-def _measure(
-    case: Case, seconds: float
-) -> Tuple[float, Dict[str, Any], latency.Latency]:
+def _measure(case: Case, seconds: float) -> Tuple[float, Dict[str, Any], latency.Latency]:
     """Mbit/s, what else is told, and the ping beside it."""
     if case.load in ("file", "multicast"):
         with latency.ping(NEAR, FAR) as ping:

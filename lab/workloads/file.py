@@ -55,9 +55,7 @@ def move(near: Device, far: Device, size: int) -> Tuple[float, Dict[str, Any]]:
                 threading.Thread(target=_receive, args=(there,), daemon=True).start()
                 arrived = _send(out, size)
         except OSError as error:
-            raise WorkloadError(
-                f"file: {error}; is a queue stopped for ever?"
-            ) from error
+            raise WorkloadError(f"file: {error}; is a queue stopped for ever?") from error
         seconds = time.monotonic() - began
         info = out.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TOTAL_RETRANS.size)
     if arrived != size:

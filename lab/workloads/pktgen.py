@@ -75,9 +75,7 @@ def write_control(name: str, *lines: str) -> None:
 
 
 @contextlib.contextmanager
-def senders(
-    count: int, direct: bool = True, packets: int = 0
-) -> Iterator[List[str]]:
+def senders(count: int, direct: bool = True, packets: int = 0) -> Iterator[List[str]]:
     """`count` configured senders, from the last CPU downwards."""
     run_tool(["modprobe", "pktgen"])
     cpus = os.cpu_count() or 1
@@ -114,9 +112,7 @@ def start(names: Sequence[str]) -> None:
     The write of "start" blocks until they have ended: it has its own thread.
     """
     before = _read_status(names)
-    threading.Thread(
-        target=write_control, args=("pgctrl", "start"), daemon=True
-    ).start()
+    threading.Thread(target=write_control, args=("pgctrl", "start"), daemon=True).start()
     # It takes more than 100 ms.
     what = f"pktgen: {', '.join(names)}: started (see dmesg)"
     wait_until(
@@ -231,9 +227,7 @@ def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     return Workload(row, partial(receive, case))
 
 
-def _direct(
-    names: str, reader: str, counts: Sequence[int], **how: Any
-) -> List[Workload]:
+def _direct(names: str, reader: str, counts: Sequence[int], **how: Any) -> List[Workload]:
     """A row for each number of direct senders, of which names has the place."""
     return [
         workload(

@@ -19,7 +19,7 @@ from lab.guest.path import delay_arguments, link_arguments
 from lab.guest.program import parse_udp_overflows
 from lab.processes import parse_stat
 from lab.row import VARIANTS, Sample, Skipped, WorkloadError
-from lab.workloads import all_rows, applications, file, rows_of
+from lab.workloads import all_workloads, applications, file, rows_of
 from lab.workloads import dead_reader, pktgen, tcp
 from lab.workloads.never_full import busy_time_told
 from lab.workloads.qemu import listens
@@ -309,7 +309,7 @@ def test_sample_accounts_for_every_packet() -> None:
 
 
 def test_rows_are_unique_and_the_demo_is_a_part() -> None:
-    everywhere = [row.name for row in all_rows()]
+    everywhere = list(all_workloads())
     assert len(everywhere) == len(set(everywhere))
     names = [row.name for row in rows_of("bench")]
     assert len(names) == 40

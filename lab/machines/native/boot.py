@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lab.machines.vm import Machine
 
 MEMORY_FOLDER = Path("/dev/shm")  # the guest's memory is a file in there
+ENVIRONMENT = {"TMPDIR": str(MEMORY_FOLDER)}
 MOST_CPUS = 8  # CONFIG_NR_CPUS
 # setpriv's words: root's files are all the kernel gets of root.
 WITHOUT_PRIVILEGES = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all")
@@ -67,10 +68,6 @@ def command(machine: Machine, initramfs: Path, repository: Path, words: str) -> 
         f"lab.out={machine.output}",
         *words.split(),
     ]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "TMPDIR": str(MEMORY_FOLDER)}
 
 
 TICK = os.sysconf("SC_CLK_TCK")
