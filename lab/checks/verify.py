@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,41 +34,14 @@ class Proof:
 
 @dataclass(frozen=True)
 class Search:
+    """One line of proofs/model/searches.toml."""
+
     name: str
     defines: str
     expected: str = FINE
-    claim: str = ""  # an ltl formula of the model, else its assertions
+    claim: str = ""
     short: bool = True
 
-
-# Half the ring is more than the headroom, a quarter more than the senders
-# that may pass a check unseen.
-ONE = "-DSENDERS=1 -DSIZE=8"
-TWO = "-DSENDERS=2 -DSIZE=16"
-SEARCHES = (
-    Search("two_senders_lose_nothing", TWO),
-    Search("held_to_a_time", f"{TWO} -DDEPTH"),
-    Search("no_headroom", f"{TWO} -DBUG_HEADROOM", FOUND),
-    Search("check_replaced_unread", f"{TWO} -DBUG_READ", FOUND, short=False),
-    Search("check_stored_not_exchanged", f"{TWO} -DBUG_EXCHANGE", FOUND),
-    Search("check_half_a_ring_on", f"{TWO} -DBUG_SPAN", FOUND),
-    Search("stopped_is_watched", TWO, claim="watched"),
-    Search("not_armed_again", f"{ONE} -DBUG_REARM", FOUND, "watched"),
-    Search("senders_go_on", TWO, claim="progress"),
-    Search("senders_wait_for_ever", f"{ONE} -DBUG_REARM", FOUND, "progress"),
-    Search("reader_dies", f"{ONE} -DDIES"),
-    Search("reader_slow", f"{ONE} -DSLOW"),
-    Search("reader_slow_senders_go_on", f"{ONE} -DSLOW", claim="progress"),
-    Search("operated", f"{ONE} -DOPERATOR=1"),
-    Search("operated_senders_go_on", f"{ONE} -DOPERATOR=1", claim="progress"),
-    Search("stop_when_closed", f"{ONE} -DOPERATOR=1 -DBUG_OPEN", FOUND, short=False),
-    Search("foreign_stop_taken", f"{ONE} -DOPERATOR=1 -DBUG_FOREIGN", FOUND, short=False),
-    Search("no_cancel", f"{ONE} -DOPERATOR=1 -DBUG_CANCEL", FOUND),
-    Search("no_lock", f"{ONE} -DOPERATOR=1 -DBUG_LOCK", FOUND, short=False),
-    Search("rings_change", f"{ONE} -DOPERATOR=2", short=False),
-    Search("operated_reader_dies", f"{ONE} -DOPERATOR=1 -DDIES", short=False),
-    Search("batches_of_two", "-DSENDERS=2 -DSIZE=18 -DBATCH=2", short=False),
-)
 
 SEEDS_SHORT, SEEDS_LONG = 1500, 50000
 THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 6, 48
@@ -123,9 +97,10 @@ def _ask_model(place: Workshop, search: Search) -> tuple[str, str]:
 
 
 def model_proofs(place: Workshop) -> list[Proof]:
+    listed = tomllib.loads((PROOFS / "model" / "searches.toml").read_text())
     return [
         Proof(f"model/{s.name}", s.expected, partial(_ask_model, place, s), s.short)
-        for s in SEARCHES
+        for s in (Search(**one) for one in listed["searches"])
     ]
 
 

@@ -61,10 +61,8 @@ class Kernel:
 _UPDATES = ("trixie-updates",)
 _BACKPORTS = ("trixie-updates", "trixie-backports")
 _BASE = ("linux-base/trixie-backports",)
-_BUILTIN = ("builtin",)
 _DEBUG = ("builtin", "debug")
 _RACES = ("builtin", "kcsan")
-_NATIVE = ("native",)
 _NATIVE_DEBUG = ("native", "debug", "native_debug")
 _BASIC = ("dead_reader", "full_ring", "loading", "vhost")
 _CLANG_6_12 = ("builtin", "cfi_clang", "clang")
@@ -78,7 +76,7 @@ KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
-    Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=_BUILTIN),
+    Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=("builtin",)),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
     Kernel("5.10-arm64", "bullseye", (), "arm64", often=False, arch=ARM64,
            only=_BASIC),
@@ -89,7 +87,7 @@ KERNELS = (
     Kernel(f"{NEWEST}-clang", "trixie", _BACKPORTS, NEWEST, often=False,
            configs=_CLANG_NEWEST, clang=True),
     Kernel(f"{NEWEST}-native", "trixie", _BACKPORTS, NEWEST, often=False,
-           configs=_NATIVE, native=True),
+           configs=("native",), native=True),
     Kernel(f"{NEWEST}-native-debug", "trixie", _BACKPORTS, NEWEST,
            configs=_NATIVE_DEBUG, native=True, debug=True),
     Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),

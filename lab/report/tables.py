@@ -8,13 +8,14 @@ import os
 import statistics
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lab import sure
 from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
-from lab.report.published import PUBLISHED
 from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
 from lab.row import SERIES, VARIANTS, Row, parse_variant
 from lab.sure import SURE_PERCENT
@@ -27,6 +28,7 @@ PROMPT = {50: 1 / 5, 99: 1 / 3}
 # If others use more of the host, the numbers are not reliable.
 QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 35, 13, 6
+PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -312,14 +314,15 @@ def format_published(run: Run) -> str:
     """Others' figures beside ours; empty if no row of this run was published."""
     lines = [f"{'published, patched : stock, lost':<46}{'sluice : stock, lost':>32}"]
     rows = {row.name: row for row in run.rows}
-    for one in PUBLISHED:
-        found = summaries(run, rows[one.row]) if one.row in rows else {}
+    for one in PUBLISHED["figures"]:
+        found = summaries(run, rows[one["row"]]) if one["row"] in rows else {}
         sluice = found.get("sluice")
         share = ratio(sluice, found.get("stock"))
         if sluice is None or share is None:
             continue
-        theirs, own = f"{one.ratio:.2f}x", format_number(sluice.lost_at_ring)
-        left = f"{one.where:<5} {one.what:<24}{theirs:>6}  {one.lost}"
+        patched, stock = one["ratio"]
+        theirs, own = f"{patched / stock:.2f}x", format_number(sluice.lost_at_ring)
+        left = f"{one['where']:<5} {one['what']:<24}{theirs:>6}  {one['lost']}"
         lines.append(f"{left:<56}{format_share(share):>8}  {own:>12}")
     return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 

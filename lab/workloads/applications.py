@@ -25,7 +25,7 @@ from lab.guest.program import read_ring, require_flag
 from lab.guest.program import read_udp_overflows, read_version, succeeds
 from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, parse_variant
-from lab.workloads import file, qemu
+from lab.workloads import file, qemu, tcp
 from lab.workloads.multicast import transfer
 from lab.workloads.tcp import flood, load, server
 from lab.workloads.vpns import APPLICATIONS
@@ -36,11 +36,10 @@ PACKAGES = (
 )
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)
-# iperf3's streams and further arguments; file and multicast are sent without it.
-LOADS: Dict[str, Tuple[str, int, List[str]]] = {
-    "tcp_1": ("1 TCP", 1, []),
-    "tcp_8": ("8 TCP", 8, []),
+LOADS = {
+    **tcp.LOADS,
     "udp": ("UDP flood", 1, flood(payload_bytes=1200)),
+    # Sent without iperf3.
     "file": ("MB by TCP", 1, []),
     "multicast": ("multicast", 4, []),
 }

@@ -18,7 +18,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional
 
 from lab.guest.devices import Device, attach, make_netns, read_counters
 from lab.guest.devices import read_stops, run_tool
@@ -28,7 +28,7 @@ from lab.guest.program import require_flag, read_version
 from lab.guest.sample import sample
 from lab.machines.initramfs import make_initramfs, needed_modules
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
-from lab.workloads.tcp import UDP_PAYLOAD_BYTES, flood, run_client
+from lab.workloads.tcp import LOADS, run_client
 from lab.workloads.tcp import load as traffic
 
 PROGRAM = "qemu-system-x86_64"
@@ -66,13 +66,6 @@ CMDLINE = (
     "random.trust_cpu=on net.ifnames=0 ipv6.disable=1 audit=0 apparmor=0 "
     "cryptomgr.notests nowatchdog"
 )
-
-# Streams, and iperf3's further arguments.
-LOADS: Dict[str, Tuple[str, int, List[str]]] = {
-    "tcp_1": ("1 TCP", 1, []),
-    "tcp_8": ("8 TCP", 8, []),
-    "udp": ("UDP flood", 1, flood(UDP_PAYLOAD_BYTES)),
-}
 
 
 def ensure_guest_initramfs() -> Path:

@@ -62,6 +62,14 @@ def flood(payload_bytes: int) -> List[str]:
     return ["--udp", "--bitrate", "0", "--length", str(payload_bytes)]
 
 
+# What else than the forwarder is measured with: streams, and iperf3's further arguments.
+LOADS: Dict[str, Tuple[str, int, List[str]]] = {
+    "tcp_1": ("1 TCP", 1, []),
+    "tcp_8": ("8 TCP", 8, []),
+    "udp": ("UDP flood", 1, flood(UDP_PAYLOAD_BYTES)),
+}
+
+
 @dataclass(frozen=True)
 class Case:
     """What iperf3 sends through the forwarder."""
