@@ -15,7 +15,7 @@ from lab.cache import cache_dir
 from lab.machines import build
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
-from lab.machines.vm import REPOSITORY
+from lab.machines.vm import REPOSITORY, read_text
 from lab.report.results import read_git
 from lab.setup import ensure_commands, ensure_venv, say
 
@@ -36,11 +36,6 @@ def tracked_files() -> list[str]:
 
 def is_shell(text: str) -> bool:
     return re.match(r"#!.*[/ ](ba)?sh\b", text) is not None
-
-
-def _read_text(name: str) -> str:
-    path = REPOSITORY / name
-    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def run_tool(*command: str | Path) -> str:
@@ -65,7 +60,7 @@ def lint_manual(names: list[str]) -> str:
 def static_steps(python: Path) -> Steps:
     """Everything that only reads the sources."""
     names = tracked_files()
-    shell = [name for name in names if is_shell(_read_text(name))]
+    shell = [name for name in names if is_shell(read_text(REPOSITORY / name))]
     builders = [name for name in names if name.startswith("tests/kernel/_")]
     typed = ("lab", "sluice", *builders)
     tools: dict[str, tuple[str | Path, ...]] = {

@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from lab import processes
 from lab.checks import copies, programs
@@ -30,17 +31,6 @@ class Proof:
     expected: str
     ask: Callable[[], tuple[str, str]]  # its verdict, and what it adds to that
     short: bool = True  # make test asks it; if not, only make verify
-
-
-@dataclass(frozen=True)
-class Search:
-    """One line of proofs/model/searches.toml."""
-
-    name: str
-    defines: str
-    expected: str = FINE
-    claim: str = ""
-    short: bool = True
 
 
 SEEDS_SHORT, SEEDS_LONG = 1500, 50000
@@ -83,13 +73,13 @@ def litmus_proofs(place: Workshop) -> list[Proof]:
     ]
 
 
-def _ask_model(place: Workshop, search: Search) -> tuple[str, str]:
-    kind = "-DNFAIR=3" if search.claim else "-DSAFETY -DNOCLAIM"
-    fair = "-f " if search.claim == "progress" else ""
-    options = f"-a {fair}-N {search.claim}" if search.claim else ""
+def _ask_model(place: Workshop, name: str, defines: str, claim: str) -> tuple[str, str]:
+    kind = "-DNFAIR=3" if claim else "-DSAFETY -DNOCLAIM"
+    fair = "-f " if claim == "progress" else ""
+    options = f"-a {fair}-N {claim}" if claim else ""
     script = (
-        f"mkdir model/{search.name}; cd model/{search.name}; "
-        f"spin {search.defines} -a ../queue.pml && gcc -O2 -w {kind} -o pan pan.c && "
+        f"mkdir model/{name}; cd model/{name}; "
+        f"spin {defines} -a ../queue.pml && gcc -O2 -w {kind} -o pan pan.c && "
         f"./pan -E -w24 -m8000000 {options}"
     )
     _, log = place.run(place.folder, script)
@@ -97,11 +87,14 @@ def _ask_model(place: Workshop, search: Search) -> tuple[str, str]:
 
 
 def model_proofs(place: Workshop) -> list[Proof]:
+    """Those of proofs/model/searches.toml."""
+
+    def proof(name: str, defines: str, claim: str = "", **how: Any) -> Proof:
+        ask = partial(_ask_model, place, name, defines, claim)
+        return Proof(f"model/{name}", ask=ask, **{"expected": FINE, **how})
+
     listed = tomllib.loads((PROOFS / "model" / "searches.toml").read_text())
-    return [
-        Proof(f"model/{s.name}", s.expected, partial(_ask_model, place, s), s.short)
-        for s in (Search(**one) for one in listed["searches"])
-    ]
+    return [proof(**one) for one in listed["searches"]]
 
 
 def program_proofs(place: Workshop, short: bool) -> list[Proof]:

@@ -53,9 +53,7 @@ def unswitched(name: str) -> Iterator[None]:
 
 def parse_switches(status: str) -> int:
     """Of a task, from /proc/PID/status."""
-    return sum(
-        int(count) for count in re.findall(r"voluntary_ctxt_switches:\s*(\d+)", status)
-    )
+    return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s*(\d+)", status)))
 
 
 def read_switches(tasks: list[int]) -> int:

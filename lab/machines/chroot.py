@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,10 +64,8 @@ def last_line(log: str) -> str:
 
 def first_error(log: str) -> str:
     """The first line that names an error, else the last."""
-    for line in log.splitlines():
-        if "error:" in line or "ERROR:" in line:
-            return line.strip()
-    return last_line(log)
+    found = re.search(r"^.*(error:|ERROR:).*$", log, re.MULTILINE)
+    return found[0].strip() if found else last_line(log)
 
 
 def must_run_in_root(

@@ -103,15 +103,14 @@ DEBUG = tuple(k for k in KERNELS if k.debug)
 
 def kernel_named(name: str) -> Kernel:
     """A line of the table, or a series of the newest: 7.2, 7.3-debug."""
-    for kernel in KERNELS:
-        if kernel.name == name:
-            return kernel
-    series, dash, kind = name.partition("-")
-    if re.fullmatch(r"\d+\.\d+", series):
-        for kernel in KERNELS:
-            if kernel.name == f"{NEWEST}{dash}{kind}":
-                return replace(kernel, series=series)
-    known = ", ".join(kernel.name for kernel in KERNELS)
+    known = {kernel.name: kernel for kernel in KERNELS}
+    if name in known:
+        return known[name]
+    series = re.match(r"\d+\.\d+(?=-|$)", name)
+    newest = known.get(name.replace(series[0], NEWEST, 1)) if series else None
+    if series and newest:
+        return replace(newest, series=series[0])
+    names = ", ".join(known)
     raise UsageError(
-        f"kernel {name}: not in the lab's table; choose {known}, or a series: 7.2"
+        f"kernel {name}: not in the lab's table; choose {names}, or a series: 7.2"
     )

@@ -17,7 +17,7 @@ from lab.machines.matrix import NEWEST, Kernel
 from lab.setup import say
 
 MAX_AGE_SECONDS = 86400.0
-BACKPRESSURE_SINCE = (7, 3)  # Linux, with IFF_BACKPRESSURE
+BACKPRESSURE_SINCE = [7, 3]  # Linux, with IFF_BACKPRESSURE
 BUILT_INSTEAD = ("builtin",)  # the configuration where only a source has it
 _IMAGE = re.compile(r"linux-image-(?P<release>(?P<version>\d+\.\d+\.\d+)\+deb\d+-\w+)")
 _SOURCE = re.compile(r"linux-source-(?P<version>\d+\.\d+)")
@@ -118,11 +118,6 @@ def read_listing(kernel: Kernel) -> Listing:
         return listing
 
 
-def _series(version: str) -> tuple[int, int]:
-    major, minor = version_order(version)[:2]
-    return major, minor
-
-
 def known_series(listing: Listing) -> list[str]:
     return sorted({m["version"] for m in map(_SOURCE.fullmatch, listing) if m})
 
@@ -139,7 +134,7 @@ def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
     """
     images = {m["release"]: m["version"] for m in map(_IMAGE.fullmatch, listing) if m}
     images = {r: v for r, v in images.items() if f"linux-headers-{r}" in listing}
-    known = [m["version"] for m in map(_SOURCE.fullmatch, listing) if m]
+    known = known_series(listing)
     if kernel.series:
         images = {r: v for r, v in images.items() if v.startswith(f"{kernel.series}.")}
         known = [v for v in known if v == kernel.series]
@@ -147,10 +142,10 @@ def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
     if kernel.configs:
         return replace(kernel, release=source), ""
     best = max(images, key=lambda release: version_order(images[release]), default="")
-    if best and (kernel.series or _series(best) >= BACKPRESSURE_SINCE):
+    if best and (kernel.series or version_order(best) >= BACKPRESSURE_SINCE):
         return _image(kernel, best), ""
     told = images.get(best, "none")
-    if source and (kernel.series or _series(source) >= BACKPRESSURE_SINCE):
+    if source and (kernel.series or version_order(source) >= BACKPRESSURE_SINCE):
         built = replace(kernel, release=source, pins=(), configs=BUILT_INSTEAD)
         return built, f"newest image: {told}; building linux-source-{source} instead"
     if best:
@@ -177,7 +172,7 @@ def find_kernel(kernel: Kernel) -> Kernel:
             f"kernel {kernel.name}: no {package} in {kernel.suite} and its further "
             f"suites; they have {', '.join(known_series(listing))}"
         )
-    major, minor = _series(listing[package])
+    major, minor = version_order(listing[package])[:2]
     name = kernel.name.replace(NEWEST, f"{major}.{minor}")
     if why:
         say(f"kernel {name}: {why}")

@@ -238,8 +238,8 @@ def _follow(
             time.sleep(0.2)
 
 
-def _read_text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""
+def read_text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def _keep_console(machine: Machine, console: str) -> Path:
@@ -266,13 +266,13 @@ def _is_race(machine: Machine, console: str) -> bool:
 
 def _result(machine: Machine, how: str) -> VmResult:
     """The guest's verdict and the console's; VmLost without a verdict."""
-    console = _read_text(machine.output / "console.log")
+    console = read_text(machine.output / "console.log")
     trouble = parse_trouble(console)
-    verdict = _read_text(machine.output / "verdict.json")
+    verdict = read_text(machine.output / "verdict.json")
     if not verdict:
         if machine.root.native and not _has_begun(machine):
             native.require_accepted(console)
-        qemu = _read_text(machine.output / "qemu.log").strip().splitlines()
+        qemu = read_text(machine.output / "qemu.log").strip().splitlines()
         last = [line.strip() for line in console.splitlines() if line.strip()]
         told = "; ".join(trouble[:3] or last[-3:] or ["nothing"])
         told += "".join(f"; {place}" for place in re.findall(r"RIP: .*", console)[:1])

@@ -86,10 +86,6 @@ class Summary:
     ping_answered: float | None  # share of all that were sent; None: not told
     counted: dict[str, float | None]  # the median of each of COUNTED
 
-    @property
-    def rounds(self) -> int:
-        return len(self.values)
-
 
 # What a sample may have counted besides -> what the tables call it.
 COUNTED = {

@@ -238,7 +238,7 @@ def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
         if always or not {*cells} <= {"", "-", "0"}:
             lines.append(_line(f"  {label}", cells))
 
-    rounds = max((one.rounds for one in measured), default=0)
+    rounds = max((len(one.values) for one in measured), default=0)
     tell(
         f"{row.unit}, {rounds} round{'s' * (rounds != 1)}, from-to",
         lambda s: f"{format_number(s.low)}-{format_number(s.high)}",
