@@ -35,6 +35,10 @@ def run(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProces
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
+def last_line(log: str) -> str:
+    return (log.strip().splitlines() or ["no output"])[-1]
+
+
 def parse_stat(text: str) -> list[str]:
     """The fields of /proc/PID/stat from the state on, the third, which is [0] here."""
     return text.rpartition(")")[2].split()

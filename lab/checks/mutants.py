@@ -104,7 +104,7 @@ def make_mutants(python: Path, file: str) -> list[Mutant]:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         texts = [path.read_text() for path in sorted((folder / "made").iterdir())]
         if done.returncode != 0 or not texts:
-            last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+            last = processes.last_line(done.stdout + done.stderr)
             raise LabError(f"universalmutator: no mutant of {file} ({last})")
     made = [Mutant(file, *first_difference(original, text), text) for text in texts]
     return [one for one in made if is_wanted(one)]

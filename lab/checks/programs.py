@@ -22,10 +22,11 @@ from typing import Any
 from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
 from lab.machines.build import KMOD, ensure_kernel_files
-from lab.machines.chroot import Root, last_line, run_in_root
+from lab.machines.chroot import Root, run_in_root
 from lab.machines.matrix import kernel_named
 from lab.machines.roots import ensure_root, unpack
 from lab.machines.vm import REPOSITORY
+from lab.processes import last_line
 from lab.setup import ensure_tools, say
 
 PROOFS = REPOSITORY / "proofs"

@@ -19,7 +19,6 @@ from typing import Any
 from lab import processes
 from lab.checks import copies, programs
 from lab.checks.programs import FINE, FOUND, PROOFS, Workshop, read_faults
-from lab.machines.chroot import last_line
 from lab.setup import say
 
 LITMUS = PROOFS / "litmus"
@@ -48,7 +47,7 @@ def parse_search(log: str) -> tuple[str, str]:
     states = re.search(r"(\d+) states, stored", log)
     errors = re.search(r"errors: (\d+)", log)
     if not states or not errors:
-        return "no verdict", last_line(log)
+        return "no verdict", processes.last_line(log)
     detail = f"{int(states[1]):,} states"
     if int(errors[1]):
         why = re.search(r"^pan:1: (.*?) \(at depth", log, re.MULTILINE)
@@ -65,7 +64,7 @@ def litmus_proofs(place: Workshop) -> list[Proof]:
         script = f"cd litmus; herd7 -conf linux-kernel.cfg {name}.litmus"
         _, log = place.run(place.folder, script)
         said = parse_observation(log, name)
-        return said, last_line(log) if said == "no verdict" else ""
+        return said, processes.last_line(log) if said == "no verdict" else ""
 
     return [
         Proof(f"litmus/{n}", "Sometimes" if "+" in n else "Never", partial(ask, n))

@@ -16,7 +16,7 @@ from typing import Any
 from lab.guest.devices import Device, run_tool, running, show, wait_until
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
-from lab.processes import read_stat
+from lab.processes import last_line, read_stat
 from lab.row import WorkloadError, parse_variant
 
 FOLDER = Path("/run/sluice-lab")
@@ -89,8 +89,7 @@ class Program(Process):
             self._process.wait(seconds)
         if self._process.returncode is None:
             return
-        said = self._log.read_text(errors="replace").strip().splitlines()
-        last = said[-1] if said else "nothing"
+        last = last_line(self._log.read_text(errors="replace"))
         status = self._process.returncode
         raise WorkloadError(f"{self.name}: ended, status {status}, and said: {last}")
 

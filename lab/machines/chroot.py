@@ -58,14 +58,10 @@ def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def last_line(log: str) -> str:
-    return (log.strip().splitlines() or ["no output"])[-1]
-
-
 def first_error(log: str) -> str:
     """The first line that names an error, else the last."""
     found = re.search(r"^.*(error:|ERROR:).*$", log, re.MULTILINE)
-    return found[0].strip() if found else last_line(log)
+    return found[0].strip() if found else processes.last_line(log)
 
 
 def must_run_in_root(

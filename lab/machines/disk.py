@@ -12,7 +12,7 @@ from pathlib import Path
 from lab import processes
 from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
-from lab.machines.chroot import Root, last_line
+from lab.machines.chroot import Root
 from lab.setup import say
 
 SIZE = "4G"  # sparse: what the root takes, and no more
@@ -42,5 +42,5 @@ def make(root: Root, image: Path) -> None:
 def _run(*command: str) -> None:
     done = processes.run(command, stderr=subprocess.PIPE)
     if done.returncode != 0:
-        told = f"{' '.join(command)}: {last_line(done.stderr)}"
+        told = f"{' '.join(command)}: {processes.last_line(done.stderr)}"
         raise LabError(f"{told}; is the disk full?")

@@ -14,7 +14,7 @@ from lab import processes
 from lab.cache import cache_dir, cached, digest, discard, fill_once
 from lab.failure import LabError
 from lab.machines.arch import HOST
-from lab.machines.chroot import Root, last_line, must_run_in_root
+from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.kernels import FILES, build_kernel, configs_key
 from lab.machines.matrix import Kernel
 from lab.machines.native import source as native
@@ -64,7 +64,7 @@ def bootstrap(what: str, arguments: list[str], tree: Path, sources: list[str]) -
             )
         if done.returncode == 0:
             return
-        last = last_line(log.read_text())
+        last = processes.last_line(log.read_text())
         say(f"{what}: attempt {attempt} of {ATTEMPTS}: {last}")
         shutil.rmtree(tree, ignore_errors=True)
     raise LabError(
