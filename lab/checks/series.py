@@ -37,10 +37,10 @@ CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
 MEASURED = REPOSITORY / "lab" / "results" / "native-7.3.json"
 # The sources there are patches for -> a kernel that is built from them, and those on
-# which the tests are played. The native one has no ftrace.
+# which the tests are played. The native one and the router's have no ftrace.
 KERNELS = {
     NEWEST: (f"{NEWEST}-debug", NEWEST, NATIVE.name),
-    "6.12": ("6.12-builtin", "6.12"),
+    "6.12": ("6.12-builtin", "6.12", "6.12-router"),
 }
 AUTHOR = "Your Name <you@example.org>"
 CHECKED = ("drivers/net/tun.c", "drivers/net/tap.c", "drivers/vhost/net.c")

@@ -52,7 +52,7 @@ class Suite:
 
 KERNEL = Suite(
     name="kernel",
-    kernels=tuple(kernel for kernel in KERNELS if not kernel.debug),
+    kernels=tuple(kernel for kernel in KERNELS if kernel.module and not kernel.debug),
     often=tuple(kernel for kernel in PACKAGED if kernel.often),
     alone=(NATIVE,),
 )

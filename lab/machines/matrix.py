@@ -27,6 +27,7 @@ class Kernel:
     native: bool = False  # User-Mode Linux: a process at the CPU's own speed
     clang: bool = False  # built with clang, and its modules are
     debug: bool = False  # it watches itself: slower, larger, for make debug
+    module: bool = True  # sluice.ko can be loaded there
     only: tuple[str, ...] = ()  # of its scenarios these files; all if none is named
     series: str = ""  # of the newest only these: "7.2"
     version: str = ""  # of its package, once it is found
@@ -84,6 +85,8 @@ KERNELS = (
            only=_BASIC),
     Kernel("6.12-clang", "trixie", _UPDATES, "6.12", often=False, configs=_CLANG_6_12,
            clang=True),
+    Kernel("6.12-router", "trixie", _UPDATES, "6.12", often=False,
+           configs=("builtin", "router"), module=False),
     Kernel(f"{NEWEST}-clang", "trixie", _BACKPORTS, NEWEST, often=False,
            configs=_CLANG_NEWEST, clang=True),
     Kernel(f"{NEWEST}-native", "trixie", _BACKPORTS, NEWEST, often=False,
