@@ -31,19 +31,11 @@ expression tun, tfile, i;
  tun_net_close(...)
  {
  	...
--	for (i = 0; i < tun->numqueues; i++) {
--		tfile = rtnl_dereference(tun->tfiles[i]);
--		spin_lock_bh(&tfile->tx_ring.consumer_lock);
--		spin_lock(&tfile->tx_ring.producer_lock);
--		tfile->cons_cnt = 0;
--		spin_unlock(&tfile->tx_ring.producer_lock);
--		spin_unlock_bh(&tfile->tx_ring.consumer_lock);
--	}
-+	/* netif_running() is already false: no queue is woken any more */
-+	for (i = 0; i < tun->numqueues; i++) {
-+		tfile = rtnl_dereference(tun->tfiles[i]);
+ 	for (i = 0; i < tun->numqueues; i++) {
+ 		tfile = rtnl_dereference(tun->tfiles[i]);
 +		tun_txq_release(&tfile->txq);
-+	}
+ 		...
+ 	}
  	...
  }
 

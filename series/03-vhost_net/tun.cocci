@@ -16,9 +16,9 @@ expression tun, tfile, pointer;
 @no_device_to_read@
 identifier tun, tfile, noblock, err;
 @@
- static void *tun_ring_recv(
--			   struct tun_struct *tun,
- 			   struct tun_file *tfile, int noblock, int *err)
+-static void *tun_ring_recv(struct tun_struct *tun, struct tun_file *tfile,
+-			   int noblock, int *err)
++static void *tun_ring_recv(struct tun_file *tfile, int noblock, int *err)
  { ... }
 
 @caller@
@@ -65,8 +65,9 @@ expression tun, tfile, i, last;
  {
  	<...
 -	spin_lock(&tfile->tx_ring.consumer_lock);
- 	rcu_assign_pointer(tun->tfiles[i], last);
+-	rcu_assign_pointer(tun->tfiles[i], last);
 -	spin_unlock(&tfile->tx_ring.consumer_lock);
++	rcu_assign_pointer(tun->tfiles[i], last);
  	...>
  }
 
@@ -77,9 +78,37 @@ expression tun, tfile;
  {
  	<...
 -	spin_lock(&tfile->tx_ring.consumer_lock);
- 	tfile->queue_index = tun->numqueues;
+-	tfile->queue_index = tun->numqueues;
 -	spin_unlock(&tfile->tx_ring.consumer_lock);
++	tfile->queue_index = tun->numqueues;
  	...>
+ }
+
+@close_without_reader@
+expression tun, tfile;
+identifier i;
+@@
+ tun_net_close(...)
+ {
+ 	...
+-	int i;
+-	for (i = 0; i < tun->numqueues; i++) {
+-		tfile = rtnl_dereference(tun->tfiles[i]);
+-		tun_txq_release(&tfile->txq);
+-		spin_lock_bh(&tfile->tx_ring.consumer_lock);
+-		spin_lock(&tfile->tx_ring.producer_lock);
+-		tfile->cons_cnt = 0;
+-		spin_unlock(&tfile->tx_ring.producer_lock);
+-		spin_unlock_bh(&tfile->tx_ring.consumer_lock);
+-	}
++	int i;
++
++	/* netif_running() is already false: no queue is woken any more */
++	for (i = 0; i < tun->numqueues; i++) {
++		tfile = rtnl_dereference(tun->tfiles[i]);
++		tun_txq_release(&tfile->txq);
++	}
+ 	...
  }
 
 @no_count@
