@@ -327,32 +327,48 @@ def format_published(run: Run) -> str:
     return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
-_COVER = "{:<24}{:>6}{:>6}  {:<15}{:>12}{:>13}"
+_COVER = "{:<24}{:>7}  {:<17}{:<15}"
+_COVER_LOST = "{:<24}{:>7}{:>7}{:>7}  {:>8}{:>8}{:>8}"
 
 
 def format_for_cover(run: Run) -> str:
-    """The series beside stock and IFF_BACKPRESSURE, for mail: 79 columns at most.
+    """The series beside stock and IFF_BACKPRESSURE, for mail: 76 columns at most.
 
     Empty if the run has not measured the series.
     """
-    lines = []
+    rates, losses = [], []
     for row in run.rows:
         every = summaries(run, row)
-        stock, own = every.get("stock"), every.get(SERIES)
+        stock, flag, own = (every.get(name) for name in ("stock", "upstream", SERIES))
         if stock and own:
-            flag = format_share(ratio(every.get("upstream"), stock)) or "-"
-            share = f"{format_share(ratio(own, stock))} {format_interval(own, stock)}"
-            lost = "/".join(format_number(s.lost_at_ring) for s in (stock, own))
-            pings = " ".join(format_pings(s, (50, 99)) for s in (stock, own))
-            cells = (row.name, format_number(stock.median), flag, share, lost, pings)
-            lines.append(_COVER.format(*cells).rstrip())
-    if not lines:
+            ratios = [
+                f"{format_share(ratio(one, stock)) or '-'} {format_interval(one, stock)}"
+                for one in (flag, own)
+            ]
+            cells = (row.name, format_number(stock.median), *ratios)
+            rates.append(_COVER.format(*cells).rstrip())
+            all_of_it = (stock, flag, own)
+            lost = [format_number(s.lost_at_ring if s else None) for s in all_of_it]
+            pings = [format_pings(s, (50, 99)) if s else "-" for s in all_of_it]
+            losses.append(_COVER_LOST.format(row.name, *lost, *pings))
+    if not rates:
         return ""
     facts = run.provenance
     release = facts.kernel_package.split()[1].partition("-")[0]
-    where = f"Linux {release}, {facts.accelerator}, {facts.vcpus} CPUs:\n"
-    head = _COVER.format("", "stock", "flag", "series", "lost", "ping")
-    return "\n".join([where, head, *lines])
+    where = f"Linux {release}, {facts.accelerator}, {facts.vcpus} CPUs"
+    head = _COVER.format("", "stock", "flag", "series").rstrip()
+    of_each = ("stock", "flag", "series")
+    return "\n".join(
+        [
+            f"{where}, made at {facts.module_commit[:12]} of sluice.\n",
+            head,
+            *rates,
+            "",
+            f"{'':<24}{'lost at the ring':>21}  {'ping p50/p99, ms':>24}",
+            _COVER_LOST.format("", *of_each, *of_each),
+            *losses,
+        ]
+    )
 
 
 _COLOURS = {"reached": 32, "SHORT": 31, "not decided": 33}
