@@ -50,7 +50,7 @@ NEWEST_ONLY = ("lib/", "tools/", "Documentation/")
 # get_maintainer.pl knows the list alone: see docs/mainline.md.
 _CHECKPATCH = (
     "scripts/checkpatch.pl --strict --terse --show-types --no-summary "
-    "--ignore FILE_PATH_CHANGES"
+    "--ignore FILE_PATH_CHANGES,UNKNOWN_COMMIT_ID"  # the tree has no history
 )
 _PREPARE = """
 mkdir linux

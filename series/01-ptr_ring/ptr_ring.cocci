@@ -9,7 +9,8 @@ typedef bool;
 + *
 + * An entry that is free stays free until a producer fills it, so what this
 + * promises to a producer holds after it has dropped the lock, too, as long as
-+ * all producers count the promises of the others in @n.
++ * all producers count the promises of the others in @n. ptr_ring_unconsume() and
++ * a resize may fill it, too.
 + */
 +static inline bool __ptr_ring_has_room(struct ptr_ring *r, int n)
 +{
