@@ -27,6 +27,7 @@ struct reader {
 	int socket;		/* sleeps with so many unsent, until half of them are */
 	u64 link_ns;		/* a packet's, of the link that sends them */
 	u64 late_ns;		/* timers come up to so late */
+	u64 late_least_ns;	/* and at least so late, all of them */
 	unsigned int late_one_in;	/* only so many of them do */
 	double idle_percent;	/* the most it may be without work */
 	u32 limit;		/* the operator's, packets */
@@ -57,7 +58,7 @@ static void lane_expires(struct lane *lane);	/* its timer */
 /* A timer that is to fire in @ns. */
 static void lane_arms(struct lane *lane, u64 ns)
 {
-	lane->fires = now + ns;
+	lane->fires = now + ns + reader->late_least_ns;
 	if (reader->late_ns && (!reader->late_one_in || !chance(reader->late_one_in)))
 		lane->fires += chance(reader->late_ns);
 }

@@ -27,6 +27,7 @@ typedef char spinlock_t;
 #define data_race(x)		(x)
 #define READ_ONCE(x)		(x)
 #define HZ			250
+extern unsigned int hrtimer_resolution;
 #define NSEC_PER_USEC		1000L
 #define NSEC_PER_MSEC		1000000L
 #define NSEC_PER_SEC		1000000000L

@@ -12,7 +12,12 @@
  *     than the fewest packets in a ring take; and a third of the time that
  *     timers come late, all of it if only a few of them do;
  *   - the reader is without work for more than some per cent of the time;
- *   - a slow reader holds its sender for more than its share of the time.
+ *   - a slow reader holds its sender for more than its share of the time, also if
+ *     it detaches and attaches its file;
+ *   - somebody who does not wait for room leaves the sender less than a tenth of
+ *     what is read;
+ *   - a packet is lost because the machine was paused;
+ *   - a queue is stopped although timers are coarse.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +25,7 @@
 #include "helpers.h"
 #include "tun_txq.h"
 
+unsigned int hrtimer_resolution = 1;
 static u64 now;
 static unsigned int chance(unsigned int below);
 
@@ -43,6 +49,8 @@ static const struct reader readers[] = {
 	  .idle_percent = 3, .seconds = 10 },
 	{ "50 000, one timer in 8 up to 8 ms late", 20000, .late_ns = 8000000,
 	  .late_one_in = 8, .idle_percent = 4, .seconds = 20 },
+	{ "50 000, timers 10 ms late", 20000, .late_least_ns = 10000000,
+	  .idle_percent = 3, .seconds = 10 },
 	{ "500 000, batches of 64", 2000, .batch = 64, .late_ns = 50000,
 	  .idle_percent = 3, .seconds = 4 },
 	{ "64 KB beside ACKs", 500000, .other_ns = 5000, .late_ns = 50000,
@@ -169,7 +177,8 @@ static void begin(void)
 static bool run(u64 end)
 {
 	u64 fewest = (TUN_TXQ_DEPTH_MIN + 1) * max(reader->pace_ns, reader->later_ns);
-	u64 late = reader->late_one_in ? reader->late_ns : reader->late_ns / 3;
+	u64 late = reader->late_one_in ? reader->late_ns :
+					 reader->late_ns / 3 + reader->late_least_ns;
 	u64 most = max((u64)TUN_TXQ_TARGET_NS / 2, fewest) + late;
 	const struct lane *lane = &lanes[0];
 	double idle, held;
@@ -181,7 +190,7 @@ static bool run(u64 end)
 	idle = idle_percent(lane);
 	held = 100.0 * lane->stopped_ns / end;
 	wrong = lane->longest_stop > TUN_TXQ_STOP_MAX_NS + TUN_TXQ_REVIEW_MAX_NS +
-				     reader->late_ns;
+				     reader->late_ns + reader->late_least_ns;
 	if (reader->held_percent)
 		wrong |= held > reader->held_percent;
 	else
@@ -193,15 +202,108 @@ static bool run(u64 end)
 	return wrong;
 }
 
+static bool told(const char *what, double percent, bool wrong)
+{
+	printf("%-40s %5.1f %%%s\n", what, percent, wrong ? " TOO MUCH" : "");
+	return wrong;
+}
+
+static void expire_until(u64 end)
+{
+	struct lane *lane = &lanes[0];
+
+	while (lane->fires && lane->fires <= end) {
+		now = max(now, lane->fires);
+		lane->fires = 0;
+		lane_expires(lane);
+	}
+	now = end;
+}
+
+/* A packet is read every 5 us. Of those that do not wait 21 come for every 20 reads. */
+static bool run_crowded(void)
+{
+	u64 reads = 1000000, frames = 0, i;
+	struct lane *lane = &lanes[0];
+
+	begin();
+	for (i = 0; i < reads; i++) {
+		expire_until(5000 * i);
+		for (; frames < i * 21 / 20; frames++)
+			tun_txq_produce_frame(&txq, &txq);
+		lane_sends(lane);
+		if (!lane_is_empty(lane))
+			lane_takes(lane);
+	}
+	return told("of the reads in a crowd are its sender's",
+		    100.0 * lane->produced / reads, lane->produced < reads / 10);
+}
+
+/* A packet is read every @pace_ns. About once per second all rests for 300 ms. */
+static bool run_paused(u64 pace_ns)
+{
+	struct lane *lane = &lanes[0];
+	u64 paused = 0, awake;
+
+	begin();
+	for (awake = pace_ns; awake < 30 * NSEC_PER_SEC; awake += pace_ns) {
+		if (awake / (1037 * NSEC_PER_MSEC) > paused) {
+			paused++;
+			now += 300 * NSEC_PER_MSEC;
+		}
+		expire_until(awake + paused * 300 * NSEC_PER_MSEC);
+		lane_sends(lane);
+		if (!lane_is_empty(lane))
+			lane_takes(lane);
+	}
+	return told("are lost where the machine is paused",
+		    100.0 * lane->lost / lane->produced, lane->lost);
+}
+
+/* A reader that reads nothing, and takes its file off and back every 260 ms. */
+static bool run_attached(void)
+{
+	struct lane *lane = &lanes[0];
+	u64 i;
+
+	begin();
+	for (i = 1; i <= 100; i++) {
+		lane_sends(lane);
+		expire_until(260 * NSEC_PER_MSEC * i);
+		while (!lane_is_empty(lane))
+			lane_takes(lane);	/* what was in the ring is dropped */
+		tun_txq_release(&txq);
+	}
+	return told("of the time a reader that detaches holds", 100.0 * lane->stopped_ns / now,
+		    lane->stopped_ns > now / 10);
+}
+
+static bool run_coarse(void)
+{
+	struct lane *lane = &lanes[0];
+
+	hrtimer_resolution = 4 * NSEC_PER_MSEC;
+	begin();
+	lane_sends(lane);
+	return told("stopped with coarse timers", 100.0 * queue.stopped, queue.stopped);
+}
+
 int main(void)
 {
 	bool wrong = false;
 	size_t i;
 
+	reader = &readers[0];
+	wrong |= run_crowded();
+	wrong |= run_paused(2500000);
+	wrong |= run_paused(1000000);
+	wrong |= run_paused(100000);
+	wrong |= run_attached();
 	for (i = 0; i < sizeof(readers) / sizeof(*readers); i++) {
 		reader = &readers[i];
 		wrong |= run(reader->seconds * NSEC_PER_SEC);
 	}
+	wrong |= run_coarse();
 	if (!wrong)
 		printf("fine: %zu readers\n", sizeof(readers) / sizeof(*readers));
 	return wrong;

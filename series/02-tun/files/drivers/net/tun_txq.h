@@ -40,9 +40,14 @@
  * reader that reads fewer than TUN_TXQ_READ_MIN packets in that much stopped
  * time is stalled: for eight times as long and until it reads on, or until it
  * has emptied the ring, packets that find the ring full are dropped and the
- * queue is not stopped. So a dead reader holds its senders once.
+ * queue is not stopped. So a dead reader holds its senders once. The same if a
+ * stop lasted for that long and the ring is full though the reader reads: then
+ * somebody who does not wait (XDP_REDIRECT) gets the room. The time for which
+ * timers come late is not held against the reader: if the machine was paused,
+ * so was the reader.
  *
- * Nothing is done where packets cannot wait (noqueue).
+ * Nothing is done where packets cannot wait (noqueue), and where timers are so
+ * coarse that the ring would be empty between two of them.
  *
  * All fields are protected by the ring's producer lock.
  */
@@ -58,6 +63,7 @@
 #define TUN_TXQ_STOP_MAX_NS	(250 * NSEC_PER_MSEC)
 #define TUN_TXQ_STALL_JIFFIES	(2 * HZ)
 #define TUN_TXQ_READ_MIN	50
+#define TUN_TXQ_RESOLUTION_MAX_NS	NSEC_PER_MSEC
 
 /* In hard interrupt context, so that a sender finds the queue awake even where
  * the CPU's softirqs wait for ksoftirqd. Not without SMP: there a spin_trylock()
@@ -86,7 +92,7 @@ struct tun_txq_stats {
  * @stalled_until:	jiffies
  * @head:		the reader's index at the last review
  * @window_read:	packets read in @window_ns
- * @window_ns:		stopped time, up to TUN_TXQ_STOP_MAX_NS
+ * @window_ns:		stopped time that counts, up to TUN_TXQ_STOP_MAX_NS
  * @stopped_at:		time of the last stop
  * @open_ns:		time from the review before it to the last stop
  * @reviewed_at:	time of the last review or stop
@@ -193,7 +199,8 @@ static inline void __tun_txq_stop(struct tun_txq *txq,
  * The reader read @read packets in the @ns since the last review or stop. Time
  * in which it read nothing does not count. If the ring ran dry it waited for a
  * part of that time: then only a higher pace is news. Returns how long it
- * waited, in nanoseconds.
+ * waited, in nanoseconds: what its pace leaves of the time, and an eighth of it
+ * at least, because the pace may be higher than what was seen so far.
  */
 static inline u64 __tun_txq_learn(struct tun_txq *txq, int read, u64 ns,
 				  bool dry)
@@ -201,19 +208,17 @@ static inline u64 __tun_txq_learn(struct tun_txq *txq, int read, u64 ns,
 	u64 busy = (u64)txq->packet_ns * read;
 
 	ns = min_t(u64, ns, NSEC_PER_SEC);
-	if (dry && ns >= busy)
-		return ns - busy;
-	if (dry) {
-		txq->sum_ns = 8 * ns;
-		txq->sum_packets = 8 * read * TUN_TXQ_PACKET;
-	} else {
+	if (!dry) {
 		txq->sum_ns += ns - txq->sum_ns / 8;
 		txq->sum_packets += read * TUN_TXQ_PACKET -
 				    txq->sum_packets / 8;
+	} else if (ns < busy) {
+		txq->sum_ns = 8 * ns;
+		txq->sum_packets = 8 * read * TUN_TXQ_PACKET;
 	}
 	txq->packet_ns = div_u64(txq->sum_ns * TUN_TXQ_PACKET,
 				 txq->sum_packets) + 1;
-	return 0;
+	return dry ? max(ns - min(ns, busy), ns / 16) : 0;
 }
 
 /*
@@ -245,18 +250,31 @@ static inline void __tun_txq_learn_lateness(struct tun_txq *txq)
 	txq->late_ns += ((s32)late - txq->late_ns) / 8;
 }
 
-/* True if the stopped time that is allowed is used up. */
-static inline bool __tun_txq_window_ends(struct tun_txq *txq, int read, u64 ns)
+/*
+ * True if the stop ends whatever the reader does: it lasted for as long as a stop
+ * may, or all stops since the reader was last judged did together. @read packets
+ * were read in the @ns until this review.
+ */
+static inline bool __tun_txq_is_over(struct tun_txq *txq, int read, u64 ns,
+				     int len)
 {
+	int nearly_full = txq->ring->size - 2 * txq->ring->batch;
+	bool over, judged;
+
 	txq->window_read += read;
-	txq->window_ns += ns;
-	if (txq->window_ns < TUN_TXQ_STOP_MAX_NS)
+	txq->window_ns += min_t(u64, ns, TUN_TXQ_REVIEW_MAX_NS);
+	judged = txq->window_ns >= TUN_TXQ_STOP_MAX_NS;
+	over = txq->reviewed_at - txq->stopped_at >= TUN_TXQ_STOP_MAX_NS;
+	if (!judged && !over)
 		return false;
 
-	txq->stalled = txq->window_read < TUN_TXQ_READ_MIN;
+	txq->stalled = (judged && txq->window_read < TUN_TXQ_READ_MIN) ||
+		       (over && len > nearly_full);
 	txq->stalled_until = jiffies + TUN_TXQ_STALL_JIFFIES;
-	txq->window_read = 0;
-	txq->window_ns = 0;
+	if (judged) {
+		txq->window_read = 0;
+		txq->window_ns = 0;
+	}
 	return true;
 }
 
@@ -268,16 +286,16 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 	int read = head - txq->head;
 	u64 now = ktime_get_ns();
 	u64 ns = now - txq->reviewed_at;
-	bool ends;
 	u64 idle = 0;
+	bool over;
 
 	if (read < 0)
 		read += ring->size;
 	if (read < 0 || read >= ring->size)	/* it was resized */
 		read = 0;
-	ends = __tun_txq_window_ends(txq, read, ns);
 	txq->head = head;
 	txq->reviewed_at = now;
+	over = __tun_txq_is_over(txq, read, ns, len);
 	txq->idle_reviews++;
 	if (read) {
 		txq->idle_reviews = 0;
@@ -288,7 +306,7 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 	if (tun_txq_to_read(txq, len) <= 0) {
 		__tun_txq_set_depth_ns(txq, idle);
 		__tun_txq_wake(txq);
-	} else if (ends || qdisc_txq_has_no_queue(txq->stopped)) {
+	} else if (over || qdisc_txq_has_no_queue(txq->stopped)) {
 		__tun_txq_wake(txq);
 	} else {
 		__tun_txq_arm(txq, tun_txq_to_read(txq, len));
@@ -336,7 +354,9 @@ static inline bool __tun_txq_stalled(struct tun_txq *txq, int len)
  *
  * Context: BH off.
  * Return: 1 if a slot is reserved, 0 if not and the packet may be dropped,
- * -EBUSY if the queue was stopped.
+ * -EBUSY if the queue was stopped. A slot stays free until tun_txq_produce(),
+ * unless vhost_net gives packets back (ptr_ring_unconsume()): then the packet may
+ * be dropped.
  */
 static inline int tun_txq_reserve(struct tun_txq *txq,
 				  struct netdev_queue *queue)
@@ -344,7 +364,8 @@ static inline int tun_txq_reserve(struct tun_txq *txq,
 	struct ptr_ring *ring = txq->ring;
 	int ret = 1;
 
-	if (qdisc_txq_has_no_queue(queue))
+	if (qdisc_txq_has_no_queue(queue) ||
+	    hrtimer_resolution > TUN_TXQ_RESOLUTION_MAX_NS)
 		return 0;
 
 	spin_lock(&ring->producer_lock);
@@ -421,7 +442,9 @@ static inline bool tun_txq_produce_frame(struct tun_txq *txq, void *frame)
  * tun_txq_release() - wake the queue if it is stopped, and begin anew
  * @txq:	transmit queue of a file whose device, index or ring changes
  *
- * Does not cancel the timer: a sender may have stopped the queue again.
+ * Does not cancel the timer: a sender may have stopped the queue again. Whoever
+ * was stalled is judged at the next review: otherwise a reader that reads nothing
+ * could hold its senders again and again, by detaching and attaching its file.
  *
  * Context: process, RTNL. No stop of before a grace period outlasts this.
  */
@@ -431,6 +454,8 @@ static inline void tun_txq_release(struct tun_txq *txq)
 	if (txq->stopped)
 		__tun_txq_wake(txq);
 	txq->room = 0;
+	if (txq->stalled)
+		txq->window_ns = TUN_TXQ_STOP_MAX_NS;
 	txq->stalled = false;
 	spin_unlock_bh(&txq->ring->producer_lock);
 }
