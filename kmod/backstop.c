@@ -3,7 +3,7 @@
  * Wakes a stopped queue whose timer was lost, runs a qdisc whose wake was lost.
  *
  * A stopped queue depends on one hrtimer, and tun has no ndo_tx_timeout. This
- * work item does not depend on it: it runs once per second while any queue is
+ * work item does not depend on the timer: it runs once per second while any queue is
  * stopped, and wakes those whose timer is a second overdue. It finds nothing
  * to do unless the kernel, or a hypervisor, lost a timer.
  *
@@ -23,7 +23,7 @@ static DECLARE_DELAYED_WORK(runner, run);
 /**
  * sluice_backstop_watch() - a queue was stopped
  *
- * Context: any with interrupts off, hard irq included; the queue's lock.
+ * Context: any, hard irq included.
  */
 void sluice_backstop_watch(void)
 {
@@ -44,7 +44,7 @@ static bool rescue_device(struct sluice_device *device)
 	bool again = false;
 	unsigned int id;
 
-	for (id = 0; id < device->queues; id++) {
+	for (id = 0; id < READ_ONCE(device->dev->real_num_tx_queues); id++) {
 		if (sluice_queue_rescue(&device->queue[id], &again))
 			pr_warn_once("%s: queue %u: its timer was lost; woken by the backstop; please report this\n",
 				     device->dev->name, id);

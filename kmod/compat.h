@@ -157,15 +157,10 @@ static inline void hrtimer_setup(struct hrtimer *timer,
  * of a queue that is closed is reset while another CPU may dequeue from it, if
  * it is lockless (pfifo_fast): packets are freed twice. Without sluice it is
  * almost empty then; that of a stopped queue is not. No symbol shows which
- * kernel has it, so selftest_reset.c tries. With one CPU it cannot happen: both
+ * kernel has it, so selftest_reset.c tries. Without SMP it cannot happen: both
  * have BH off.
  */
-#ifdef SLUICE_HAS_LOCKED_RESET
-#define SLUICE_LOCKED_RESET	true
-#else
 extern bool sluice_locked_reset;
-#define SLUICE_LOCKED_RESET	(!IS_ENABLED(CONFIG_SMP) || sluice_locked_reset)
-#endif
 
 #endif /* __ASSEMBLER__ */
 #endif

@@ -133,7 +133,9 @@ static void __set_depth(struct sluice_queue *q)
  *	 only a faster pace is used, and it replaces the pace so far
  *
  * Context: @q->lock.
- * Return: how long the reader waited, nanoseconds.
+ * Return: how long the reader waited, nanoseconds: what its pace leaves of the
+ * time, and an eighth of it at least, because the pace may be faster than what was
+ * seen so far. 0 if not @dry.
  */
 u64 sluice_learn_pace(struct sluice_queue *q, int packets, u64 ns, bool dry)
 {
@@ -141,19 +143,17 @@ u64 sluice_learn_pace(struct sluice_queue *q, int packets, u64 ns, bool dry)
 
 	lockdep_assert_held(&q->lock);
 
-	if (dry && ns >= busy)
-		return ns - busy;
 	ns = min_t(u64, ns, NSEC_PER_SEC);
 	if (!dry) {
 		q->read_ns += ns - q->read_ns / 8;
 		q->read += packets * PACE_SCALE - q->read / 8;
-	} else {
+	} else if (ns < busy) {
 		q->read_ns = 8 * ns;
 		q->read = 8 * packets * PACE_SCALE;
 	}
 	q->reader_ns = div64_u64(q->read_ns * PACE_SCALE, q->read);
 	__set_depth(q);
-	return 0;
+	return dry ? max(ns - min(ns, busy), ns / 16) : 0;
 }
 
 /**

@@ -31,7 +31,6 @@ static bool is_tun(const struct net_device *dev)
 static unsigned long read_tun_flags(struct net_device *dev)
 {
 	const struct attribute_group *group = dev->sysfs_groups[0];
-	struct device_attribute *file;
 	struct attribute **attr;
 	unsigned long flags = 0;
 	char *text;
@@ -44,8 +43,7 @@ static unsigned long read_tun_flags(struct net_device *dev)
 	text = *attr ? (char *)get_zeroed_page(GFP_KERNEL) : NULL;
 	if (!text)
 		return 0;
-	file = container_of(*attr, struct device_attribute, attr);
-	if (file->show(&dev->dev, file, text) <= 0 ||
+	if (dev->dev.kobj.ktype->sysfs_ops->show(&dev->dev.kobj, *attr, text) <= 0 ||
 	    kstrtoul(strim(text), 0, &flags))
 		flags = 0;
 	free_page((unsigned long)text);
@@ -214,7 +212,7 @@ static int device_changed(struct notifier_block *block, unsigned long event,
 			sluice_device_configure(device);
 		break;
 	case NETDEV_GOING_DOWN:
-		if (device)
+		if (device && device->state == SLUICE_DEVICE_SERVED)
 			device_enter(device, SLUICE_DEVICE_DOWN);
 		break;
 	case NETDEV_UNREGISTER:		/* also: leaves for another netns */

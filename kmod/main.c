@@ -19,7 +19,7 @@ MODULE_PARM_DESC(stall_ms, "longest stop in ms; a reader of fewer than 50 packet
 
 uint sluice_default_low_percent = 50;
 module_param_named(low_percent, sluice_default_low_percent, uint, 0644);
-MODULE_PARM_DESC(low_percent, "low watermark in % of the limit (50)");
+MODULE_PARM_DESC(low_percent, "low watermark in % of the fill at which the queue stops (50)");
 
 uint sluice_default_target_us = 2000;
 module_param_named(target_us, sluice_default_target_us, uint, 0644);
@@ -38,7 +38,7 @@ static int __init sluice_start(void)
 		return -ENODEV;
 	}
 	if (hrtimer_resolution > SLUICE_TIMER_RESOLUTION_MAX_NS) {
-		pr_err("timers have a resolution of %u ns (highres=off?); at most %u ns are needed; stock behaviour remains\n",
+		pr_err("timers have a resolution of %u ns (highres=off?); coarser than the %u ns that sluice needs; stock behaviour remains\n",
 		       hrtimer_resolution, SLUICE_TIMER_RESOLUTION_MAX_NS);
 		return -ENODEV;
 	}

@@ -24,7 +24,8 @@
  *     stopped time is stalled: its senders pass for PASS_FACTOR times
  *     stall_ms and until it reads on, or until it has caught up, before the
  *     queue stops again. So a dead reader holds its senders once, one at half
- *     that pace for 1/5 of the time;
+ *     that pace for 1/5 of the time, one that opens or attaches the device
+ *     again and again and reads nothing for 1/9;
  *   - the ring does not overflow while the queue is not stalled, with any
  *     number of senders that the headroom covers, see depth.c;
  *   - a queue we stopped has an armed timer: both change only under q->lock,
@@ -64,7 +65,8 @@
 
 /*
  * The stall rule. Each packet that the reader reads pays for 1/STALL_PACKETS of
- * stall_ms of stopped time in which the reader had work; a queue whose unpaid
+ * stall_ms of stopped time in which the reader had work, and time for which the
+ * queue was not stopped pays for 1/PASS_FACTOR of itself; a queue whose unpaid
  * time reaches stall_ms is stalled. With the default of 250 ms that is a reader
  * of fewer than 200 packets/s.
  */
@@ -102,10 +104,12 @@ static struct ptr_ring *queue_ring(const struct sluice_queue *q)
  */
 static enum sluice_queue_state qdisc_state(const struct netdev_queue *txq)
 {
-	if (!READ_ONCE(rcu_access_pointer(txq->qdisc)->enqueue))
+	const struct Qdisc *qdisc = rcu_dereference_raw(txq->qdisc);
+
+	if (!READ_ONCE(qdisc->enqueue))
 		return SLUICE_QUEUE_NOQUEUE;
-	if (!SLUICE_LOCKED_RESET && txq->dev->num_tx_queues > 1 &&
-	    rcu_access_pointer(txq->qdisc)->flags & TCQ_F_NOLOCK)
+	if (!sluice_locked_reset && txq->dev->num_tx_queues > 1 &&
+	    READ_ONCE(qdisc->flags) & TCQ_F_NOLOCK)
 		return SLUICE_QUEUE_LOCKLESS;
 	return SLUICE_QUEUE_OPEN;
 }
@@ -178,6 +182,20 @@ static u64 __queue_learn_lateness(struct sluice_queue *q)
 }
 
 /*
+ * Packets read since @q->head, of a stopped queue or one that stops, where now
+ * @there are in the ring. If that makes a whole ring, they were not read: others
+ * than our senders fill what room there is (XDP_REDIRECT), so that waiting does
+ * not help; or vhost-net handed packets back.
+ */
+static int __queue_read_since(const struct sluice_queue *q, int head, int there)
+{
+	int packets = sluice_slots_between(q->head, head, q->size);
+
+	lockdep_assert_held(&q->lock);
+	return packets + there < q->size ? packets : 0;
+}
+
+/*
  * The stall rule: @packets were read in @ns of stopped time in which the reader
  * had work. What is left is time for which no packet paid.
  */
@@ -215,7 +233,8 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 	q->reviewed_at = q->stopped_at;
 	q->idle_reviews = 0;
 	q->stop_producer = READ_ONCE(ring->producer);
-	__queue_charge(q, 0, sluice_slots_between(q->head, head, q->size));
+	q->unpaid_ns -= min(q->unpaid_ns, div_u64(q->open_ns, PASS_FACTOR));
+	__queue_charge(q, 0, __queue_read_since(q, head, fill));
 	WRITE_ONCE(q->head, head);
 	__queue_arm(q, fill - sluice_low(q, depth), q->stopped_at);
 	sluice_backstop_watch();
@@ -282,7 +301,7 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 
 	head = READ_ONCE(ring->consumer_head);
 	count = sluice_count_ring(ring, q->size, true);
-	packets = sluice_slots_between(q->head, head, q->size);
+	packets = __queue_read_since(q, head, count.used);
 	__queue_pay_review(q, packets, now);
 	if (packets)
 		idle = sluice_learn_pace(q, packets, ns, !count.fill);
@@ -336,9 +355,9 @@ static bool stall_lasts(const struct sluice_queue *q,
 }
 
 /*
- * A sender found the limit reached (@full), or a stall over. Whether it is over is
- * asked again: while the sender waited for the lock the queue may have been
- * stopped and stalled. proofs/litmus: off_against_stop
+ * A sender found the limit reached (@full), or a stall over. While it waited for
+ * the lock the queue may have been stopped and stalled, or got another ring: then
+ * the next sender looks. proofs/litmus: off_against_stop
  */
 static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 			 int fill, int depth, bool full)
@@ -346,7 +365,8 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
-	if (!stall_lasts(q, ring, fill, sluice_low(q, depth))) {
+	if (ring == q->ring &&
+	    !stall_lasts(q, ring, fill, sluice_low(q, depth))) {
 		WRITE_ONCE(q->stalled, false);
 		if (full && q->open)
 			__queue_stop(q, ring, fill, depth);
@@ -357,9 +377,11 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
 /*
  * The file or the size is not that of the last check, or sluice_queue_opened()
  * made the queue forget its file, which a reader can cause (TUNSETPERSIST). So
- * a stall goes on if the ring is the same. If it is another, the next stop stalls
- * at once if nothing is read: whoever closes and opens a device and does not read
- * would otherwise hold the senders anew each time.
+ * a stall goes on if the ring is the same. It may be another at the same address,
+ * or have been emptied. So what was read until now does not pay for anything, and
+ * if the queue was stalled the next stop stalls at once if nothing is read: whoever
+ * opens or attaches a device again and again, and does not read, would otherwise
+ * hold the senders anew each time.
  */
 static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
@@ -370,14 +392,14 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 		return false;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
+	if (q->stalled)
+		q->unpaid_ns = stall_ns(q);
 	if (ring != q->ring || size != q->size) {	/* during a stop, too */
-		if (q->stalled)
-			q->unpaid_ns = stall_ns(q);
 		WRITE_ONCE(q->stalled, false);
-		WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 		q->stop_producer = READ_ONCE(ring->producer);
 		WRITE_ONCE(q->headroom, INT_MAX);
 	}
+	WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 	WRITE_ONCE(q->size, size);
 	WRITE_ONCE(q->ring, ring);
 	/* pairs with check_needed(); proofs/litmus: ring_before_file */

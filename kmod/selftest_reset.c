@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Whether this kernel locks a lockless qdisc that it resets, tried at load on a
- * device, a queue and a qdisc of our own; see SLUICE_LOCKED_RESET. The function
+ * device, a queue and a qdisc of our own; see sluice_locked_reset. The function
  * is inline, so our copy does what the core's does.
  */
 #include <linux/netdevice.h>
@@ -12,7 +12,7 @@
 #include "compat.h"
 #include "sluice.h"
 
-bool sluice_locked_reset;
+bool sluice_locked_reset = !IS_ENABLED(CONFIG_SMP);
 
 /* The reset of a lockless qdisc: is its lock held? */
 static void note_lock(typeof(noop_qdisc) *qdisc)

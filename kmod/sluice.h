@@ -59,8 +59,8 @@ enum sluice_wake_cause {
  *		check @ring; high half: how often that was changed
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
- * @lock: protects all below but @stop_reported and what follows it; taken with
- *	  interrupts off, in hard irq as well and so raw; nests outside the timer
+ * @lock: protects all below but @drops, which is atomic, and @stop_reported and
+ *	  what follows it; senders read some without it; taken with interrupts off, in hard irq as well and so raw; nests outside the timer
  *	  base's lock, the workqueue's and the softirq machinery, inside nothing
  *	  of ours
  * @open: the device is up and served
@@ -81,8 +81,8 @@ enum sluice_wake_cause {
  * @open_ns: from the review before this stop until the stop
  * @next_review_at: earliest next review, by the bound on their rate
  * @pass_until: end of the stall
- * @unpaid_ns: stopped time for which the reader read too few packets,
- *	       nanoseconds
+ * @unpaid_ns: stopped time for which the reader read too few packets and the queue
+ *	       was not open for long enough since, nanoseconds
  * @read_ns: time the reader was seen to work; older time decays
  * @read: packets it read in that time, in 1/PACE_SCALE
  * @depth_ns: how long the packets in the ring shall last, nanoseconds

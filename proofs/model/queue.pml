@@ -22,14 +22,14 @@
  * Copy of: kmod/depth.c headroom_for() cd203d6c887d84d2
  * Copy of: kmod/depth.c sluice_limit() c3d54c0b2bd74338
  * Copy of: kmod/depth.c sluice_low() 370144d0cb60e300
- * Copy of: kmod/queue.c __queue_stop() 797ebdac826aa753
+ * Copy of: kmod/queue.c __queue_stop() 435035a8c8631b83
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
- * Copy of: kmod/queue.c __queue_review() e10c8048753fe457
+ * Copy of: kmod/queue.c __queue_review() ede7ab9335b5f13b
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
- * Copy of: kmod/queue.c queue_filled() 80c39a844bc67f73
+ * Copy of: kmod/queue.c queue_filled() afe32fbdcb4e1f12
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
- * Copy of: kmod/queue.c queue_adopted() 3f98e0d02daaf178
+ * Copy of: kmod/queue.c queue_adopted() c7166b7fd939baa4
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
  * Copy of: kmod/queue.c sluice_queue_check() 23074207a9cc7126
  * Copy of: kmod/queue.c sluice_queue_opened() 3a53d3ee8f314e76
@@ -330,6 +330,9 @@ check:		/* sluice_queue_check() */
 		LOCK;
 		if
 		:: room <= 0 && stalled && !moved -> goto unlock	/* stall_lasts() */
+#if OPERATOR
+		:: found != ring -> goto unlock
+#endif
 		:: else
 		fi;
 		stalled = false;

@@ -7,15 +7,17 @@ static bool has_rule, no_memory;
 static const char *shown;	/* by the driver's file tun_flags */
 static ssize_t show_error;
 
-static ssize_t show_flags(struct device *of, struct device_attribute *attr, char *to)
+static struct attribute owner_file = { "owner" }, flags_file = { "tun_flags" };
+
+static ssize_t show_file(struct kobject *of, struct attribute *attr, char *to)
 {
-	strcpy(to, shown);
+	strcpy(to, attr == &flags_file ? shown : "1000\n");
 	return show_error ?: (ssize_t)strlen(shown);
 }
 
-static struct device_attribute owner_file = { { "owner" } };
-static struct device_attribute flags_file = { { "tun_flags" }, show_flags };
-static struct attribute *files[] = { &owner_file.attr, &flags_file.attr, NULL };
+static const struct sysfs_ops file_ops = { show_file };
+static const struct kobj_type device_type = { &file_ops };
+static struct attribute *files[] = { &owner_file, &flags_file, NULL };
 static struct attribute_group group = { files };
 static struct net_device tun = { .tx = txqs, .netdev_ops = &transmit_ops };
 
@@ -77,6 +79,7 @@ static void fresh_tun(void)
 	tun.reg_state = NETREG_REGISTERED;
 	tun.rtnl_link_ops = &tun_ops;
 	tun.sysfs_groups[0] = &group;
+	tun.dev.kobj.ktype = &device_type;
 	shown = "0x1003\n";
 	show_error = 0;
 	has_rule = no_memory = leaving = false;

@@ -14,7 +14,6 @@
 #define schedule_timeout_idle(ticks)	wait_for_ever(ticks)
 #define MAX_SCHEDULE_TIMEOUT		LONG_MAX
 void wait_for_ever(long ticks);
-#undef SLUICE_HAS_LOCKED_RESET
 
 #include <linux/ptr_ring.h>
 #include "ring.c"
@@ -542,9 +541,9 @@ static void stops(void)
 	set_ring(100, 10, 12, 90);
 	q->head = 10;
 	q->reader_ns = 1000;
-	q->unpaid_ns = 14 * MS;
+	q->unpaid_ns = 14 * MS + 2;
 	q->idle_reviews = 3;
-	q->reviewed_at = 1;
+	q->reviewed_at = now - 16;	/* an eighth of that is paid */
 	LOCKED(__queue_stop(q, &ring, 78, 80));
 	EXPECT_LOG("event;arm 38000;watch;queue_stop 78 0;");
 	EXPECT(q->stopped, true);
@@ -553,7 +552,7 @@ static void stops(void)
 	EXPECT(atomic_read(&stopped_queues), 1);
 	EXPECT(q->stops, 1);
 	EXPECT(q->stopped_at, now);
-	EXPECT(q->open_ns, now - 1);
+	EXPECT(q->open_ns, 16);
 	EXPECT(q->reviewed_at, now);
 	EXPECT(q->idle_reviews, 0);
 	EXPECT(q->stop_producer, 90);
@@ -596,6 +595,18 @@ static void stops(void)
 	txqs[0].state = 0;	/* more than twice as full as it wakes */
 	LOCKED(__queue_stop(q, &ring, 90, 80));
 	EXPECT_LOG("arm 50000;watch;queue_stop 90 0;");
+
+	/* 2 packets and those in the ring make a whole ring: they were not read */
+	for (int fill = 97; fill <= 98; fill++) {
+		fresh();
+		set_ring(100, 10, 12, 90);
+		q->head = 10;
+		q->unpaid_ns = 14 * MS;
+		q->reviewed_at = now;
+		LOCKED(__queue_stop(q, &ring, fill, 80));
+		EXPECT(q->unpaid_ns, fill < 98 ? 4 * MS : 14 * MS);
+		*text = '\0';
+	}
 }
 
 static void stalls(void)
@@ -697,13 +708,12 @@ static void paces(void)
 	EXPECT(q->reader_ns, 975000 * 64 / 696);
 	EXPECT(q->depth, 2000000 / (89655 + 1));
 	/* the ring was empty: it waited, or it is faster than was known */
-	q->reader_ns = 1000;
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 30000, true), 20000));
-	EXPECT(q->reader_ns, 1000);
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 10000, true), 0));
-	EXPECT(q->reader_ns, 1000);
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 1800000, true), 1800000 - 896550));
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 950000, true), 59375));
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 896550, true), 56034));
+	EXPECT(q->reader_ns, 89655);
 	EXPECT(q->read, 696);
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 5000, true), 0));
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 5000, true), 312));
 	EXPECT(q->read_ns, 40000);
 	EXPECT(q->read, 5120);
 	EXPECT(q->reader_ns, 500);
@@ -716,6 +726,9 @@ static void paces(void)
 	q->reader_ns = 1 << 30;
 	LOCKED(sluice_learn_pace(q, 10, 5 * NSEC_PER_SEC, true));
 	EXPECT(q->read_ns, 8 * NSEC_PER_SEC);
+	q->reader_ns = 1000;
+	LOCKED(EXPECT(sluice_learn_pace(q, 10, 5 * NSEC_PER_SEC, true),
+		      NSEC_PER_SEC - 10000));
 
 	fresh();
 	cpus = 64;	/* 132 at most */
@@ -881,6 +894,7 @@ static void reviews_of_an_empty_ring(void)
 	fresh_stopped();
 	q->depth_ns = 2 * MS;
 	q->reader_ns = 1000;
+	q->read_ns = 1000;
 	q->head = 0;
 	set_ring(100, 60, 60, 60);
 	reviewed(100 * US, 0);
@@ -892,6 +906,7 @@ static void reviews_of_an_empty_ring(void)
 	/* neither what it waited nor the lateness is charged, whichever is more */
 	fresh_stopped();
 	q->reader_ns = 1000;
+	q->read_ns = 1000;
 	set_ring(100, 1, 1, 1);
 	q->unpaid_ns = 200 * MS;
 	reviewed(10 * MS, 0);
@@ -940,16 +955,27 @@ static void reviews_of_a_slow_reader(void)
 	reviewed(251 * MS, 0);
 	EXPECT_LOG("event;queue_stall 93 251000000;queue_wake 93 251000000;wake;");
 	fresh_stopped();
-	set_ring(100, 0, 0, 60);
-	q->unpaid_ns = 251 * MS;
-	reviewed(0, 0);
-	EXPECT_LOG("event;queue_stall 60 0;queue_wake 60 0;wake;");
-	fresh_stopped();
 	set_ring(100, 0, 0, 91);
 	q->reviewed_at = now + 250 * MS;
 	reviewed(250 * MS, 0);
 	EXPECT(q->stalled, false);
 	EXPECT(q->stopped, false);
+	fresh_stopped();
+	set_ring(100, 0, 0, 60);
+	q->unpaid_ns = 251 * MS;
+	reviewed(0, 0);
+	EXPECT_LOG("event;queue_stall 60 0;queue_wake 60 0;wake;");
+
+	/* 40 read, 59 or 60 slots in use: the last were not of our senders */
+	for (int used = 59; used <= 60; used++) {
+		fresh_stopped();
+		set_ring(100, 40, 40, (40 + used) % 100);
+		reviewed(MS, 0);
+		EXPECT(q->head, 40);
+		EXPECT(q->unpaid_ns, used < 60 ? 0 : MS);
+		EXPECT(q->reader_ns == NSEC_PER_MSEC, used == 60);
+		*text = '\0';
+	}
 }
 
 static void queue_is_stalled(void)
@@ -964,6 +990,8 @@ static void queue_is_opened(void)
 
 static void expiries(void)
 {
+	static struct ptr_ring other = { .size = 100 };
+
 	fresh_stopped();
 	now = q->timer.expires + 3 * MS;
 	q->reviewed_at = now - 10 * MS;
@@ -1005,6 +1033,13 @@ static void expiries(void)
 	EXPECT(q->stalled, false);
 	EXPECT(q->stopped, true);
 	*text = '\0';
+	fresh();	/* it has another ring since */
+	queue_filled(q, &other, 60, 92, true);
+	EXPECT(q->stopped, false);
+	q->stalled = true;
+	queue_filled(q, &other, 0, 92, false);
+	EXPECT(q->stalled, true);
+	EXPECT_LOG("");
 	fresh();	/* and by one that did not: the stall lasts, above the low watermark */
 	while_waiting = queue_is_stalled;
 	queue_filled(q, &ring, 47, 92, true);
@@ -1035,13 +1070,15 @@ static void adoptions(void)
 	EXPECT(q->head, 7);
 	EXPECT(q->stop_producer, 9);
 	EXPECT(q->headroom, INT_MAX);
-	/* the same: what was learned is kept */
+	/* the same: what was learned is kept, what was read does not pay */
 	q->head = q->stop_producer = 1;
 	q->headroom = 20;
 	q->stalled = true;
+	q->unpaid_ns = 7;
 	EXPECT(queue_adopted(q, &other, 50), true);
 	EXPECT(q->stalled, true);
-	EXPECT(q->head, 1);
+	EXPECT(q->unpaid_ns, 250 * MS);
+	EXPECT(q->head, 7);
 	EXPECT(q->stop_producer, 1);
 	EXPECT(q->headroom, 20);
 	/* another size, another ring of the same size */

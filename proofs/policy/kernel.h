@@ -124,6 +124,7 @@ typedef struct { int counter; } atomic_t;
 #endif
 #define rcu_access_pointer(p)	READ_ONCE(p)
 #define rcu_dereference(p)	READ_ONCE(p)
+#define rcu_dereference_raw(p)	READ_ONCE(p)
 #define rcu_assign_pointer(p, value)	smp_store_release(&(p), value)
 #define atomic64_read(v)	READ_ONCE((v)->counter)
 #define atomic64_set(v, n)	WRITE_ONCE((v)->counter, n)
@@ -253,16 +254,15 @@ enum { NETDEV_REGISTER = 1, NETDEV_UNREGISTER, NETDEV_GOING_DOWN, NETDEV_UP,
        NETDEV_CHANGE, NETDEV_CHANGENAME, NETDEV_CHANGE_TX_QUEUE_LEN };
 struct attribute { const char *name; };
 struct attribute_group { struct attribute **attrs; };
-struct device { char unused; };
-struct device_attribute {
-	struct attribute attr;
-	ssize_t (*show)(struct device *dev, struct device_attribute *attr,
-			char *text);
+struct kobject { const struct kobj_type *ktype; };
+struct sysfs_ops {
+	ssize_t (*show)(struct kobject *kobj, struct attribute *attr, char *text);
 };
+struct kobj_type { const struct sysfs_ops *sysfs_ops; };
+struct device { struct kobject kobj; };
 struct Qdisc { void *enqueue; u32 flags; };
 extern struct Qdisc noop_qdisc;
 #define TCQ_F_NOLOCK		0x100
-#define SLUICE_HAS_LOCKED_RESET
 struct netdev_queue {
 	unsigned long state;
 	struct Qdisc *qdisc;

@@ -141,18 +141,19 @@ static void link_up(void)
 	notify(the_device, NETDEV_UP);
 }
 
-static ssize_t show_flags(struct device *dev, struct device_attribute *attr,
-			  char *text)
+/* Of the one file that anybody asks for. */
+static ssize_t show_flags(struct kobject *kobj, struct attribute *attr, char *text)
 {
-	(void)dev, (void)attr;
+	(void)kobj, (void)attr;
 	return sprintf(text, "0x%x\n", plan.upstream ? 0x1083 : 0x1003);
 }
 
 static void create_device(void)
 {
-	static struct device_attribute owner = { { "owner" } };
-	static struct device_attribute flags = { { "tun_flags" }, show_flags };
-	static struct attribute *attributes[] = { &owner.attr, &flags.attr, NULL };
+	static const struct sysfs_ops files = { show_flags };
+	static const struct kobj_type devices = { &files };
+	static struct attribute owner = { "owner" }, flags = { "tun_flags" };
+	static struct attribute *attributes[] = { &owner, &flags, NULL };
 	static struct attribute_group group = { attributes };
 	struct tun_device *tun;
 	unsigned int i;
@@ -165,6 +166,7 @@ static void create_device(void)
 	tun->dev.rtnl_link_ops = &tun_ops;
 	tun->dev.netdev_ops = &transmit_ops;
 	tun->dev.sysfs_groups[0] = &group;
+	tun->dev.dev.kobj.ktype = &devices;
 	tun->dev.reg_state = NETREG_REGISTERED;
 	tun->dev.tx = zeroed(plan.queues * sizeof(*tun->dev.tx));
 	for (i = 0; i < plan.queues; i++) {

@@ -7,7 +7,8 @@
  * It fails where
  *
  *   - a stop lasts longer than stall_ms, one review and the timers' lateness;
- *   - a slow or dead reader holds its sender for more than its share of the time;
+ *   - a slow or dead reader holds its sender for more than its share of the time,
+ *     also if it opens or attaches its file again and again;
  *   - a reader that is fast enough loses a packet or is stalled;
  *   - the median packet waits in the ring for more than half the target and the
  *     timers' lateness, and for more than what the fewest packets in a ring (and a
@@ -67,6 +68,8 @@ static const struct reader readers[] = {
 	  .idle_percent = 3, .seconds = 4 },
 	{ "50 000, timers 2 ms late", 20000, .late_ns = 2000000,
 	  .idle_percent = 10, .seconds = 10 },
+	{ "50 000, timers 10 ms late", 20000, .late_least_ns = 10000000,
+	  .idle_percent = 3, .seconds = 10 },
 	{ "50 000, one timer in 8 up to 8 ms late", 20000, .late_ns = 8000000,
 	  .late_one_in = 8, .idle_percent = 4, .seconds = 20 },
 	{ "500 000, batches of 64", 2000, .batch = 64, .late_ns = 50000,
@@ -93,6 +96,7 @@ static const struct reader readers[] = {
 
 /* The parameters' defaults are those of kmod/main.c. */
 bool sluice_default_on = true;
+bool sluice_locked_reset = true;
 uint sluice_default_stall_ms = 250;
 uint sluice_default_low_percent = 50;
 uint sluice_default_target_us = 2000;
@@ -258,7 +262,7 @@ static u64 most_wait(void)
 	if (reader->later_ns)
 		slowest = reader->later_ns;
 	/* its senders refill a ring at once: a quarter of the target is enough */
-	return max(500UL * target_us + reader->late_ns,
+	return max(500UL * target_us + reader->late_ns + reader->late_least_ns,
 		   slowest * (FEWEST + reader->batch + 1));
 }
 
@@ -266,7 +270,7 @@ static bool run(void)
 {
 	u64 end = reader->seconds * NSEC_PER_SEC;
 	u64 most_stop = sluice_default_stall_ms * NSEC_PER_MSEC + REVIEW_NS +
-			reader->late_ns;
+			reader->late_ns + reader->late_least_ns;
 	struct lane *lane = &lanes[0];
 	double idle, held;
 	bool fine;
@@ -374,6 +378,45 @@ static bool run_crowded(u64 pace_ns)
 }
 
 /*
+ * Every 236 ms the reader reads so many packets, takes its file off and attaches it,
+ * or opens another whose ring is at the same address (@anew). What was in the ring
+ * is dropped.
+ */
+static bool run_reopened(unsigned int reads, bool anew)
+{
+	static const struct reader prompt = { "reopened" };
+	struct lane *lane = &lanes[0];
+	struct ptr_ring *ring = &modules[0].ring;
+	bool fine;
+
+	reader = &prompt;
+	begin(1);
+	for (u64 i = 1; i <= 100; i++) {
+		u64 end = 236 * NSEC_PER_MSEC * i;
+
+		lane_sends(lane);
+		for (unsigned int left = reads; left; left--)
+			__ptr_ring_consume(ring);
+		while (lane->fires && lane->fires <= end) {
+			now = max(now, lane->fires);
+			lane_expires(lane);
+			lane_sends(lane);
+		}
+		now = end;
+		while (__ptr_ring_consume(ring))
+			;
+		if (anew)
+			ring->producer = ring->consumer_head = ring->consumer_tail = 0;
+		sluice_queue_opened(&device->queue[0]);
+	}
+	fine = lane->stopped_ns <= now / 4;
+	printf("reads %u packets, %s anew: sender held %4.1f %%%s\n", reads,
+	       anew ? "opened" : "attached", 100.0 * lane->stopped_ns / now,
+	       fine ? "" : ": TOO MUCH");
+	return fine;
+}
+
+/*
  * Each CPU is at one of three points: before the stopped test, before the check,
  * before the ring. Whose turn it is is chance. The reader is slower than all.
  */
@@ -443,6 +486,9 @@ int main(void)
 	/* What takes least comes first: with a fault the first complaint ends it. */
 	target_us = sluice_default_target_us;
 	if (!(run_crowded(10000) && run_crowded(4000000) &&
+	      run_reopened(0, false) && run_reopened(0, true) &&
+	      run_reopened(1, false) && run_reopened(1, true) &&
+	      run_reopened(5, false) && run_reopened(5, true) &&
 	      run_beside(200000, 100) && run_beside(200000, 2000) &&
 	      run_beside(20000, 100) && run_beside(20000, 2000) &&
 	      run_beside(2000, 100) && run_beside(2000, 2000) &&

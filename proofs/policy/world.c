@@ -103,6 +103,7 @@ struct totals {
 };
 
 bool sluice_direct_call;
+bool sluice_locked_reset = true;
 bool sluice_default_on = true;
 uint sluice_default_stall_ms;
 uint sluice_default_low_percent;

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import time
+
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
+from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
 from tests.kernel.scenarios._frames import Freed, send_frames
-from tests.kernel.scenarios._tap import tap
+from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, tap
 from tests.kernel.scenarios._traffic import (
     assert_lossless_again,
     counters,
@@ -49,6 +52,25 @@ def dead_reader_cannot_end_its_stall(env: Env) -> None:
         after = read_queue()
         senders.end()
     assert (after.state, after.stops) == ("stalled", before.stops), (before, after)
+
+
+@scenario
+def dead_reader_that_attaches_anew_holds_its_senders_no_longer(env: Env) -> None:
+    """Its ring is emptied each time. stall_ms: longer than the pauses of a host."""
+    stall_seconds = 2
+    env.load(f"stall_ms={1000 * stall_seconds}")
+    device = env.enter(tap(ring=50, flags=IFF_TAP | IFF_MULTI_QUEUE))
+    with flood(senders=1) as senders:
+        env.wait_for(lambda: read_queue().state == "stalled", "the stall")
+        begin = time.monotonic()
+        for stalls in range(2, 7):
+            device.set_attached(0, False)
+            device.set_attached(0, True)
+            env.wait_for(lambda: read_queue().stalls == stalls, "the next stall")
+        seconds = time.monotonic() - begin
+        senders.wait_for_more(env, 100, "the sender goes on")
+        senders.end()
+    assert seconds < 5 * stall_seconds / 2, seconds
 
 
 @scenario
