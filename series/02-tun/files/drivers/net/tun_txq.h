@@ -42,9 +42,8 @@
  * has emptied the ring, packets that find the ring full are dropped and the
  * queue is not stopped. So a dead reader holds its senders once. The same if a
  * stop lasted for that long and the ring is full though the reader reads: then
- * somebody who does not wait (XDP_REDIRECT) gets the room. The time for which
- * timers come late is not held against the reader: if the machine was paused,
- * so was the reader.
+ * somebody who does not wait (XDP_REDIRECT) gets the room. A pause of the machine
+ * is not held against the reader.
  *
  * Nothing is done where packets cannot wait (noqueue), and where timers are so
  * coarse that the ring would be empty between two of them.
@@ -63,6 +62,10 @@
 #define TUN_TXQ_STOP_MAX_NS	(250 * NSEC_PER_MSEC)
 #define TUN_TXQ_STALL_JIFFIES	(2 * HZ)
 #define TUN_TXQ_READ_MIN	50
+
+/* A review that comes later found the machine paused, and so the reader. */
+#define TUN_TXQ_PAUSE_NS	(16 * NSEC_PER_MSEC)
+
 #define TUN_TXQ_RESOLUTION_MAX_NS	NSEC_PER_MSEC
 
 /* In hard interrupt context, so that a sender finds the queue awake even where
@@ -262,7 +265,7 @@ static inline bool __tun_txq_is_over(struct tun_txq *txq, int read, u64 ns,
 	bool over, judged;
 
 	txq->window_read += read;
-	txq->window_ns += min_t(u64, ns, TUN_TXQ_REVIEW_MAX_NS);
+	txq->window_ns += min_t(u64, ns, TUN_TXQ_PAUSE_NS);
 	judged = txq->window_ns >= TUN_TXQ_STOP_MAX_NS;
 	over = txq->reviewed_at - txq->stopped_at >= TUN_TXQ_STOP_MAX_NS;
 	if (!judged && !over)
