@@ -19,7 +19,7 @@ MODULE_PARM_DESC(stall_ms, "longest stop in ms; a reader of fewer than 50 packet
 
 uint sluice_default_low_percent = 50;
 module_param_named(low_percent, sluice_default_low_percent, uint, 0644);
-MODULE_PARM_DESC(low_percent, "low watermark in % of the fill at which the queue stops (50)");
+MODULE_PARM_DESC(low_percent, "low watermark in % of where the queue stops (50)");
 
 uint sluice_default_target_us = 2000;
 module_param_named(target_us, sluice_default_target_us, uint, 0644);

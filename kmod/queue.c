@@ -104,7 +104,7 @@ static struct ptr_ring *queue_ring(const struct sluice_queue *q)
  */
 static enum sluice_queue_state qdisc_state(const struct netdev_queue *txq)
 {
-	const struct Qdisc *qdisc = rcu_dereference_raw(txq->qdisc);
+	const typeof(noop_qdisc) *qdisc = rcu_dereference_raw(txq->qdisc);
 
 	if (!READ_ONCE(qdisc->enqueue))
 		return SLUICE_QUEUE_NOQUEUE;

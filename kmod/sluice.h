@@ -60,9 +60,9 @@ enum sluice_wake_cause {
  * @device: the device it belongs to
  * @txq: the queue the qdisc feeds
  * @lock: protects all below but @drops, which is atomic, and @stop_reported and
- *	  what follows it; senders read some without it; taken with interrupts off, in hard irq as well and so raw; nests outside the timer
- *	  base's lock, the workqueue's and the softirq machinery, inside nothing
- *	  of ours
+ *	  what follows it; senders read some without it; taken with interrupts
+ *	  off, in hard irq as well and so raw; nests outside the timer base's
+ *	  lock, the workqueue's and the softirq machinery, inside nothing of ours
  * @open: the device is up and served
  * @stopped: we stopped @txq. Invariant: @stopped implies that @timer is armed,
  *	     or that its handler waits for @lock
