@@ -3,9 +3,9 @@
  * Wakes a stopped queue whose timer was lost, runs a qdisc whose wake was lost.
  *
  * A stopped queue depends on one hrtimer, and tun has no ndo_tx_timeout. This
- * work item does not depend on the timer: it runs once per second while any queue is
- * stopped, and wakes those whose timer is a second overdue. It finds nothing
- * to do unless the kernel, or a hypervisor, lost a timer.
+ * work item does not depend on the timer: it runs once per second while any
+ * queue is stopped, and wakes those whose timer is a second overdue. It finds
+ * nothing to do unless the kernel, or a hypervisor, lost a timer.
  *
  * A wake that comes while the core changes txqueuelen can be lost: on 7.2.12 the
  * packets in the qdisc survive the change, and then waited for the next packet.

@@ -134,7 +134,7 @@ static void __set_depth(struct sluice_queue *q)
  *
  * Context: @q->lock.
  * Return: how long the reader waited, nanoseconds: what its pace leaves of the
- * time, and an eighth of it at least, because the pace may be faster than what was
+ * time, and a sixteenth of it at least, because the pace may be faster than what was
  * seen so far. 0 if not @dry.
  */
 u64 sluice_learn_pace(struct sluice_queue *q, int packets, u64 ns, bool dry)

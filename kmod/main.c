@@ -38,7 +38,7 @@ static int __init sluice_start(void)
 		return -ENODEV;
 	}
 	if (hrtimer_resolution > SLUICE_TIMER_RESOLUTION_MAX_NS) {
-		pr_err("timers have a resolution of %u ns (highres=off?); coarser than the %u ns that sluice needs; stock behaviour remains\n",
+		pr_err("timers have a resolution of %u ns (highres=off?), coarser than the %u ns that sluice needs; stock behaviour remains\n",
 		       hrtimer_resolution, SLUICE_TIMER_RESOLUTION_MAX_NS);
 		return -ENODEV;
 	}

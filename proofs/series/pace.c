@@ -208,6 +208,7 @@ static bool told(const char *what, double percent, bool wrong)
 	return wrong;
 }
 
+/* What is due happens, and the time is @end. */
 static void expire_until(u64 end)
 {
 	struct lane *lane = &lanes[0];
@@ -218,6 +219,14 @@ static void expire_until(u64 end)
 		lane_expires(lane);
 	}
 	now = end;
+}
+
+/* The sender sends what it may, and the reader reads a packet. */
+static void send_and_read(struct lane *lane)
+{
+	lane_sends(lane);
+	if (!lane_is_empty(lane))
+		lane_takes(lane);
 }
 
 /* A packet is read every 5 us. Of those that do not wait 21 come for every 20 reads. */
@@ -231,9 +240,7 @@ static bool run_crowded(void)
 		expire_until(5000 * i);
 		for (; frames < i * 21 / 20; frames++)
 			tun_txq_produce_frame(&txq, &txq);
-		lane_sends(lane);
-		if (!lane_is_empty(lane))
-			lane_takes(lane);
+		send_and_read(lane);
 	}
 	return told("of the reads in a crowd are its sender's",
 		    100.0 * lane->produced / reads, lane->produced < reads / 10);
@@ -252,9 +259,7 @@ static bool run_paused(u64 pace_ns)
 			now += 300 * NSEC_PER_MSEC;
 		}
 		expire_until(awake + paused * 300 * NSEC_PER_MSEC);
-		lane_sends(lane);
-		if (!lane_is_empty(lane))
-			lane_takes(lane);
+		send_and_read(lane);
 	}
 	return told("are lost where the machine is paused",
 		    100.0 * lane->lost / lane->produced, lane->lost);

@@ -202,8 +202,8 @@ static inline void __tun_txq_stop(struct tun_txq *txq,
  * The reader read @read packets in the @ns since the last review or stop. Time
  * in which it read nothing does not count. If the ring ran dry it waited for a
  * part of that time: then only a higher pace is news. Returns how long it
- * waited, in nanoseconds: what its pace leaves of the time, and an eighth of it
- * at least, because the pace may be higher than what was seen so far.
+ * waited, in nanoseconds: what its pace leaves of the time, and a sixteenth of
+ * it at least, because the pace may be higher than what was seen so far.
  */
 static inline u64 __tun_txq_learn(struct tun_txq *txq, int read, u64 ns,
 				  bool dry)
