@@ -253,17 +253,29 @@ def parse_reader_line(text: str, state: str) -> list[dict[str, Any]]:
 
 
 class Reader:
-    """The process that reads the rings of devices, which vanish with it."""
+    """The processes that read the rings of devices, which vanish with them.
+
+    A sink is one process. Of "forward" each direction is one: in User-Mode Linux the
+    threads of a process run one at a time, and the others spin meanwhile.
+    """
 
     def __init__(
         self, helper: str, mode: str, queues: Sequence[int], options: Sequence[str]
     ) -> None:
-        """queues: files, which are the process's alone from now on."""
-        argv = [helper, mode, *options, *map(str, queues)]
+        """queues: files, which are the processes' alone from now on."""
+        orders = [("sink", queues)]
+        if mode == "forward":
+            orders = [("relay", queues), ("relay", queues[::-1])]
         try:
-            self._process = subprocess.Popen(
-                argv, stdout=subprocess.PIPE, universal_newlines=True, pass_fds=queues
-            )
+            self._processes = [
+                subprocess.Popen(
+                    [helper, what, *options, *map(str, files)],
+                    stdout=subprocess.PIPE,
+                    universal_newlines=True,
+                    pass_fds=files,
+                )
+                for what, files in orders
+            ]
         finally:
             for queue in queues:
                 os.close(queue)
@@ -271,15 +283,19 @@ class Reader:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        """Of a sink."""
+        [process] = self._processes
+        return process.pid
 
     def _wait_for(self, state: str) -> list[dict[str, Any]]:
-        assert self._process.stdout is not None
-        self.counts = parse_reader_line(self._process.stdout.readline(), state)
+        """The counts of each queue that is read, in the order of the queues."""
+        lines = [process.stdout.readline() for process in self._processes]  # type: ignore[union-attr]
+        self.counts = [one for line in lines for one in parse_reader_line(line, state)]
         return self.counts
 
     def _change(self, number: int, state: str) -> list[dict[str, Any]]:
-        self._process.send_signal(number)
+        for process in self._processes:
+            process.send_signal(number)
         return self._wait_for(state)
 
     def pause(self) -> list[dict[str, Any]]:
@@ -295,13 +311,15 @@ class Reader:
     def end(self) -> list[dict[str, Any]]:
         """Ends it, which removes its devices; returns its last counts."""
         self._change(signal.SIGTERM, "ended")
-        self._process.wait(timeout=10)
+        for process in self._processes:
+            process.wait(timeout=10)
         return self.counts
 
     def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
 def _open_queue(device: Device, flags: int) -> int:
@@ -345,11 +363,11 @@ def reader(
     if variant == "upstream":
         flags |= IFF_BACKPRESSURE
     queues = [_open_queue(device, flags) for device in devices]
-    process = Reader(helper, mode, queues, options)
+    running = Reader(helper, mode, queues, options)
     try:
-        yield process
+        yield running
     finally:
-        process.kill()
+        running.kill()
 
 
 def silence_first_netns() -> None:

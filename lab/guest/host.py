@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a sample is worth on a native machine, whose processes are another's: how much
 of the host's CPUs others use, how late the kernel's timers come (each CPU has one every
-5 ms, in kernel_reader), and what a system call takes.
+5 ms, in kernel_reader), and what a system call and a timer take.
 
 The host tells the time and the CPU seconds that others have used in /out/load, five times
 a second; see write_load() in lab/machines/native/boot.py.
@@ -16,6 +16,7 @@ from pathlib import Path
 LOAD = Path("/out/load")
 QUIET_PERCENT = 10.0  # with more, a sample says little
 TIMERS = Path("/dev/kernel_reader")
+TIMER_NS = Path("/sys/module/kernel_reader/parameters/timer_ns")
 CALLS = 2000
 
 
@@ -36,6 +37,11 @@ def system_call_us() -> float:
     for _ in range(CALLS):
         os.getppid()
     return round((time.perf_counter() - started) * 1e6 / CALLS, 1)
+
+
+def timer_us() -> float:
+    """What a timer's interrupt takes of a busy CPU."""
+    return round(int(TIMER_NS.read_text()) / 1000, 1)
 
 
 def read_late() -> list[int]:

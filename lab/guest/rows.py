@@ -16,7 +16,7 @@ from lab.guest.child import Ending, run_child
 from lab.guest.devices import running
 from lab.guest.env import GuestEnv
 from lab.guest.host import QUIET_PERCENT, late_since, others_percent, read_late
-from lab.guest.host import read_load, system_call_us
+from lab.guest.host import read_load, system_call_us, timer_us
 from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are
@@ -140,6 +140,7 @@ class Bench:
                     others_percent=told,
                     late_us=late_since(late),
                     system_call_us=self._call_us,
+                    timer_us=timer_us(),
                 )
             if told <= QUIET_PERCENT:
                 break

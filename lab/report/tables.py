@@ -289,12 +289,17 @@ def format_native(run: Run) -> list[str]:
     if run.provenance.accelerator != ACCELERATOR:
         return []
     extras = [m.sample["extra"] for m in run.measurements if m.sample]
-    calls = [extra["system_call_us"] for extra in extras if "system_call_us" in extra]
-    took = statistics.median(calls or [0.0])
-    lines = [
-        "hook     a call at the entry of tun_net_xmit() stands in for ftrace",
-        f"calls    a system call takes {took:.0f} us; a reader that is a process pays it",
-    ]
+
+    def median(key: str) -> float:
+        return statistics.median([one[key] for one in extras if key in one] or [0.0])
+
+    lines = ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
+    if call := median("system_call_us"):
+        lines.append(
+            f"calls    a system call takes {call:.0f} us; a reader in a process pays it"
+        )
+    if timer := median("timer_us"):
+        lines.append(f"timers   one takes {timer:.0f} us; sluice has one for each stop")
     late = [one for extra in extras if (one := extra.get("late_us"))]
     late = [one for one in late if one["p50"] is not None]
     if late:

@@ -3,7 +3,8 @@
  * reader: consumes the rings of tun or tap devices.
  *
  *   reader sink [OPTIONS] QUEUE...         read and count
- *   reader forward [OPTIONS] QUEUE QUEUE   a VPN without crypto between two devices
+ *   reader relay [OPTIONS] FROM TO         read FROM, write to TO: one direction of a
+ *                                          VPN without crypto
  *
  *   --vhost        let vhost-net read, and take the packets from it
  *   --in-kernel    let the lab's own module read: see kernel_reader.h
@@ -65,7 +66,7 @@ struct queue {
 };
 
 static struct queue queues[MAX_QUEUES];
-static int queue_count;
+static int queue_count;		/* that are read */
 static long burn_ns;
 static atomic_long link_ns;
 static bool by_vhost, by_uring, in_kernel;
@@ -75,7 +76,7 @@ static atomic_bool paused;
 
 static void usage(void)
 {
-	errx(2, "usage: reader sink|forward [--vhost] [--io-uring] [--in-kernel] "
+	errx(2, "usage: reader sink|relay [--vhost] [--io-uring] [--in-kernel] "
 	     "[--burn-us N] [--link-us N] [--paused] QUEUE...");
 }
 
@@ -351,9 +352,9 @@ int main(int argc, char **argv)
 	/* If the parent is killed, the devices vanish, too. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	parse_arguments(argc, argv);
-	if (!strcmp(argv[1], "forward") && queue_count == 2) {
+	if (!strcmp(argv[1], "relay") && queue_count == 2) {
 		queues[0].work.to = queues[1].work.from;
-		queues[1].work.to = queues[0].work.from;
+		queue_count = 1;
 	} else if (strcmp(argv[1], "sink") || !queue_count) {
 		usage();
 	}

@@ -22,6 +22,9 @@
 #define BATCH		64	/* vhost-net takes as many at once */
 #define LATE_POWERS	20	/* up to half a second */
 #define PROBE_NS	(5 * NSEC_PER_MSEC)
+#define COST_RUNS	4
+#define COST_RUN_NS	(10 * NSEC_PER_MSEC)
+#define COST_GAP_NS	(100 * NSEC_PER_USEC)
 
 struct running {
 	struct kernel_reader told;
@@ -177,6 +180,49 @@ static void start_probe(void *unused)
 	hrtimer_start(timer, ns_to_ktime(PROBE_NS), HRTIMER_MODE_REL_PINNED);
 }
 
+/* What a timer's interrupt takes of a CPU that is busy. */
+static unsigned int timer_ns;
+module_param(timer_ns, uint, 0444);
+MODULE_PARM_DESC(timer_ns, "measured: what a timer takes, in nanoseconds");
+
+static struct hrtimer cost;
+static unsigned int cost_fired;
+
+static enum hrtimer_restart cost_fires(struct hrtimer *timer)
+{
+	cost_fired++;
+	hrtimer_forward_now(timer, ns_to_ktime(COST_GAP_NS));
+	return HRTIMER_RESTART;
+}
+
+/* How often a CPU reads its clock in COST_RUN_NS. */
+static u64 count_work(void)
+{
+	u64 end = ktime_get_ns() + COST_RUN_NS, count = 0;
+
+	while (ktime_get_ns() < end)
+		count++;
+	return count;
+}
+
+/* The work that is not done while a timer fires every COST_GAP_NS. */
+static void measure_timer(void)
+{
+	u64 plain = 1, disturbed = 0;
+	int i;
+
+	hrtimer_setup(&cost, cost_fires, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED);
+	for (i = 0; i < COST_RUNS; i++) {
+		plain += count_work();
+		hrtimer_start(&cost, ns_to_ktime(COST_GAP_NS), HRTIMER_MODE_REL_PINNED);
+		disturbed += count_work();
+		hrtimer_cancel(&cost);
+	}
+	if (cost_fired && disturbed < plain)
+		timer_ns = div64_u64(COST_RUNS * COST_RUN_NS * (plain - disturbed),
+				     plain * cost_fired);
+}
+
 static ssize_t reader_read(struct file *file, char __user *place, size_t room,
 			   loff_t *at)
 {
@@ -204,8 +250,10 @@ static struct miscdevice reader_device = {
 
 static int __init start(void)
 {
-	int err = misc_register(&reader_device);
+	int err;
 
+	measure_timer();
+	err = misc_register(&reader_device);
 	if (!err)
 		on_each_cpu(start_probe, NULL, 1);
 	return err;
