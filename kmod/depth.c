@@ -9,12 +9,13 @@
  * frees slots in batches, from the last to the first, without a barrier: one
  * batch more. See docs/design.md and proofs/.
  *
- * Depth. The ring holds what its reader takes in target_us, at the reader's own
- * pace, and a quarter of that while senders refill it at least four times as
- * fast as it is read: then packets wait in the qdisc, and the ring need only last
- * until the next of them arrive. The pace is learned while the queue is stopped,
- * because then the reader has work. A reader that found the ring empty gets a
- * deeper ring.
+ * Depth. The ring holds what its reader takes in target_us, at the reader's
+ * own pace, and a quarter of that while senders refill it at least four times
+ * as fast as it is read: then packets wait in the qdisc, and the ring need
+ * only last until the next of them arrive. But not fewer than 16 packets, if
+ * they are read in target_us: each stop takes a timer and a run of the qdisc.
+ * The pace is learned while the queue is stopped, because then the reader has
+ * work. A reader that found the ring empty gets a deeper ring.
  */
 #include <linux/math64.h>
 
@@ -31,9 +32,10 @@
 
 /*
  * A ring that senders refill in less than this part of the time in which it was
- * read holds this part of the target.
+ * read holds this part of the target, or so many packets.
  */
 #define QUICK_REFILL		4
+#define QUICK_PACKETS		16
 
 /* The least depth in packets, and the greatest in time. */
 #define DEPTH_MIN		4
@@ -173,7 +175,8 @@ void sluice_learn_depth(struct sluice_queue *q, s64 idle)
 	lockdep_assert_held(&q->lock);
 
 	if (QUICK_REFILL * q->open_ns < stopped_ns)
-		target /= QUICK_REFILL;
+		target = clamp_t(s64, (s64)QUICK_PACKETS * q->reader_ns,
+				 target / QUICK_REFILL, target);
 	if (idle)
 		q->depth_ns += min(idle, q->depth_ns / 2);
 	else

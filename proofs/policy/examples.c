@@ -696,6 +696,17 @@ static void depths(void)
 	q->open_ns++;
 	LOCKED(sluice_learn_depth(q, 0));
 	EXPECT(q->depth_ns, 500 * US + 1500 * US / 64);
+
+	/* but 16 packets, if they are read within the target */
+	q->open_ns = 0;
+	q->reader_ns = 100 * US;
+	q->depth_ns = 1600 * US;
+	LOCKED(sluice_learn_depth(q, 0));
+	EXPECT(q->depth_ns, 1600 * US);
+	q->reader_ns = MS;
+	q->depth_ns = 2 * MS;
+	LOCKED(sluice_learn_depth(q, 0));
+	EXPECT(q->depth_ns, 2 * MS);
 }
 
 static void paces(void)

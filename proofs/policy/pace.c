@@ -35,6 +35,7 @@
 
 #define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define FEWEST		4		/* DEPTH_MIN of depth.c */
+#define QUICK		16		/* QUICK_PACKETS of depth.c */
 #define REVIEW_NS	2000000		/* REVIEW_MAX_NS of queue.c */
 #define REVIEWS		2000		/* REVIEWS_PER_SEC of queue.c */
 #define REVIEWS_BURST	20
@@ -261,8 +262,11 @@ static u64 most_wait(void)
 		return ~0ULL;
 	if (reader->later_ns)
 		slowest = reader->later_ns;
-	/* its senders refill a ring at once: a quarter of the target is enough */
-	return max(500UL * target_us + reader->late_ns + reader->late_least_ns,
+	/* its senders refill a ring at once: a quarter of the target is enough, or
+	 * QUICK packets if they are read within the target
+	 */
+	return max(clamp_t(u64, QUICK * slowest, 500 * target_us, 1000 * target_us) +
+			   reader->late_ns + reader->late_least_ns,
 		   slowest * (FEWEST + reader->batch + 1));
 }
 

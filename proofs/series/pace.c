@@ -176,10 +176,13 @@ static void begin(void)
 
 static bool run(u64 end)
 {
-	u64 fewest = (TUN_TXQ_DEPTH_MIN + 1) * max(reader->pace_ns, reader->later_ns);
+	u64 slowest = max(reader->pace_ns, reader->later_ns);
+	u64 fewest = (TUN_TXQ_DEPTH_MIN + 1) * slowest;
+	u64 quick = clamp(TUN_TXQ_QUICK_PACKETS * slowest,
+			  (u64)TUN_TXQ_TARGET_NS / 2, (u64)TUN_TXQ_TARGET_NS);
 	u64 late = reader->late_one_in ? reader->late_ns :
 					 reader->late_ns / 3 + reader->late_least_ns;
-	u64 most = max((u64)TUN_TXQ_TARGET_NS / 2, fewest) + late;
+	u64 most = max(quick, fewest) + late;
 	const struct lane *lane = &lanes[0];
 	double idle, held;
 	bool wrong;

@@ -26,7 +26,9 @@
  * A sender also stops the queue behind a packet that makes the ring longer than
  * &tun_txq.depth: as many packets as the reader reads in &tun_txq.depth_ns.
  * That is TUN_TXQ_TARGET_NS, or a quarter of it while senders refill the ring
- * at least four times as fast as it is read.
+ * at least four times as fast as it is read; but not less than the time of
+ * TUN_TXQ_QUICK_PACKETS, if that is within the target: each stop takes a timer
+ * and a run of the qdisc.
  *
  * Wake. Whoever stops the queue arms a timer on its own CPU. The timer reviews
  * the ring when the reader should have halved it, less the time that timers come
@@ -52,6 +54,7 @@
  */
 #define TUN_TXQ_TARGET_NS	(2 * NSEC_PER_MSEC)
 #define TUN_TXQ_QUICK_REFILL	4
+#define TUN_TXQ_QUICK_PACKETS	16
 #define TUN_TXQ_DEPTH_MAX_NS	(100 * NSEC_PER_MSEC)
 #define TUN_TXQ_DEPTH_MIN	4
 
@@ -235,7 +238,8 @@ static inline void __tun_txq_set_depth_ns(struct tun_txq *txq, s64 idle)
 	s64 target = TUN_TXQ_TARGET_NS;
 
 	if (TUN_TXQ_QUICK_REFILL * txq->open_ns < stopped_ns)
-		target /= TUN_TXQ_QUICK_REFILL;
+		target = clamp_t(s64, (s64)TUN_TXQ_QUICK_PACKETS * txq->packet_ns,
+				 target / TUN_TXQ_QUICK_REFILL, target);
 	if (idle)
 		txq->depth_ns += min(idle, txq->depth_ns / 2);
 	else
