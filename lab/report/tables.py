@@ -360,12 +360,12 @@ def format_for_cover(run: Run) -> str:
         return ""
     facts = run.provenance
     release = facts.kernel_package.split()[1].partition("-")[0]
-    where = f"Linux {release}, {facts.accelerator}, {facts.vcpus} CPUs"
+    where = f"Linux {release}, {facts.accelerator}, {facts.vcpus} x {facts.host_cpu}"
     head = _COVER.format("", "stock", "flag", "series").rstrip()
     of_each = ("stock", "flag", "series")
     return "\n".join(
         [
-            f"{where}, made at {facts.module_commit[:12]} of sluice.\n",
+            f"{where},\nmade at {facts.module_commit[:12]} of sluice.\n",
             head,
             *rates,
             "",
