@@ -40,7 +40,10 @@ SPOKEN = re.compile(
     r"|WARN_ON_ONCE)\("
 )
 POLICY = ("queue.c", "ring.c", "depth.c")
-FILES = (*POLICY, "hook.c", "direct.c", "entry.h", "device.c", "layout.c")
+FILES = (
+    *(*POLICY, "hook.c", "direct.c", "entry.h", "device.c", "layout.c"),
+    *("backstop.c", "events.c"),
+)
 # make test tries a small sample, with little time for each mutant. Nine of ten mutants of
 # queue.c and hook.c are killed (lab/results/mutants.json), fewer of other files or on a
 # busy host. If seven of ten are, a sample of 16 has fewer than a quarter once in 20,000.
@@ -132,8 +135,13 @@ class Trial:
         self._place, self._effort = place, effort
         place.must_build("examples", "steps", "pace", "threads")
         self._equivalents = read_equivalents()
-        self._decided = {place.digest("steps")}
+        self._decided = {self._code(place)}
         self._lock = threading.Lock()
+
+    @staticmethod
+    def _code(place: Workshop) -> str:
+        """What the compiler makes of the source; steps has no events.c."""
+        return place.digest("examples") + place.digest("steps")
 
     def _is_decided(self, code: str) -> bool:
         """Whether it is the source's or that of another mutant."""
@@ -149,7 +157,7 @@ class Trial:
         with self._place.changed(mutant.name, file, mutant.text) as copy:
             if copy.build("examples") is not None or copy.build("steps") is not None:
                 return Result(mutant, "invalid")
-            if self._is_decided(copy.digest("steps")):
+            if self._is_decided(self._code(copy)):
                 return Result(mutant, "same")
             for verdict, detail in self._verdicts(copy, mutant.file):
                 if verdict != FINE and not self._fails_anyway(detail):

@@ -1500,6 +1500,8 @@ static void callbacks(void)
 #include "hook_examples.c"
 #include "direct_examples.c"
 #include "device_examples.c"
+#include "backstop_examples.c"
+#include "events_examples.c"
 #include "layout_examples.c"
 #include "main_examples.c"
 
@@ -1540,6 +1542,8 @@ int main(void)
 	hooks();
 	directs();
 	devices();
+	backstops();
+	events();
 	layouts();
 	starts();
 	starts_that_fail();

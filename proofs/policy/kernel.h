@@ -334,11 +334,12 @@ struct socket { struct file *file; };
 #define O_RDWR				2
 struct cred { char unused; };
 #define init_task			(*(char *)0)
-#define prepare_kernel_cred(task)	((struct cred *)zeroed_cred)
-#define override_creds(new)		(new)
-#define revert_creds(old)		((void)(old))
-#define put_cred(cred)			((void)(cred))
-static char zeroed_cred[1] __attribute__((unused));
+static struct cred the_cred __attribute__((unused));
+static int creds_held __attribute__((unused)), creds_in_use __attribute__((unused));
+#define prepare_kernel_cred(task)	(creds_held++, &the_cred)
+#define override_creds(new)		(creds_in_use++, (new))
+#define revert_creds(old)		((void)(old), creds_in_use--)
+#define put_cred(cred)			((void)(cred), creds_held--)
 struct file *filp_open(const char *path, int flags, int mode);
 int filp_close(struct file *file, void *unused);
 struct socket *tun_get_socket(struct file *file);

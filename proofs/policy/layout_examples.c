@@ -26,6 +26,7 @@ static void *socket_result, *ring_result, *unreadable;
 struct file *filp_open(const char *path, int how, int mode)
 {
 	note("open %s;", path);
+	EXPECT(creds_in_use, 1);	/* the kernel's: whoever loads may be confined */
 	return open_result;
 }
 
@@ -67,6 +68,8 @@ static void drivers_that_are_not_known(void)
 	open_result = ERR_PTR(-2);
 	EXPECT(learn(), -2);
 	EXPECT_LOG("open /dev/net/tun;complain;");
+	EXPECT(creds_held, 0);
+	EXPECT(creds_in_use, 0);
 	for (i = 0; i < 4; i++) {
 		fresh_driver();
 		if (i == 0)
@@ -97,6 +100,8 @@ static void queues_that_are_not_laid_out_so(void)
 	fresh_driver();
 	EXPECT(learn(), 0);
 	EXPECT_LOG("open /dev/net/tun;close 1;");
+	EXPECT(creds_held, 0);
+	EXPECT(creds_in_use, 0);
 	EXPECT(layout.socket, 24);
 	EXPECT(ring_of(&driver_file) == &driver_file.ring, true);
 	EXPECT(ring_of(NULL) == NULL, true);
