@@ -115,6 +115,20 @@ class Asker:
             except BlockingIOError:
                 return parse_answer(answers)
 
+    def flags_of_dump(self, cmd: int, after_first: Callable[[], object]) -> List[int]:
+        """Of all messages of a dump; something happens once the first are read."""
+        self._socket.send(self.message(REQUEST | DUMP, cmd, b""))
+        flags, kind = [], 0
+        while kind != _DONE:
+            datagram, at = self._socket.recv(_ANSWER_MAX), 0
+            while at + HEADER.size <= len(datagram):
+                length, kind, told, _, _ = HEADER.unpack_from(datagram, at)
+                flags.append(told)
+                at += (length + 3) & ~3
+            after_first()
+            after_first = int  # nothing more
+        return flags
+
     def ask(self, flags: int, cmd: int, attrs: bytes) -> Answer:
         return self.send(self.message(flags, cmd, attrs))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -13,8 +14,9 @@ from typing import Callable
 from lab.guest.crowd import crowd, group_of
 from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env, scenario
-from sluice.netlink import Client
+from sluice.netlink import DEVICE_GET, NLM_F_DUMP_INTR, Client
 from tests.kernel.scenarios._memory import allowed
+from tests.kernel.scenarios._requests import Asker
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
 from tests.kernel.scenarios._traffic import (
     assert_flows,
@@ -242,3 +244,16 @@ def dump_misses_no_device_while_others_vanish(env: Env) -> str:
             assert len(client.queues()) == 300
     assert looks > 1, f"{looks} looks while devices vanished prove nothing"
     return f"{looks} looks while devices vanished"
+
+
+@scenario(on="newest-native")
+def dump_whose_last_device_vanished_says_so(env: Env) -> str:
+    """It begins again, so that its reader asks once more."""
+    env.load()
+    with Asker() as asker, contextlib.ExitStack() as devices:
+        devices.enter_context(crowd(400))
+        whole = asker.flags_of_dump(DEVICE_GET, int)
+        cut = asker.flags_of_dump(DEVICE_GET, devices.close)
+    assert len(whole) == 401 and not any(one & NLM_F_DUMP_INTR for one in whole), whole
+    assert any(one & NLM_F_DUMP_INTR for one in cut), cut
+    return f"{len(cut)} messages of a dump that was cut short"
