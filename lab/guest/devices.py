@@ -263,7 +263,7 @@ class Reader:
         self, helper: str, mode: str, queues: Sequence[int], options: Sequence[str]
     ) -> None:
         """queues: files, which are the processes' alone from now on."""
-        orders = [("sink", queues)]
+        orders = [(mode, queues)]
         if mode == "forward":
             orders = [("relay", queues), ("relay", queues[::-1])]
         try:

@@ -148,11 +148,21 @@ static struct sluice_device *add_to_crowd(unsigned int queues)
 	return one;
 }
 
+/* The next run of a device each of whose queues stalled ten times more. */
+static void send_ten_more(struct sluice_device *one)
+{
+	unsigned int id;
+
+	for (id = 0; id < one->queues; id++)
+		one->queue[id].stalls += 10;
+	now += NSEC_PER_SEC;
+	send();
+}
+
 /* The budget of a device is used up: its other queues are first the next time. */
 static void events_of_many_queues(void)
 {
 	struct sluice_device *one;
-	unsigned int id;
 
 	fresh_events();
 	sluice_devices[0].first = NULL;
@@ -160,16 +170,10 @@ static void events_of_many_queues(void)
 	send();
 	EXPECT_LOG("rtnl 0;tell 0 1 1;tell 1 1 2;tell 2 1 3;tell 3 1 4;unlock 0;"
 		   "work 100000000;");
-	for (id = 0; id < 6; id++)
-		one->queue[id].stalls += 10;
-	now += NSEC_PER_SEC;
-	send();
+	send_ten_more(one);
 	EXPECT_LOG("rtnl 0;tell 4 1 15;tell 5 1 16;tell 0 1 10;tell 1 1 10;unlock 0;"
 		   "work 100000000;");
-	for (id = 0; id < 6; id++)
-		one->queue[id].stalls += 10;
-	now += NSEC_PER_SEC;
-	send();
+	send_ten_more(one);
 	EXPECT_LOG("rtnl 0;tell 2 1 20;tell 3 1 20;tell 4 1 10;tell 5 1 10;unlock 0;"
 		   "work 100000000;");
 	sluice_devices[0].first = NULL;

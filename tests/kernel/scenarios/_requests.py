@@ -65,13 +65,19 @@ class Answer:
     replies: Tuple[bytes, ...] = ()  # the attributes of each
 
 
+def messages(datagram: bytes) -> Iterator[Tuple[int, int, bytes]]:
+    """The type, the flags and the rest of each."""
+    at = 0
+    while at + HEADER.size <= len(datagram):
+        length, kind, flags, _, _ = HEADER.unpack_from(datagram, at)
+        yield kind, flags, datagram[at + HEADER.size : at + length]
+        at += (length + 3) & ~3
+
+
 def parse_answer(datagrams: Sequence[bytes]) -> Answer:
     code, text, replies = 0, "", []
     for datagram in datagrams:
-        at = 0
-        while at + HEADER.size <= len(datagram):
-            length, kind, flags, _, _ = HEADER.unpack_from(datagram, at)
-            message = datagram[at + HEADER.size : at + length]
+        for kind, flags, message in messages(datagram):
             if kind in (_ERROR, _DONE):
                 code = -struct.unpack_from("=i", message)[0]
                 told = message[4 + (HEADER.size if kind == _ERROR else 0) :]
@@ -79,7 +85,6 @@ def parse_answer(datagrams: Sequence[bytes]) -> Answer:
                 text = said.rstrip(b"\0").decode() if flags & _ACK_TLVS else ""
             else:
                 replies.append(message[4:])
-            at += (length + 3) & ~3
     return Answer(code, text, tuple(replies))
 
 
@@ -118,16 +123,11 @@ class Asker:
     def flags_of_dump(self, cmd: int, after_first: Callable[[], object]) -> List[int]:
         """Of all messages of a dump; something happens once the first are read."""
         self._socket.send(self.message(REQUEST | DUMP, cmd, b""))
-        flags, kind = [], 0
-        while kind != _DONE:
-            datagram, at = self._socket.recv(_ANSWER_MAX), 0
-            while at + HEADER.size <= len(datagram):
-                length, kind, told, _, _ = HEADER.unpack_from(datagram, at)
-                flags.append(told)
-                at += (length + 3) & ~3
-            after_first()
-            after_first = int  # nothing more
-        return flags
+        told = list(messages(self._socket.recv(_ANSWER_MAX)))
+        after_first()
+        while told[-1][0] != _DONE:
+            told += messages(self._socket.recv(_ANSWER_MAX))
+        return [flags for _, flags, _ in told]
 
     def ask(self, flags: int, cmd: int, attrs: bytes) -> Answer:
         return self.send(self.message(flags, cmd, attrs))
