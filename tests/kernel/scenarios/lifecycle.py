@@ -34,7 +34,7 @@ FRAMES = 200
 
 def _stopped(env: Env) -> tuple[Reader, Freed]:
     """A sink that does not read, behind a queue that is stopped by FRAMES."""
-    env.load()
+    env.load("stall_ms=60000")
     freed = Freed(env, required=False)
     reader = sink(env, ring=FRAMES // 2, paused=True)
     send_frames(FRAMES)
@@ -81,7 +81,7 @@ def unload_leaves_no_stopped_queue(env: Env) -> None:
 @scenario
 def devices_present_at_load_are_served(env: Env) -> None:
     reader = sink(env, ring=100, paused=True)
-    env.load()
+    env.load("stall_ms=60000")
     assert read_device().state == "served"
     send(200)
     assert read_queue().state == "stopped"
@@ -227,7 +227,7 @@ def netns_move_leaves_no_stopped_queue(env: Env) -> None:
 def device_of_a_deleted_netns_is_released(env: Env) -> None:
     """The device's namespace is deleted while its queue is stopped: the packets in the
     ring and in the qdisc are freed."""
-    env.load()
+    env.load("stall_ms=60000")
     freed = Freed(env)
     reader = sink(env, ring=100, paused=True)
     send_frames(500)
@@ -363,7 +363,7 @@ def direct_call_gives_way_to_another(env: Env) -> None:
     env.run("rmmod", "sluice")
     env.run("insmod", other)
     env.defer(env.run, "rmmod", "call_tun")
-    env.load()
+    env.load("stall_ms=60000")
     assert not _ftrace.settles_on_direct_call(env)
     assert "call_tun" in _ftrace.read_hook()
     reader.pause()

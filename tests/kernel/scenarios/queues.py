@@ -164,7 +164,7 @@ def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
 
 @scenario
 def device_vanishes_while_its_queue_is_stopped(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     for _ in range(3):
         with tap(ring=100) as device:
             _stop_all(env, device)
@@ -176,7 +176,7 @@ def device_vanishes_while_its_queue_is_stopped(env: Env) -> None:
 @scenario
 def deleted_device_leaves_its_reader_alive(env: Env) -> None:
     """Its file makes a new device of the same name, which is served."""
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "del", HERE.name)
@@ -192,7 +192,7 @@ def deleted_device_leaves_its_reader_alive(env: Env) -> None:
 
 @scenario(on="newest-native")
 def renamed_device_stays_served(env: Env) -> None:
-    env.load()
+    env.load("stall_ms=60000")
     device = env.enter(tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "set", HERE.name, "down")
@@ -223,7 +223,7 @@ def device_without_a_reader_is_served_once_it_has_one(env: Env) -> None:
     env.run("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
     env.defer(env.run, "sh", "-c", f"ip link del {HERE.name} 2>&- || true")
     env.run("ip", "link", "set", HERE.name, "up")
-    env.load()
+    env.load("stall_ms=60000")
     assert read_device().state == "unread"
     device = env.enter(tap(ring=100))
     env.wait_for(lambda: read_device().state == "served", "served")

@@ -92,7 +92,7 @@ def without_ftrace_nothing_is_served(env: Env) -> None:
 @scenario
 def ftrace_stays_on_while_a_device_is_served(env: Env) -> None:
     mount_tracefs()
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env, ring=8, paused=True)
     _ftrace.settles_on_direct_call(env)
     assert not _set_ftrace(0), "ftrace was switched off"
