@@ -90,6 +90,13 @@
 #define REVIEW_PACKETS		64
 #define REVIEW_SHARE_NS		(25 * NSEC_PER_USEC)
 
+/*
+ * A queue wakes where no more than this part of its way to the low watermark is
+ * left: the lateness of timers is subtracted when they are armed, so that every
+ * other comes a little early, and one more for each stop is what costs most.
+ */
+#define WAKE_EARLY		4
+
 /* Queues that are stopped now, of all devices. */
 static atomic_t stopped_queues = ATOMIC_INIT(0);
 
@@ -284,7 +291,7 @@ static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
 static void __queue_review(struct sluice_queue *q, u64 late)
 {
 	struct ptr_ring *ring = queue_ring(q);
-	int head, limit, to_read, packets;
+	int head, limit, depth, low, packets;
 	struct sluice_ring_count count;
 	u64 now = ktime_get_ns();
 	u64 ns = now - q->reviewed_at;
@@ -309,12 +316,12 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	WRITE_ONCE(q->head, head);
 	q->reviewed_at = now;
 	limit = sluice_limit(q, ring, q->size);
-	/* what the reader must read before the queue may wake */
-	to_read = max(count.fill - sluice_low(q, sluice_depth(q, limit)),
-		      count.used - limit + 1);
+	depth = sluice_depth(q, limit);
+	low = sluice_low(q, depth);
 	over = now - q->stopped_at >= stall_ns(q);
 
-	if (to_read <= 0) {
+	if (count.used < limit &&
+	    count.fill <= low + (depth - low) / WAKE_EARLY) {
 		sluice_learn_headroom(q, ring);
 		sluice_learn_depth(q, idle);
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
@@ -323,7 +330,7 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	} else if (over) {
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
 	} else {
-		__queue_arm(q, to_read, now);
+		__queue_arm(q, max(count.fill - low, count.used - limit + 1), now);
 	}
 }
 

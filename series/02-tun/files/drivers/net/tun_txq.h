@@ -32,7 +32,7 @@
  *
  * Wake. Whoever stops the queue arms a timer on its own CPU. The timer reviews
  * the ring when the reader should have halved it, less the time that timers come
- * late, and wakes the queue or arms itself again. The reader does not take part:
+ * late, and wakes the queue (also if it comes a little early) or arms itself again. The reader does not take part:
  * it runs no barrier and reads no flag, and the NET_TX softirq that refills the
  * ring runs on the CPU of the sender. A queue this code stopped has a timer that
  * is armed or is about to take the lock; both change under the producer lock
@@ -61,6 +61,12 @@
 #define TUN_TXQ_REVIEW_MIN_NS	(20 * NSEC_PER_USEC)
 #define TUN_TXQ_REVIEW_MAX_NS	(2 * NSEC_PER_MSEC)
 #define TUN_TXQ_BACKOFF_MAX	5
+
+/* The lateness of timers is subtracted when they are armed, so every other comes
+ * a little early. A queue wakes where no more than this part of its way is left:
+ * one timer more for each stop is what costs most.
+ */
+#define TUN_TXQ_WAKE_EARLY	4
 
 #define TUN_TXQ_STOP_MAX_NS	(250 * NSEC_PER_MSEC)
 #define TUN_TXQ_STALL_JIFFIES	(2 * HZ)
@@ -144,10 +150,10 @@ static inline int tun_txq_limit(const struct tun_txq *txq)
 	return clamp(txq->ring->size - txq->ring->batch, 1, txq->depth);
 }
 
-/* Packets that the reader must read before the queue wakes. */
-static inline int tun_txq_to_read(const struct tun_txq *txq, int len)
+/* Packets at which the queue shall wake. */
+static inline int tun_txq_low(const struct tun_txq *txq)
 {
-	return len - tun_txq_limit(txq) / 2;
+	return tun_txq_limit(txq) / 2;
 }
 
 static inline void __tun_txq_set_depth(struct tun_txq *txq)
@@ -157,11 +163,12 @@ static inline void __tun_txq_set_depth(struct tun_txq *txq)
 	txq->depth = clamp_t(u64, packets, TUN_TXQ_DEPTH_MIN, INT_MAX);
 }
 
-static inline void __tun_txq_arm(struct tun_txq *txq, int to_read)
+static inline void __tun_txq_arm(struct tun_txq *txq, int len)
 {
 	s64 least = TUN_TXQ_REVIEW_MIN_NS <<
 		    min(txq->idle_reviews, TUN_TXQ_BACKOFF_MAX);
-	s64 ns = (s64)txq->packet_ns * max(to_read, 0) - txq->late_ns;
+	int to_read = max(len - tun_txq_low(txq), 0);
+	s64 ns = (s64)txq->packet_ns * to_read - txq->late_ns;
 
 	hrtimer_start(&txq->timer,
 		      ns_to_ktime(clamp_t(s64, ns, least, TUN_TXQ_REVIEW_MAX_NS)),
@@ -198,7 +205,7 @@ static inline void __tun_txq_stop(struct tun_txq *txq,
 	txq->open_ns = txq->stopped_at - txq->reviewed_at;
 	txq->reviewed_at = txq->stopped_at;
 	txq->idle_reviews = 0;
-	__tun_txq_arm(txq, tun_txq_to_read(txq, len));
+	__tun_txq_arm(txq, len);
 }
 
 /*
@@ -295,6 +302,7 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 	u64 ns = now - txq->reviewed_at;
 	u64 idle = 0;
 	bool over;
+	int low;
 
 	if (read < 0)
 		read += ring->size;
@@ -310,13 +318,14 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 		__tun_txq_set_depth(txq);
 	}
 
-	if (tun_txq_to_read(txq, len) <= 0) {
+	low = tun_txq_low(txq);
+	if (len <= low + (tun_txq_limit(txq) - low) / TUN_TXQ_WAKE_EARLY) {
 		__tun_txq_set_depth_ns(txq, idle);
 		__tun_txq_wake(txq);
 	} else if (over || qdisc_txq_has_no_queue(txq->stopped)) {
 		__tun_txq_wake(txq);
 	} else {
-		__tun_txq_arm(txq, tun_txq_to_read(txq, len));
+		__tun_txq_arm(txq, len);
 	}
 }
 
@@ -350,7 +359,7 @@ static inline bool __tun_txq_stalled(struct tun_txq *txq, int len)
 		return false;
 	waits = time_before(jiffies, txq->stalled_until) ||
 		READ_ONCE(txq->ring->consumer_head) == txq->head;
-	txq->stalled = waits && tun_txq_to_read(txq, len) > 0;
+	txq->stalled = waits && len > tun_txq_low(txq);
 	return txq->stalled;
 }
 
