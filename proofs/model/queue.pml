@@ -25,7 +25,7 @@
  * Copy of: kmod/queue.c __queue_stop() 435035a8c8631b83
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
- * Copy of: kmod/queue.c __queue_review() ede7ab9335b5f13b
+ * Copy of: kmod/queue.c __queue_review() e265b397ca46ed74
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() afe32fbdcb4e1f12
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
@@ -60,6 +60,8 @@
 #endif
 #define LIMIT(s)	((s) - HEADROOM(s))
 #define LOW(s)		(LIMIT(s) / 2)
+/* __queue_review(): a little early is early enough */
+#define WAKE(s)		(LOW(s) + (LIMIT(s) - LOW(s)) / 4)
 
 /* The ring. Slots: the packets; what was read and is not yet freed; what the
  * tail tells to be free and senders still see in use.
@@ -442,12 +444,12 @@ active proctype timer()
 			fi
 		};
 		if
-		:: fill <= LOW(length) -> idle = false; wake()
+		:: fill <= WAKE(length) -> idle = false; wake()
 #if defined(DEPTH) || defined(SLOW)	/* the longest stop is over */
-		:: fill > LOW(length) && fill < LIMIT(length) -> idle = false; wake()
+		:: fill > WAKE(length) && fill < LIMIT(length) -> idle = false; wake()
 #endif
 #ifdef SLOW	/* the reader lives, and reads too little */
-		:: fill > LOW(length) ->
+		:: fill > WAKE(length) ->
 			idle = false;
 			atomic { stalled = true; excuse() };
 			wake()
