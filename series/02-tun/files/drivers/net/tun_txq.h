@@ -31,12 +31,13 @@
  * and a run of the qdisc.
  *
  * Wake. Whoever stops the queue arms a timer on its own CPU. The timer reviews
- * the ring when the reader should have halved it, less the time that timers come
- * late, and wakes the queue (also if it comes a little early) or arms itself again. The reader does not take part:
- * it runs no barrier and reads no flag, and the NET_TX softirq that refills the
- * ring runs on the CPU of the sender. A queue this code stopped has a timer that
- * is armed or is about to take the lock; both change under the producer lock
- * only, so there is no wake-up to lose.
+ * the ring when the reader should have halved it, less the time that timers
+ * come late, and wakes the queue (also if it comes a little early) or arms
+ * itself again. The reader does not take part: it runs no barrier and reads no
+ * flag, and the NET_TX softirq that refills the ring runs on the CPU of the
+ * sender. A queue this code stopped has a timer that is armed or is about to
+ * take the lock; both change under the producer lock only, so there is no
+ * wake-up to lose.
  *
  * Bound. A stop ends after TUN_TXQ_STOP_MAX_NS whatever the reader does. A
  * reader that reads fewer than TUN_TXQ_READ_MIN packets in that much stopped
