@@ -7,6 +7,9 @@ link behind it that takes 200 us for each: then nobody waits for a CPU, and the
 ping tells how long packets wait in the ring. iperf3 floods as in the published
 measurements: its sender and its receiver want as much of the CPUs as the forwarder.
 
+What TCP carries is counted after its first second, in which windows grow until a queue
+drops something.
+
 SHAPING asks whether the queueing discipline of a tun device takes effect: without
 backpressure the ring in front of the link is the queue, and whatever the discipline
 would do, it has nothing to do it with.
@@ -54,6 +57,7 @@ PACES = {
 }
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 UDP_PAYLOAD_BYTES = 1400
+START_SECONDS = 1  # of TCP, not counted
 LOW_DELAY = 0x10  # the type of service that prio's first band takes
 
 
@@ -76,7 +80,7 @@ class Case:
 
     streams: int
     pace: Pace
-    options: Sequence[str] = ()  # iperf3's
+    options: Sequence[str] = ()  # iperf3's, of UDP
     tos: int = 0  # of the pings
 
 
@@ -171,12 +175,13 @@ def run_client(
 def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
     pace, ring = case.pace, parse_variant(variant).ring
+    options = case.options or ("--omit", str(START_SECONDS))
     with forwarder(
         *(env.reader(pace.options), variant, pace.options, pace.qdisc, ring)
     ) as reader, server():
         if pace.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
-        received, pinged = load(case.streams, seconds, *case.options, tos=case.tos)
+        received, pinged = load(case.streams, seconds, *options, tos=case.tos)
         after = wait_drained([NEAR, FAR])
         near = read_counters(NEAR)
         marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
