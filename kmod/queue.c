@@ -53,6 +53,12 @@
  * writes it, without a lock, unless somebody else did in the meantime: a sender
  * that was delayed for a part of the ring must not write an index of the past
  * that looks like one of the future.
+ *
+ * Lists. The core gives the segments of one packet to the driver as a list. If
+ * the queue stops within it, the core puts the rest back in front of the qdisc's
+ * packets, and sends each as if it came alone. What comes later waits for them
+ * wherever they are. So a queue that holds as many packets as it is to hold stops
+ * behind the last of a list; one that is at the limit stops within it.
  */
 #include <linux/math64.h>
 #include <net/sch_generic.h>
@@ -362,7 +368,7 @@ static bool stall_lasts(const struct sluice_queue *q,
 }
 
 /*
- * A sender found the limit reached (@full), or a stall over. While it waited for
+ * A sender found the queue to be stopped (@full), or a stall over. While it waited for
  * the lock the queue may have been stopped and stalled, or got another ring: then
  * the next sender looks. proofs/litmus: off_against_stop
  */
@@ -443,6 +449,7 @@ void sluice_queue_check(struct sluice_queue *q)
 	struct sluice_ring_count count;
 	struct ptr_ring *ring;
 	void *file;
+	bool full;
 	s64 check;
 
 	if (!READ_ONCE(q->open))
@@ -477,8 +484,9 @@ void sluice_queue_check(struct sluice_queue *q)
 	}
 	room = min(limit - count.used, depth - count.fill) - 1;
 	set_next_check(q, check, producer, room, size);
-	if (room <= 0 || unlikely(READ_ONCE(q->stalled)))
-		queue_filled(q, ring, count.fill, depth, room <= 0);
+	full = room <= 0 && (!netdev_xmit_more() || count.used >= limit - 1);
+	if (full || unlikely(READ_ONCE(q->stalled)))
+		queue_filled(q, ring, count.fill, depth, full);
 }
 
 /**

@@ -31,7 +31,7 @@
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
  * Copy of: kmod/queue.c queue_adopted() c7166b7fd939baa4
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
- * Copy of: kmod/queue.c sluice_queue_check() 23074207a9cc7126
+ * Copy of: kmod/queue.c sluice_queue_check() aa65f4adc1ce943d
  * Copy of: kmod/queue.c sluice_queue_opened() 3a53d3ee8f314e76
  * Copy of: kmod/queue.c sluice_queue_closed() 370d2184eae25290
  * Copy of: kmod/entry.h check_needed() 7feee816de47f0cf

@@ -1178,6 +1178,16 @@ static void checks(void)
 	EXPECT(checked(0, 10, 29), 28);
 	EXPECT_LOG("event;arm 2000000;watch;queue_stop 19 0;");
 
+	fresh();	/* a list is not divided, but at the limit */
+	device->limit = 20;
+	more_follow = true;
+	EXPECT(checked(0, 10, 29), 28);
+	EXPECT(checked(0, 10, 90), 89);
+	EXPECT_LOG("");
+	EXPECT(checked(0, 10, 91), 90);
+	EXPECT_LOG("event;arm 2000000;watch;queue_stop 81 0;");
+	more_follow = false;
+
 	fresh();	/* nothing is open, read, known */
 	q->open = false;
 	EXPECT(checked(0, 0, 95), 7777);

@@ -305,6 +305,7 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define strim(text)			(text)
 void netif_tx_wake_queue(struct netdev_queue *txq);
 void netif_schedule_queue(struct netdev_queue *txq);
+bool netdev_xmit_more(void);
 unsigned int qdisc_qlen_sum(const struct Qdisc *qdisc);
 static inline struct netdev_queue *
 netdev_get_tx_queue(const struct net_device *dev, unsigned int id)

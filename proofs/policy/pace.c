@@ -13,6 +13,7 @@
  *   - the median packet waits in the ring for more than half the target and the
  *     timers' lateness, and for more than what the fewest packets in a ring (and a
  *     batch) take;
+ *   - a stop divides a list of packets;
  *   - the reader is without work for more than some per cent of the time;
  *   - a queue is reviewed more often than REVIEWS_PER_SEC and once for every
  *     REVIEW_PACKETS packets, in any second;
@@ -91,6 +92,10 @@ static const struct reader readers[] = {
 	  .link_ns = 1160000, .late_ns = 200000, .idle_percent = 3, .seconds = 20 },
 	{ "200 000, limit of 4 packets", 5000, .limit = 4, .idle_percent = 100,
 	  .seconds = 4 },
+	{ "200 000, lists of 44", 5000, .list = 44, .late_ns = 50000,
+	  .idle_percent = 3, .seconds = 4 },
+	{ "5000, lists of 44", 200000, .list = 44, .idle_percent = 3,
+	  .seconds = 20 },
 	{ "100 000, then 1000", 10000, .later_ns = 1000000, .late_ns = 50000,
 	  .idle_percent = 3, .seconds = 20 },
 	{ "1000, then 100 000", 1000000, .later_ns = 10000, .late_ns = 50000,
@@ -193,9 +198,12 @@ static void lane_sends(struct lane *lane)
 	struct ptr_ring *ring = &module_of(lane)->ring;
 
 	while (!lane_is_stopped(lane)) {
+		more_follow = lane_has_more(lane);
 		sluice_queue_check(queue_of(lane));
-		if (lane_is_stopped(lane))
+		if (lane_is_stopped(lane)) {
 			lane->stopped_from = now;
+			lane->divided += more_follow;
+		}
 		if (!lane_adds(lane, !ptr_ring_produce(ring, ring)))
 			return;
 	}
@@ -268,7 +276,8 @@ static u64 most_wait(void)
 	 * QUICK packets if they are read within the target
 	 */
 	return max(clamp_t(u64, QUICK * slowest, 500 * target_us, 1000 * target_us) +
-			   reader->late_ns + reader->late_least_ns,
+			   reader->late_ns + reader->late_least_ns +
+			   reader->list * slowest,
 		   slowest * (FEWEST + reader->batch + 1));
 }
 
@@ -302,6 +311,7 @@ static bool run(void)
 		fine = fine && held <= reader->held_percent;
 	else
 		fine = fine && !lane->lost && !device->queue[0].stalls &&
+		       !(target_us && lane->divided) &&
 		       wait_at(.5) <= most_wait() && idle <= reader->idle_percent;
 	printf("%-41s %4u us: median %8.3f ms, p99 %8.3f ms, without work %5.2f %%, sender held %5.1f %%, longest stop %5.1f ms, %6lu stops, %5.0f reviews/s, %lu stalls%s\n",
 	       reader->what, target_us, wait_at(.5) / 1e6, wait_at(.99) / 1e6, idle,

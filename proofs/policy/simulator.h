@@ -26,6 +26,7 @@ struct reader {
 	u64 every_ns;		/* so often; not once a second */
 	int socket;		/* sleeps with so many unsent, until half of them are */
 	u64 link_ns;		/* a packet's, of the link that sends them */
+	unsigned int list;	/* its senders send so many in a list */
 	u64 late_ns;		/* timers come up to so late */
 	u64 late_least_ns;	/* and at least so late, all of them */
 	unsigned int late_one_in;	/* only so many of them do */
@@ -42,6 +43,7 @@ struct lane {
 	u64 fires, reads_at, sends_at, idle_from, pauses_at, link_free;
 	u64 stopped_from, stopped_ns, longest_stop;
 	u64 idle, counted;
+	u64 divided;		/* lists that a stop divided */
 };
 
 static const struct reader *reader;
@@ -68,6 +70,12 @@ static void lane_is_woken(struct lane *lane)
 	lane->stopped_ns += now - lane->stopped_from;
 	lane->longest_stop = max(lane->longest_stop, now - lane->stopped_from);
 	lane->sends_at = now;
+}
+
+/* Whether the next packet has others of its list behind it. */
+static bool lane_has_more(const struct lane *lane)
+{
+	return reader->list && (lane->produced + lane->lost + 1) % reader->list;
 }
 
 /* A packet that goes into the ring now, or does not. */

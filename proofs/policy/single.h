@@ -13,6 +13,7 @@
 static int cpus = 4;
 static u64 now, random_state = 88172645463325252ULL;
 static int locks_held, read_sides;
+static bool more_follow;		/* behind a sender's packet, in its list */
 static void (*while_waiting)(void);	/* once, while a lock is waited for */
 static void (*when_released)(void);	/* once, after one was released */
 static void (*when_ordered)(const char *what, const volatile void *at);
@@ -37,6 +38,7 @@ unsigned int chance(unsigned int below)
 	return (random_state >> 16) % below;
 }
 
+bool netdev_xmit_more(void) { return more_follow; }
 void step(void) { }
 bool irq_off(void) { return false; }
 void irq_restore(bool were_off) { (void)were_off; }

@@ -411,6 +411,12 @@ void netif_schedule_queue(struct netdev_queue *txq)
 	step();
 }
 
+/* The packet of a sender may have others of its list behind it. */
+bool netdev_xmit_more(void)
+{
+	return chance(4) == 0;
+}
+
 /* Something happened that may cost packets. */
 static void excuse(void)
 {

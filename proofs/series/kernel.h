@@ -83,6 +83,7 @@ struct netdev_queue {
 #define qdisc_txq_has_no_queue(queue)	false
 void netif_tx_stop_queue(struct netdev_queue *queue);
 void netif_tx_wake_queue(struct netdev_queue *queue);
+bool netdev_xmit_more(void);
 
 /* The kernel's ring, as far as the producer's helpers see it. */
 struct ptr_ring {

@@ -11,6 +11,7 @@
  *     ring at once, so that a quarter of it is enough), or for longer
  *     than the fewest packets in a ring take; and a third of the time that
  *     timers come late, all of it if only a few of them do;
+ *   - a stop divides a list of packets;
  *   - the reader is without work for more than some per cent of the time;
  *   - a slow reader holds its sender for more than its share of the time, also if
  *     it detaches and attaches its file;
@@ -63,6 +64,10 @@ static const struct reader readers[] = {
 	  .seconds = 20 },
 	{ "10 000, socket of 92, link of 10 Mbit/s", 100000, .socket = 92,
 	  .link_ns = 1160000, .late_ns = 200000, .idle_percent = 1,
+	  .seconds = 20 },
+	{ "200 000, lists of 44", 5000, .list = 44, .late_ns = 50000,
+	  .idle_percent = 3, .seconds = 4 },
+	{ "5000, lists of 44", 200000, .list = 44, .idle_percent = 3,
 	  .seconds = 20 },
 	{ "100 000, then 1000", 10000, .later_ns = 1000000, .late_ns = 50000,
 	  .idle_percent = 3, .seconds = 20 },
@@ -118,6 +123,11 @@ int __ptr_ring_produce(struct ptr_ring *r, void *entry)
 	return 0;
 }
 
+bool netdev_xmit_more(void)
+{
+	return lane_has_more(&lanes[0]);
+}
+
 static bool lane_is_stopped(const struct lane *lane)
 {
 	return queue.stopped;
@@ -151,6 +161,7 @@ static void lane_sends(struct lane *lane)
 		if (reserved < 0)
 			return;
 		err = tun_txq_produce(&txq, &queue, (void *)&txq, reserved);
+		lane->divided += queue.stopped && netdev_xmit_more();
 		if (err && reserved)
 			tun_txq_cancel(&txq);
 		if (!lane_adds(lane, !err))
@@ -182,7 +193,7 @@ static bool run(u64 end)
 			  (u64)TUN_TXQ_TARGET_NS / 2, (u64)TUN_TXQ_TARGET_NS);
 	u64 late = reader->late_one_in ? reader->late_ns :
 					 reader->late_ns / 3 + reader->late_least_ns;
-	u64 most = max(quick, fewest) + late;
+	u64 most = max(quick + reader->list * slowest, fewest) + late;
 	const struct lane *lane = &lanes[0];
 	double idle, held;
 	bool wrong;
@@ -197,8 +208,8 @@ static bool run(u64 end)
 	if (reader->held_percent)
 		wrong |= held > reader->held_percent;
 	else
-		wrong |= lane->lost || idle > reader->idle_percent ||
-			 wait_at(.5) > most;
+		wrong |= lane->lost || lane->divided ||
+			 idle > reader->idle_percent || wait_at(.5) > most;
 	printf("%-40s wait %8.2f ms, idle %4.1f %%, lost %6lu, longest stop %5.1f ms%s\n",
 	       reader->what, wait_at(.5) / 1e6, idle, (unsigned long)lane->lost,
 	       lane->longest_stop / 1e6, wrong ? " TOO MUCH" : "");

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import socket
+import struct
 from typing import Iterator
 
 from lab.guest.devices import HERE
@@ -22,7 +23,7 @@ from tests.kernel.scenarios._traffic import Flood, counters
 
 PROTOCOL = 0x88B5  # "local experimental"
 FRAME = b"\xff" * 6 + b"\x02\0\0\0\0\1" + PROTOCOL.to_bytes(2, "big") + b"x" * 46
-SOL_PACKET, PACKET_QDISC_BYPASS = 263, 20  # linux/if_packet.h
+SOL_PACKET, PACKET_VNET_HDR, PACKET_QDISC_BYPASS = 263, 15, 20  # linux/if_packet.h
 ETHERTYPE = slice(12, 14)
 
 
@@ -38,6 +39,31 @@ def bypassing_socket(name: str) -> socket.socket:
     out.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
     out.bind((name, 0))
     return out
+
+
+def send_segmented(packets: int, segments: int, name: str = HERE.name) -> None:
+    """Sends TCP packets through the qdisc of which the core makes so many segments
+    each: struct virtio_net_hdr asks for segments of 1000 bytes."""
+    size, headers = 1000, 14 + 20 + 20  # Ethernet, IPv4, TCP
+    needs_checksum, tcp_over_ipv4 = 1, 1
+    data = b"x" * size * segments
+    packet = b"".join(
+        (
+            struct.pack(
+                "=BBHHHH", needs_checksum, tcp_over_ipv4, headers, size, 14 + 20, 16
+            ),
+            b"\xff" * 6 + b"\x02\0\0\0\0\1" + b"\x08\0",
+            struct.pack(">BBHIBBHII", 0x45, 0, 40 + len(data), 0, 64, 6, 0, 1, 2),
+            struct.pack(">HHIIBBHHH", 1, 2, 0, 0, 5 << 4, 0x10, 1000, 0, 0),
+            data,
+        )
+    )
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as out:
+        out.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
+        out.bind((name, 0))
+        for _ in range(packets):
+            out.send(packet)
 
 
 class Freed:

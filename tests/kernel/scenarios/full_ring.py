@@ -7,7 +7,7 @@ from lab.guest.devices import HERE, running
 from lab.guest.devices import sink as open_sink
 from lab.guest.program import read_sent
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._frames import FRAME, bypassing_socket
+from tests.kernel.scenarios._frames import FRAME, bypassing_socket, send_segmented
 from tests.kernel.scenarios._traffic import (
     assert_direct_senders_lose_nothing,
     assert_flood_loses_nothing,
@@ -87,6 +87,36 @@ def small_limit_does_not_stall_a_living_reader(env: Env) -> None:
         queue = read_queue()
         assert queue.limit == limit and queue.stalls == 0, queue
         assert queue.stops > 0, "the limit was never reached: proves nothing"
+
+
+@scenario
+def segments_of_one_packet_stay_together(env: Env) -> None:
+    """The queue stops behind the last of them, though it holds enough before that."""
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=500, paused=True)
+    set_device(limit=8)
+    send_segmented(packets=1, segments=30)
+    queue, now = read_queue(), counters()
+    assert (queue.state, queue.stops, queue.fill) == ("stopped", 1, 30), queue
+    assert (now.requeues, now.held) == (0, 0), now
+    send_segmented(packets=19, segments=30)
+    reader.resume()
+    now = wait_until_read(env, 20 * 30)
+    assert (now.read, now.lost_at_ring, now.qdisc_drops) == (600, 0, 0), now
+
+
+@scenario
+def ring_divides_segments_at_its_end(env: Env) -> None:
+    """There is no room for all of them: the rest waits in the qdisc."""
+    env.load("stall_ms=60000")
+    reader = sink(env, ring=32, paused=True)
+    send_segmented(packets=4, segments=30)
+    queue, now = read_queue(), counters()
+    assert queue.state == "stopped" and queue.fill < 30, queue
+    assert now.requeues > 0 and now.lost_at_ring == 0, now
+    reader.resume()
+    now = wait_until_read(env, 4 * 30)
+    assert (now.read, now.lost_at_ring, now.qdisc_drops) == (120, 0, 0), now
 
 
 @scenario

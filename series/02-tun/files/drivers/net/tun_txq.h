@@ -28,7 +28,9 @@
  * That is TUN_TXQ_TARGET_NS, or a quarter of it while senders refill the ring
  * at least four times as fast as it is read; but not less than the time of
  * TUN_TXQ_QUICK_PACKETS, if that is within the target: each stop takes a timer
- * and a run of the qdisc.
+ * and a run of the qdisc. A list of segments is not divided while there are
+ * slots: the core would put the rest back in front of the qdisc's packets, which
+ * wait for it either way, and send each segment as if it came alone.
  *
  * Wake. Whoever stops the queue arms a timer on its own CPU. The timer reviews
  * the ring when the reader should have halved it, less the time that timers
@@ -433,7 +435,8 @@ static inline int tun_txq_produce(struct tun_txq *txq,
 		if (--txq->room < 0) {
 			len = __ptr_ring_len(ring);
 			txq->room = tun_txq_limit(txq) - len;
-			if (!__tun_txq_stalled(txq, len - 1) && txq->room < 0)
+			if (!__tun_txq_stalled(txq, len - 1) &&
+			    txq->room < 0 && !netdev_xmit_more())
 				__tun_txq_stop(txq, queue, len);
 		}
 	}
