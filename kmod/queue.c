@@ -58,7 +58,8 @@
  * the queue stops within it, the core puts the rest back in front of the qdisc's
  * packets, and sends each as if it came alone. What comes later waits for them
  * wherever they are. So a queue that holds as many packets as it is to hold stops
- * behind the last of a list; one that is at the limit stops within it.
+ * behind the last of a list. It stops within a list at the limit, and LIST_PACKETS
+ * beyond the depth: a slow reader must not find list upon list in its ring.
  */
 #include <linux/math64.h>
 #include <net/sch_generic.h>
@@ -102,6 +103,9 @@
  * other comes a little early, and one more for each stop is what costs most.
  */
 #define WAKE_EARLY		4
+
+/* As many segments as 64 KB of TCP make with an MTU of 1500, and some more. */
+#define LIST_PACKETS		64
 
 /* Queues that are stopped now, of all devices. */
 static atomic_t stopped_queues = ATOMIC_INIT(0);
@@ -196,16 +200,17 @@ static u64 __queue_learn_lateness(struct sluice_queue *q)
 
 /*
  * Packets read since @q->head, of a stopped queue or one that stops, where now
- * @there are in the ring. If that makes a whole ring, they were not read: others
- * than our senders fill what room there is (XDP_REDIRECT), so that waiting does
- * not help; or vhost-net handed packets back.
+ * @there are in the ring. All that were read in a stop and all that are left were
+ * there when it began. If they make a whole ring those since @q->head do not count:
+ * others than our senders fill what room there is (XDP_REDIRECT), so that waiting
+ * does not help; or vhost-net handed packets back.
  */
 static int __queue_read_since(const struct sluice_queue *q, int head, int there)
 {
 	int packets = sluice_slots_between(q->head, head, q->size);
 
 	lockdep_assert_held(&q->lock);
-	return packets + there < q->size ? packets : 0;
+	return q->stop_read + packets + there < q->size ? packets : 0;
 }
 
 /*
@@ -229,12 +234,12 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 
 	lockdep_assert_held(&q->lock);
 
-	/* If the bit was set, somebody else stopped the queue and wakes it. If
-	 * somebody else woke our stop, our timer is still armed: it is our stop
-	 * again.
-	 */
-	if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||
-	    q->stopped)
+	/* If the bit was set, somebody else stopped the queue and wakes it. */
+	if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state))
+		return;
+	q->stop_read = 0;
+	/* Somebody else woke our stop. Our timer is still armed: it is ours again. */
+	if (q->stopped)
 		return;
 
 	q->stopped = true;
@@ -314,7 +319,8 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 
 	head = READ_ONCE(ring->consumer_head);
 	count = sluice_count_ring(ring, q->size, true);
-	packets = __queue_read_since(q, head, count.used);
+	packets = __queue_read_since(q, head, count.fill);
+	q->stop_read += packets;
 	__queue_pay_review(q, packets, now);
 	if (packets)
 		idle = sluice_learn_pace(q, packets, ns, !count.fill);
@@ -331,7 +337,7 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 		sluice_learn_headroom(q, ring);
 		sluice_learn_depth(q, idle);
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
-	} else if (q->unpaid_ns >= stall_ns(q) || (over && count.used >= limit)) {
+	} else if (q->unpaid_ns >= stall_ns(q)) {
 		__queue_stall(q, count.fill, now);
 	} else if (over) {
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
@@ -400,6 +406,7 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
 	struct ptr_ring *ring = sluice_layout_ring(file);
 	unsigned long flags;
+	u64 checks;
 
 	if (sluice_layout_check(q->slot))
 		return false;
@@ -412,9 +419,13 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 		q->stop_producer = READ_ONCE(ring->producer);
 		WRITE_ONCE(q->headroom, INT_MAX);
 	}
+	q->stop_read = 0;
 	WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 	WRITE_ONCE(q->size, size);
 	WRITE_ONCE(q->ring, ring);
+	/* the last index was one of the other ring: all check until it is written */
+	checks = sluice_check_count(atomic64_read(&q->next_check)) + 1;
+	atomic64_set(&q->next_check, checks << 32 | U32_MAX);
 	/* pairs with check_needed(); proofs/litmus: ring_before_file */
 	smp_store_release(&q->file, file);
 	raw_spin_unlock_irqrestore(&q->lock, flags);
@@ -445,7 +456,7 @@ static void set_next_check(struct sluice_queue *q, s64 check, int producer,
  */
 void sluice_queue_check(struct sluice_queue *q)
 {
-	int size, producer, limit, depth, room;
+	int size, producer, limit, depth, room, beyond;
 	struct sluice_ring_count count;
 	struct ptr_ring *ring;
 	void *file;
@@ -484,7 +495,8 @@ void sluice_queue_check(struct sluice_queue *q)
 	}
 	room = min(limit - count.used, depth - count.fill) - 1;
 	set_next_check(q, check, producer, room, size);
-	full = room <= 0 && (!netdev_xmit_more() || count.used >= limit - 1);
+	beyond = netdev_xmit_more() ? LIST_PACKETS : 0;
+	full = min(limit - count.used, depth + beyond - count.fill) <= 1;
 	if (full || unlikely(READ_ONCE(q->stalled)))
 		queue_filled(q, ring, count.fill, depth, full);
 }

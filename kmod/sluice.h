@@ -70,6 +70,7 @@ enum sluice_wake_cause {
  * @idle_reviews: reviews in a row that saw no packet read, see REVIEW_BACKOFF_MAX
  * @head: the reader's head at the last review or stop
  * @stop_producer: the producer at the last stop
+ * @stop_read: packets that count as read in this stop
  * @headroom: slots to keep free, learned; see depth.c
  * @depth: packets the reader reads in @depth_ns, for senders
  * @reader_ns: the reader's pace, nanoseconds per packet: @read_ns over @read
@@ -108,6 +109,7 @@ struct sluice_queue {
 	u8 idle_reviews;
 	int head;
 	int stop_producer;
+	int stop_read;
 	int headroom;
 	int depth;
 	u32 reader_ns;

@@ -22,16 +22,16 @@
  * Copy of: kmod/depth.c headroom_for() cd203d6c887d84d2
  * Copy of: kmod/depth.c sluice_limit() c3d54c0b2bd74338
  * Copy of: kmod/depth.c sluice_low() 370144d0cb60e300
- * Copy of: kmod/queue.c __queue_stop() 435035a8c8631b83
+ * Copy of: kmod/queue.c __queue_stop() bd7ad2bdf7f15e39
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
- * Copy of: kmod/queue.c __queue_review() e265b397ca46ed74
+ * Copy of: kmod/queue.c __queue_review() 44faf32b7794da62
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() afe32fbdcb4e1f12
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
- * Copy of: kmod/queue.c queue_adopted() c7166b7fd939baa4
+ * Copy of: kmod/queue.c queue_adopted() f3143ceade38f5b8
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
- * Copy of: kmod/queue.c sluice_queue_check() aa65f4adc1ce943d
+ * Copy of: kmod/queue.c sluice_queue_check() dd6c3e53c340d2b9
  * Copy of: kmod/queue.c sluice_queue_opened() 3a53d3ee8f314e76
  * Copy of: kmod/queue.c sluice_queue_closed() 370d2184eae25290
  * Copy of: kmod/entry.h check_needed() 7feee816de47f0cf
@@ -203,7 +203,9 @@ inline set_next_check()
 /* check_needed(): of the producer index i. The source checks once more where the
  * ring begins anew, which the model does not know.
  */
-#define CHECK_NEEDED(i)		((next_check + 2 * qsize - (i) - 1) % qsize >= WINDOW)
+#define ALL	254	/* of queue_adopted(): every sender checks */
+#define CHECK_NEEDED(i)		(next_check == ALL || \
+				 (next_check + 2 * qsize - (i) - 1) % qsize >= WINDOW)
 #define FILL(to, from)	(((to) + length - (from)) % length)
 
 inline back(index)
@@ -218,7 +220,7 @@ inline back(index)
 inline produced()
 {
 	packets++;
-	next_check = (next_check + size - 1) % size;
+	next_check = (next_check == ALL -> ALL : (next_check + size - 1) % size);
 	back(at[0]);
 #if SENDERS > 1
 	back(at[1]);
@@ -258,6 +260,9 @@ check:		/* sluice_queue_check() */
 		:: found == 0 || !served -> goto transmit
 		:: else
 		fi;
+#ifndef BUG_READ
+		fresh[me] = true;	/* q->next_check is read */
+#endif
 		if
 		:: file != found || qsize != length ->	/* queue_adopted() */
 			LOCK;
@@ -265,15 +270,16 @@ check:		/* sluice_queue_check() */
 			:: ring != found || qsize != length -> stalled = false
 			:: else
 			fi;
-			atomic { ring = found; qsize = length; file = found };
+			atomic { ring = found; qsize = length; next_check = ALL; changed() };
+			file = found;
 			UNLOCK
 		:: else
 		fi;
 #else
-		length = size;
-#endif
 #ifndef BUG_READ
 		fresh[me] = true;	/* q->next_check is read */
+#endif
+		length = size;
 #endif
 #if OPERATOR
 		if

@@ -412,7 +412,7 @@ static void barriers(void)
 		   "read producer;"
 		   "read tail;barrier ;read producer;read producer;");
 	queue_adopted(q, &ring, 100);
-	EXPECT_LOG("release file;");
+	EXPECT_LOG("read next_check;release file;");
 	when_ordered = NULL;
 }
 
@@ -954,23 +954,12 @@ static void reviews_of_a_slow_reader(void)
 	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
 	EXPECT(q->stalled, false);
 
-	/* but not into a ring that is as full as ever */
+	/* the machine was paused: so was the reader, however full the ring is */
 	fresh_stopped();
-	set_ring(100, 0, 0, 92);
-	q->reviewed_at = now + 250 * MS;
-	reviewed(250 * MS, 0);
-	EXPECT_LOG("event;queue_stall 92 250000000;queue_wake 92 250000000;wake;");
-	fresh_stopped();
-	set_ring(100, 0, 0, 93);
-	q->reviewed_at = now + 251 * MS;
-	reviewed(251 * MS, 0);
-	EXPECT_LOG("event;queue_stall 93 251000000;queue_wake 93 251000000;wake;");
-	fresh_stopped();
-	set_ring(100, 0, 0, 91);
-	q->reviewed_at = now + 250 * MS;
-	reviewed(250 * MS, 0);
+	set_ring(100, 0, 0, 98);
+	reviewed(300 * MS, 300 * MS);
+	EXPECT_LOG("queue_wake 98 300000000;wake;");
 	EXPECT(q->stalled, false);
-	EXPECT(q->stopped, false);
 	fresh_stopped();
 	set_ring(100, 0, 0, 60);
 	q->unpaid_ns = 251 * MS;
@@ -985,8 +974,33 @@ static void reviews_of_a_slow_reader(void)
 		EXPECT(q->head, 40);
 		EXPECT(q->unpaid_ns, used < 60 ? 0 : MS);
 		EXPECT(q->reader_ns == NSEC_PER_MSEC, used == 60);
+		EXPECT(q->stop_read, used < 60 ? 40 : 0);
 		*text = '\0';
 	}
+
+	/* 30, 30 and 40 of 100 packets are not all of our senders: the last do not count */
+	fresh_stopped();
+	set_ring(100, 30, 30, 98);
+	reviewed(MS, 0);
+	set_ring(100, 60, 60, 99);
+	reviewed(MS, 0);
+	EXPECT(q->stop_read, 60);
+	EXPECT(q->unpaid_ns, 0);
+	set_ring(100, 70, 70, 0);
+	reviewed(MS, 0);
+	EXPECT(q->stop_read, 60);
+	EXPECT(q->head, 70);
+	EXPECT(q->unpaid_ns, MS);
+	/* nor do slots that are read and not handed back */
+	set_ring(100, 70, 75, 99);
+	reviewed(MS, 0);
+	EXPECT(q->stop_read, 65);
+	EXPECT(q->unpaid_ns, 0);
+	/* somebody woke our stop: its senders filled the ring again */
+	txqs[0].state = 0;
+	LOCKED(__queue_stop(q, &ring, 60, 92));
+	EXPECT(q->stop_read, 0);
+	*text = '\0';
 }
 
 static void queue_is_stalled(void)
@@ -1073,7 +1087,11 @@ static void adoptions(void)
 	EXPECT(q->ring == &ring, true);
 	layout_wrong = NULL;
 	q->headroom = 20;
+	atomic64_set(&q->next_check, 5L << 32 | 40);
+	q->stop_read = 30;
 	EXPECT(queue_adopted(q, &other, 50), true);
+	EXPECT(atomic64_read(&q->next_check), 6L << 32 | U32_MAX);
+	EXPECT(q->stop_read, 0);
 	EXPECT(q->stalled, false);
 	EXPECT(q->unpaid_ns, 250 * MS);	/* the next stop may stall at once */
 	EXPECT(q->ring == &other && q->file == &other, true);
@@ -1186,6 +1204,13 @@ static void checks(void)
 	EXPECT_LOG("");
 	EXPECT(checked(0, 10, 91), 90);
 	EXPECT_LOG("event;arm 2000000;watch;queue_stop 81 0;");
+
+	fresh();	/* and 64 packets beyond the depth */
+	device->limit = 20;
+	EXPECT(checked(0, 0, 82), 81);
+	EXPECT_LOG("");
+	EXPECT(checked(0, 0, 83), 82);
+	EXPECT_LOG("event;arm 2000000;watch;queue_stop 83 0;");
 	more_follow = false;
 
 	fresh();	/* nothing is open, read, known */
@@ -1208,16 +1233,16 @@ static void checks(void)
 
 	fresh();	/* adopted: another file, another size */
 	q->file = NULL;
-	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(checked(0, 0, 10), U32_MAX);
 	EXPECT(q->file == &ring, true);
 	q->file = (void *)-1L;
-	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(checked(0, 0, 10), U32_MAX);
 	EXPECT(q->file == &ring, true);
 	q->size = 7;
-	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(checked(0, 0, 10), U32_MAX);
 	EXPECT(q->size, 100);
 	q->size = 101;
-	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(checked(0, 0, 10), U32_MAX);
 	EXPECT(q->size, 100);
 
 	fresh();

@@ -58,6 +58,7 @@ typedef unsigned int gfp_t;
 	   __v >= __high ? __high : __v <= __low ? __low : __v; })
 #define NSEC_PER_USEC		1000L
 #define NSEC_PER_MSEC		1000000L
+#define U32_MAX			((u32)~0U)
 #define NSEC_PER_SEC		1000000000L
 #define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
 #define div64_u64(a, b)	((u64)(a) / (u64)(b))

@@ -28,9 +28,10 @@
  * That is TUN_TXQ_TARGET_NS, or a quarter of it while senders refill the ring
  * at least four times as fast as it is read; but not less than the time of
  * TUN_TXQ_QUICK_PACKETS, if that is within the target: each stop takes a timer
- * and a run of the qdisc. A list of segments is not divided while there are
- * slots: the core would put the rest back in front of the qdisc's packets, which
- * wait for it either way, and send each segment as if it came alone.
+ * and a run of the qdisc. A list of segments is not divided before the ring
+ * holds TUN_TXQ_LIST_PACKETS more: the core would put the rest back in front of
+ * the qdisc's packets, which wait for it either way, and send each segment as if
+ * it came alone.
  *
  * Wake. Whoever stops the queue arms a timer on its own CPU. The timer reviews
  * the ring when the reader should have halved it, less the time that timers
@@ -60,6 +61,7 @@
 #define TUN_TXQ_QUICK_PACKETS	16
 #define TUN_TXQ_DEPTH_MAX_NS	(100 * NSEC_PER_MSEC)
 #define TUN_TXQ_DEPTH_MIN	4
+#define TUN_TXQ_LIST_PACKETS	64
 
 #define TUN_TXQ_REVIEW_MIN_NS	(20 * NSEC_PER_USEC)
 #define TUN_TXQ_REVIEW_MAX_NS	(2 * NSEC_PER_MSEC)
@@ -106,6 +108,7 @@ struct tun_txq_stats {
  * @stopped:		the queue that is stopped, or NULL
  * @stalled_until:	jiffies
  * @head:		the reader's index at the last review
+ * @stop_read:		packets read in this stop
  * @window_read:	packets read in @window_ns
  * @window_ns:		stopped time that counts, up to TUN_TXQ_STOP_MAX_NS
  * @stopped_at:		time of the last stop
@@ -130,6 +133,7 @@ struct tun_txq {
 	unsigned long stalled_until;
 
 	int head;
+	int stop_read;
 	int window_read;
 	u64 window_ns;
 	u64 stopped_at;
@@ -198,6 +202,7 @@ static inline void __tun_txq_stop(struct tun_txq *txq,
 		__tun_txq_wake(txq);	/* the file has another index now */
 
 	netif_tx_stop_queue(queue);
+	txq->stop_read = 0;
 	if (txq->stopped)	/* this CPU passed the test before the stop */
 		return;
 
@@ -268,31 +273,22 @@ static inline void __tun_txq_learn_lateness(struct tun_txq *txq)
 }
 
 /*
- * True if the stop ends whatever the reader does: it lasted for as long as a stop
- * may, or all stops since the reader was last judged did together. @read packets
- * were read in the @ns until this review.
+ * True if the stop ends whatever else there is: it lasted for as long as a stop
+ * may, or all stops since the reader was last judged did together, and it read too
+ * little. @read packets were read in the @ns until this review.
  */
-static inline bool __tun_txq_is_over(struct tun_txq *txq, int read, u64 ns,
-				     int len)
+static inline bool __tun_txq_is_over(struct tun_txq *txq, int read, u64 ns)
 {
-	int nearly_full = txq->ring->size - 2 * txq->ring->batch;
-	bool over, judged;
-
 	txq->window_read += read;
 	txq->window_ns += min_t(u64, ns, TUN_TXQ_PAUSE_NS);
-	judged = txq->window_ns >= TUN_TXQ_STOP_MAX_NS;
-	over = txq->reviewed_at - txq->stopped_at >= TUN_TXQ_STOP_MAX_NS;
-	if (!judged && !over)
-		return false;
-
-	txq->stalled = (judged && txq->window_read < TUN_TXQ_READ_MIN) ||
-		       (over && len > nearly_full);
-	txq->stalled_until = jiffies + TUN_TXQ_STALL_JIFFIES;
-	if (judged) {
+	if (txq->window_ns >= TUN_TXQ_STOP_MAX_NS) {
+		txq->stalled = txq->window_read < TUN_TXQ_READ_MIN;
+		txq->stalled_until = jiffies + TUN_TXQ_STALL_JIFFIES;
 		txq->window_read = 0;
 		txq->window_ns = 0;
 	}
-	return true;
+	return txq->stalled ||
+	       txq->reviewed_at - txq->stopped_at >= TUN_TXQ_STOP_MAX_NS;
 }
 
 static inline void __tun_txq_review(struct tun_txq *txq)
@@ -309,11 +305,16 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 
 	if (read < 0)
 		read += ring->size;
-	if (read < 0 || read >= ring->size)	/* it was resized */
+	/* All that were read in a stop and all that are left were there when it
+	 * began, unless others fill what room there is: then waiting does not
+	 * help. Or it was resized.
+	 */
+	if (read < 0 || txq->stop_read + read + len >= ring->size)
 		read = 0;
+	txq->stop_read += read;
 	txq->head = head;
 	txq->reviewed_at = now;
-	over = __tun_txq_is_over(txq, read, ns, len);
+	over = __tun_txq_is_over(txq, read, ns);
 	txq->idle_reviews++;
 	if (read) {
 		txq->idle_reviews = 0;
@@ -436,7 +437,8 @@ static inline int tun_txq_produce(struct tun_txq *txq,
 			len = __ptr_ring_len(ring);
 			txq->room = tun_txq_limit(txq) - len;
 			if (!__tun_txq_stalled(txq, len - 1) &&
-			    txq->room < 0 && !netdev_xmit_more())
+			    txq->room < (netdev_xmit_more() ?
+					 -TUN_TXQ_LIST_PACKETS : 0))
 				__tun_txq_stop(txq, queue, len);
 		}
 	}
