@@ -23,11 +23,12 @@
  *   - a reader that reads fewer than STALL_PACKETS packets in stall_ms of
  *     stopped time is stalled: its senders pass for PASS_FACTOR times
  *     stall_ms and until it reads on, or until it has caught up, before the
- *     queue stops again. So a dead reader holds its senders once, one at half
+ *     queue stops again. So a dead reader holds its senders for stall_ms, one at half
  *     that pace for 1/5 of the time, one that opens or attaches the device
  *     again and again and reads nothing for 1/9;
  *   - the ring does not overflow while the queue is not stalled, with any
- *     number of senders that the headroom covers, see depth.c;
+ *     number of senders that the headroom covers, see depth.c; with half as
+ *     many where a pause of the machine ends a stop at the limit;
  *   - a queue we stopped has an armed timer: both change only under q->lock,
  *     and so a wake-up cannot be lost. If the timer itself is lost, the
  *     backstop wakes the queue one to two seconds later (backstop.c);
@@ -104,7 +105,7 @@
  */
 #define WAKE_EARLY		4
 
-/* As many segments as 64 KB of TCP make with an MTU of 1500, and some more. */
+/* More than the 44 segments that 64 KB of TCP make with an MTU of 1500. */
 #define LIST_PACKETS		64
 
 /* Queues that are stopped now, of all devices. */
@@ -200,10 +201,11 @@ static u64 __queue_learn_lateness(struct sluice_queue *q)
 
 /*
  * Packets read since @q->head, of a stopped queue or one that stops, where now
- * @there are in the ring. All that were read in a stop and all that are left were
- * there when it began. If they make a whole ring those since @q->head do not count:
- * others than our senders fill what room there is (XDP_REDIRECT), so that waiting
- * does not help; or vhost-net handed packets back.
+ * @there are in the ring. In a stop only senders on their way add packets, and the
+ * headroom keeps what was read and what is left below a ring. If they make one, those
+ * since @q->head do not count: others fill what room there is (XDP_REDIRECT), so
+ * that waiting does not help; or vhost-net handed packets back. Of a queue that was
+ * open our own senders may make one, and then fewer packets count than were read.
  */
 static int __queue_read_since(const struct sluice_queue *q, int head, int there)
 {
@@ -306,8 +308,8 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	struct sluice_ring_count count;
 	u64 now = ktime_get_ns();
 	u64 ns = now - q->reviewed_at;
+	bool over, crowded;
 	u64 idle = 0;
-	bool over;
 
 	lockdep_assert_held(&q->lock);
 
@@ -321,6 +323,7 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	count = sluice_count_ring(ring, q->size, true);
 	packets = __queue_read_since(q, head, count.fill);
 	q->stop_read += packets;
+	crowded = head != q->head && !packets;
 	__queue_pay_review(q, packets, now);
 	if (packets)
 		idle = sluice_learn_pace(q, packets, ns, !count.fill);
@@ -337,7 +340,7 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 		sluice_learn_headroom(q, ring);
 		sluice_learn_depth(q, idle);
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
-	} else if (q->unpaid_ns >= stall_ns(q)) {
+	} else if (q->unpaid_ns >= stall_ns(q) || (over && crowded)) {
 		__queue_stall(q, count.fill, now);
 	} else if (over) {
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
@@ -406,7 +409,6 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 {
 	struct ptr_ring *ring = sluice_layout_ring(file);
 	unsigned long flags;
-	u64 checks;
 
 	if (sluice_layout_check(q->slot))
 		return false;
@@ -421,11 +423,11 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 	}
 	q->stop_read = 0;
 	WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
-	WRITE_ONCE(q->size, size);
+	/* The last index was one of the other ring: all check until it is written. */
+	atomic64_add(1LL << 32, &q->next_check);
+	atomic64_or(U32_MAX, &q->next_check);
+	smp_store_release(&q->size, size);
 	WRITE_ONCE(q->ring, ring);
-	/* the last index was one of the other ring: all check until it is written */
-	checks = sluice_check_count(atomic64_read(&q->next_check)) + 1;
-	atomic64_set(&q->next_check, checks << 32 | U32_MAX);
 	/* pairs with check_needed(); proofs/litmus: ring_before_file */
 	smp_store_release(&q->file, file);
 	raw_spin_unlock_irqrestore(&q->lock, flags);

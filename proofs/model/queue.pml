@@ -25,11 +25,11 @@
  * Copy of: kmod/queue.c __queue_stop() bd7ad2bdf7f15e39
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
- * Copy of: kmod/queue.c __queue_review() 44faf32b7794da62
+ * Copy of: kmod/queue.c __queue_review() 2360fde83e9b2049
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() afe32fbdcb4e1f12
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
- * Copy of: kmod/queue.c queue_adopted() f3143ceade38f5b8
+ * Copy of: kmod/queue.c queue_adopted() 22bac4f59f5bc10e
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
  * Copy of: kmod/queue.c sluice_queue_check() dd6c3e53c340d2b9
  * Copy of: kmod/queue.c sluice_queue_opened() 3a53d3ee8f314e76
@@ -270,8 +270,9 @@ check:		/* sluice_queue_check() */
 			:: ring != found || qsize != length -> stalled = false
 			:: else
 			fi;
-			atomic { ring = found; qsize = length; next_check = ALL; changed() };
-			file = found;
+			atomic { next_check = ALL; changed() };
+			qsize = length;
+			atomic { ring = found; file = found };
 			UNLOCK
 		:: else
 		fi;
@@ -452,7 +453,13 @@ active proctype timer()
 		if
 		:: fill <= WAKE(length) -> idle = false; wake()
 #if defined(DEPTH) || defined(SLOW)	/* the longest stop is over */
-		:: fill > WAKE(length) && fill < LIMIT(length) -> idle = false; wake()
+		:: fill > WAKE(length) ->
+			idle = false;
+			if	/* the machine was paused */
+			:: fill >= LIMIT(length) -> excuse()
+			:: else
+			fi;
+			wake()
 #endif
 #ifdef SLOW	/* the reader lives, and reads too little */
 		:: fill > WAKE(length) ->

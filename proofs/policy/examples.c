@@ -383,6 +383,7 @@ static void note_order(const char *what, const volatile void *at)
 {
 	const struct { const volatile void *at; const char *name; } places[] = {
 		{ NULL, "" }, { &q->next_check, "next_check" }, { &q->file, "file" },
+		{ &q->size, "q->size" },
 		{ &queue_slot[0], "slot" }, { &ring.size, "size" },
 		{ &ring.producer, "producer" }, { &ring.consumer_tail, "tail" },
 		{ &slots[29], "newest" },
@@ -409,10 +410,11 @@ static void barriers(void)
 	set_ring(100, 10, 12, 20);
 	sluice_queue_check(q);
 	EXPECT_LOG("read next_check;barrier ;read slot;read size;read file;"
+		   "read q->size;"
 		   "read producer;"
 		   "read tail;barrier ;read producer;read producer;");
 	queue_adopted(q, &ring, 100);
-	EXPECT_LOG("read next_check;release file;");
+	EXPECT_LOG("release q->size;release file;");
 	when_ordered = NULL;
 }
 
@@ -996,7 +998,26 @@ static void reviews_of_a_slow_reader(void)
 	reviewed(MS, 0);
 	EXPECT(q->stop_read, 65);
 	EXPECT(q->unpaid_ns, 0);
+	/* and if it is so where the longest stop is over, the queue stalls */
+	fresh_stopped();
+	q->stop_read = 60;
+	set_ring(100, 10, 10, 70);
+	reviewed(250 * MS - 1, 250 * MS);
+	EXPECT(q->stopped, true);
+	q->stop_read = 60;
+	set_ring(100, 20, 20, 80);
+	*text = '\0';
+	reviewed(1, 1);
+	EXPECT_LOG("event;queue_stall 60 250000000;queue_wake 60 250000000;wake;");
+	fresh_stopped();
+	q->stop_read = 60;
+	set_ring(100, 0, 0, 60);
+	reviewed(250 * MS, 250 * MS);
+	EXPECT(q->stalled, false);
+	EXPECT(q->stopped, false);
 	/* somebody woke our stop: its senders filled the ring again */
+	fresh_stopped();
+	q->stop_read = 65;
 	txqs[0].state = 0;
 	LOCKED(__queue_stop(q, &ring, 60, 92));
 	EXPECT(q->stop_read, 0);

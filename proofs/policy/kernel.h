@@ -129,6 +129,8 @@ typedef struct { int counter; } atomic_t;
 #define rcu_assign_pointer(p, value)	smp_store_release(&(p), value)
 #define atomic64_read(v)	READ_ONCE((v)->counter)
 #define atomic64_set(v, n)	WRITE_ONCE((v)->counter, n)
+#define atomic64_add(n, v)	((void)fetch_add(&(v)->counter, n))
+#define atomic64_or(bits, v)	((void)fetch_or(&(v)->counter, bits))
 #define atomic64_inc(v)		((void)fetch_add(&(v)->counter, 1))
 #define atomic_read(v)		READ_ONCE((v)->counter)
 #define atomic_set(v, n)	WRITE_ONCE((v)->counter, n)

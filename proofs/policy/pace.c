@@ -370,11 +370,11 @@ static bool run_beside(u64 pace_ns, unsigned int others)
 }
 
 /*
- * Somebody else fills whatever room there is, without a check, for the first
+ * Somebody else fills the ring up to @level, without a check, for the first
  * half of the time: the sender waits no longer than for a dead reader, and loses
  * nothing once it is alone again.
  */
-static bool run_crowded(u64 pace_ns)
+static bool run_crowded(u64 pace_ns, int level)
 {
 	static const struct reader prompt = { "crowd" };
 	u64 stop_ns = sluice_default_stall_ms * NSEC_PER_MSEC;
@@ -394,7 +394,9 @@ static bool run_crowded(u64 pace_ns)
 			lane_expires(lane);
 		}
 		lane_sends(lane);
-		while (now < end / 2 && !ptr_ring_produce(ring, ring))
+		while (now < end / 2 &&
+		       sluice_count_ring(ring, SIZE, true).fill < level &&
+		       !ptr_ring_produce(ring, ring))
 			;
 		if (now < end * 3 / 4)
 			lost_before = lane->lost;
@@ -403,8 +405,8 @@ static bool run_crowded(u64 pace_ns)
 	}
 	fine = lane->longest_stop <= stop_ns + REVIEW_NS + pace_ns &&
 	       lane->lost == lost_before && lane->lost;
-	printf("%lu packets/s in a crowd: longest stop %.3f ms, lost %lu in it, %lu alone, %lu stalls%s\n",
-	       NSEC_PER_SEC / pace_ns, lane->longest_stop / 1e6, lost_before,
+	printf("%lu packets/s in a crowd of %d: longest stop %.3f ms, lost %lu in it, %lu alone, %lu stalls%s\n",
+	       NSEC_PER_SEC / pace_ns, level, lane->longest_stop / 1e6, lost_before,
 	       lane->lost - lost_before, q->stalls, fine ? "" : ": TOO MUCH");
 	return fine;
 }
@@ -517,7 +519,8 @@ int main(void)
 
 	/* What takes least comes first: with a fault the first complaint ends it. */
 	target_us = sluice_default_target_us;
-	if (!(run_crowded(10000) && run_crowded(4000000) &&
+	if (!(run_crowded(10000, SIZE) && run_crowded(4000000, SIZE) &&
+	      run_crowded(10000, SIZE / 2) &&
 	      run_reopened(0, false) && run_reopened(0, true) &&
 	      run_reopened(1, false) && run_reopened(1, true) &&
 	      run_reopened(5, false) && run_reopened(5, true) &&

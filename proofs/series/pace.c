@@ -147,12 +147,12 @@ static void lane_takes(struct lane *lane)
 {
 	int head = ring.consumer_head + 1;
 
-	if (head - ring.consumer_tail >= BATCH || head == SIZE) {
+	if (head - ring.consumer_tail >= ring.batch || head == ring.size) {
 		while (ring.consumer_tail < head)
 			ring.queue[ring.consumer_tail++] = NULL;
-		ring.consumer_tail %= SIZE;
+		ring.consumer_tail %= ring.size;
 	}
-	ring.consumer_head = head % SIZE;
+	ring.consumer_head = head % ring.size;
 }
 
 /* As tun_net_xmit() does it. */
@@ -248,8 +248,11 @@ static void send_and_read(struct lane *lane)
 		lane_takes(lane);
 }
 
-/* A packet is read every 5 us. Of those that do not wait 21 come for every 20 reads. */
-static bool run_crowded(void)
+/*
+ * A packet is read every 5 us. Of those that do not wait 21 come for every 20 reads,
+ * while there are fewer than @level in the ring.
+ */
+static bool run_crowded(int level)
 {
 	u64 reads = 1000000, frames = 0, i;
 	struct lane *lane = &lanes[0];
@@ -258,11 +261,28 @@ static bool run_crowded(void)
 	for (i = 0; i < reads; i++) {
 		expire_until(5000 * i);
 		for (; frames < i * 21 / 20; frames++)
-			tun_txq_produce_frame(&txq, &txq);
+			if (__ptr_ring_len(&ring) < level)
+				tun_txq_produce_frame(&txq, &txq);
 		send_and_read(lane);
 	}
 	return told("of the reads in a crowd are its sender's",
 		    100.0 * lane->produced / reads, lane->produced < reads / 10);
+}
+
+/* A ring of 16, whose batch is 1: the sender fills it. A packet is read every 128 us. */
+static bool run_small(void)
+{
+	struct lane *lane = &lanes[0];
+	u64 reads = 100000, i;
+
+	begin();
+	ring.size = 16;
+	ring.batch = 1;
+	for (i = 0; i < reads; i++) {
+		expire_until(128000 * i);
+		send_and_read(lane);
+	}
+	return told("are lost at a small ring", 100.0 * lane->lost / reads, lane->lost);
 }
 
 /* A packet is read every @pace_ns. About once per second all rests for 300 ms. */
@@ -318,7 +338,9 @@ int main(void)
 	size_t i;
 
 	reader = &readers[0];
-	wrong |= run_crowded();
+	wrong |= run_crowded(SIZE);
+	wrong |= run_crowded(SIZE / 2);
+	wrong |= run_small();
 	wrong |= run_paused(2500000);
 	wrong |= run_paused(1000000);
 	wrong |= run_paused(100000);

@@ -47,9 +47,9 @@
  * time is stalled: for eight times as long and until it reads on, or until it
  * has emptied the ring, packets that find the ring full are dropped and the
  * queue is not stopped. So a dead reader holds its senders once. The same if a
- * stop lasted for that long and the ring is full though the reader reads: then
- * somebody who does not wait (XDP_REDIRECT) gets the room. A pause of the machine
- * is not held against the reader.
+ * stop ends that long after its start, and somebody who does not wait
+ * (XDP_REDIRECT) gets the room: those read in the stop and those left are more than
+ * a ring. A pause of the machine is not held against the reader.
  *
  * Nothing is done where packets cannot wait (noqueue), and where timers are so
  * coarse that the ring would be empty between two of them.
@@ -275,20 +275,24 @@ static inline void __tun_txq_learn_lateness(struct tun_txq *txq)
 /*
  * True if the stop ends whatever else there is: it lasted for as long as a stop
  * may, or all stops since the reader was last judged did together, and it read too
- * little. @read packets were read in the @ns until this review.
+ * little. @read packets were read in the @ns until this review; or others than our
+ * senders fill the room (@crowded).
  */
-static inline bool __tun_txq_is_over(struct tun_txq *txq, int read, u64 ns)
+static inline bool __tun_txq_is_over(struct tun_txq *txq, int read, u64 ns,
+				     bool crowded)
 {
+	bool over = txq->reviewed_at - txq->stopped_at >= TUN_TXQ_STOP_MAX_NS;
+
 	txq->window_read += read;
 	txq->window_ns += min_t(u64, ns, TUN_TXQ_PAUSE_NS);
 	if (txq->window_ns >= TUN_TXQ_STOP_MAX_NS) {
 		txq->stalled = txq->window_read < TUN_TXQ_READ_MIN;
-		txq->stalled_until = jiffies + TUN_TXQ_STALL_JIFFIES;
 		txq->window_read = 0;
 		txq->window_ns = 0;
 	}
-	return txq->stalled ||
-	       txq->reviewed_at - txq->stopped_at >= TUN_TXQ_STOP_MAX_NS;
+	txq->stalled |= over && crowded;
+	txq->stalled_until = jiffies + TUN_TXQ_STALL_JIFFIES;
+	return txq->stalled || over;
 }
 
 static inline void __tun_txq_review(struct tun_txq *txq)
@@ -299,22 +303,22 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 	int read = head - txq->head;
 	u64 now = ktime_get_ns();
 	u64 ns = now - txq->reviewed_at;
+	bool over, crowded;
 	u64 idle = 0;
-	bool over;
 	int low;
 
 	if (read < 0)
 		read += ring->size;
-	/* All that were read in a stop and all that are left were there when it
-	 * began, unless others fill what room there is: then waiting does not
-	 * help. Or it was resized.
+	/* If those read in this stop and those left are more than a ring, others
+	 * fill what room there is, and waiting does not help. Or it was resized.
 	 */
-	if (read < 0 || txq->stop_read + read + len >= ring->size)
+	crowded = read && txq->stop_read + read + len > ring->size;
+	if (read < 0 || crowded)
 		read = 0;
 	txq->stop_read += read;
 	txq->head = head;
 	txq->reviewed_at = now;
-	over = __tun_txq_is_over(txq, read, ns);
+	over = __tun_txq_is_over(txq, read, ns, crowded);
 	txq->idle_reviews++;
 	if (read) {
 		txq->idle_reviews = 0;
