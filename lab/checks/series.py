@@ -37,7 +37,7 @@ CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
 MEASURED = [
     REPOSITORY / "lab" / "results" / name
-    for name in ("native-headline-7.3.json", "native-7.3.json")
+    for name in ("native-7.3.json",)
 ]
 # The sources there are patches for -> a kernel that is built from them, and those on
 # which the tests are played. The native one and the router's have no ftrace.
