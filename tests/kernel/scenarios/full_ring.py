@@ -94,6 +94,7 @@ def segments_of_one_packet_stay_together(env: Env) -> None:
     """The queue stops behind the last of them, though it holds enough before that."""
     env.load("stall_ms=60000")
     reader = sink(env, ring=500, paused=True)
+    set_qdisc(env, "pfifo")  # which drops nothing that waits for long
     set_device(limit=8)
     send_segmented(packets=1, segments=30)
     queue, now = read_queue(), counters()
@@ -110,6 +111,7 @@ def ring_divides_segments_at_its_end(env: Env) -> None:
     """There is no room for all of them: the rest waits in the qdisc."""
     env.load("stall_ms=60000")
     reader = sink(env, ring=32, paused=True)
+    set_qdisc(env, "pfifo")
     send_segmented(packets=4, segments=30)
     queue, now = read_queue(), counters()
     assert queue.state == "stopped" and queue.fill < 30, queue
