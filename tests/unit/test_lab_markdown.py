@@ -55,7 +55,7 @@ def test_cells_come_from_the_result() -> None:
     _, name, rate, ratio, losses, pings, _ = lines(TABLE)[5].split("|", 6)
     assert name == " udp_link "
     assert rate == f" {middle:.1f} Mbit/s "
-    assert losses == f" {lost / 1e6:.2f}M, 0 "
+    assert losses == f" {lost / 1e3:.0f}k, 0 "
     assert pings == f" {ping[0]:.1f} / {ping[1]:.1f} "
     found = float(ratio.split()[0])
     assert found == pytest.approx(1.0, abs=0.05) and "-" in ratio
