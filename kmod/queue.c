@@ -201,18 +201,29 @@ static u64 __queue_learn_lateness(struct sluice_queue *q)
 
 /*
  * Packets read since @q->head, of a stopped queue or one that stops, where now
- * @there are in the ring. In a stop only senders on their way add packets, and the
- * headroom keeps what was read and what is left below a ring. If they make one, those
- * since @q->head do not count: others fill what room there is (XDP_REDIRECT), so
- * that waiting does not help; or vhost-net handed packets back. Of a queue that was
- * open our own senders may make one, and then fewer packets count than were read.
+ * @there are in the ring. If that makes a whole ring, they were not read: others
+ * than our senders fill what room there is (XDP_REDIRECT), so that waiting does
+ * not help; or vhost-net handed packets back.
  */
 static int __queue_read_since(const struct sluice_queue *q, int head, int there)
 {
 	int packets = sluice_slots_between(q->head, head, q->size);
 
 	lockdep_assert_held(&q->lock);
-	return q->stop_read + packets + there < q->size ? packets : 0;
+	return packets + there < q->size ? packets : 0;
+}
+
+/*
+ * The longest stop is over, the reader read enough, and @fill packets are in the
+ * ring: did others than our senders put in one for every two that were read? Then
+ * waiting does not help. If the machine was paused hardly any were read.
+ */
+static bool __queue_is_crowded(const struct sluice_queue *q, int fill)
+{
+	int came = q->stop_read + fill - q->stop_fill;
+
+	lockdep_assert_held(&q->lock);
+	return q->stop_read >= STALL_PACKETS && 2 * came >= q->stop_read;
 }
 
 /*
@@ -240,6 +251,7 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 	if (test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state))
 		return;
 	q->stop_read = 0;
+	q->stop_fill = fill;
 	/* Somebody else woke our stop. Our timer is still armed: it is ours again. */
 	if (q->stopped)
 		return;
@@ -308,8 +320,8 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	struct sluice_ring_count count;
 	u64 now = ktime_get_ns();
 	u64 ns = now - q->reviewed_at;
-	bool over, crowded;
 	u64 idle = 0;
+	bool over;
 
 	lockdep_assert_held(&q->lock);
 
@@ -321,9 +333,8 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 
 	head = READ_ONCE(ring->consumer_head);
 	count = sluice_count_ring(ring, q->size, true);
-	packets = __queue_read_since(q, head, count.fill);
+	packets = __queue_read_since(q, head, count.used);
 	q->stop_read += packets;
-	crowded = head != q->head && !packets;
 	__queue_pay_review(q, packets, now);
 	if (packets)
 		idle = sluice_learn_pace(q, packets, ns, !count.fill);
@@ -340,7 +351,7 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 		sluice_learn_headroom(q, ring);
 		sluice_learn_depth(q, idle);
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
-	} else if (q->unpaid_ns >= stall_ns(q) || (over && crowded)) {
+	} else if (q->unpaid_ns >= stall_ns(q) || (over && __queue_is_crowded(q, count.fill))) {
 		__queue_stall(q, count.fill, now);
 	} else if (over) {
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
@@ -422,6 +433,7 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 		WRITE_ONCE(q->headroom, INT_MAX);
 	}
 	q->stop_read = 0;
+	q->stop_fill = size;	/* it is not crowded */
 	WRITE_ONCE(q->head, READ_ONCE(ring->consumer_head));
 	/* The last index was one of the other ring: all check until it is written. */
 	atomic64_add(1LL << 32, &q->next_check);

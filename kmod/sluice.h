@@ -71,6 +71,7 @@ enum sluice_wake_cause {
  * @head: the reader's head at the last review or stop
  * @stop_producer: the producer at the last stop
  * @stop_read: packets that count as read in this stop
+ * @stop_fill: packets in the ring when it began
  * @headroom: slots to keep free, learned; see depth.c
  * @depth: packets the reader reads in @depth_ns, for senders
  * @reader_ns: the reader's pace, nanoseconds per packet: @read_ns over @read
@@ -110,6 +111,7 @@ struct sluice_queue {
 	int head;
 	int stop_producer;
 	int stop_read;
+	int stop_fill;
 	int headroom;
 	int depth;
 	u32 reader_ns;

@@ -22,14 +22,14 @@
  * Copy of: kmod/depth.c headroom_for() cd203d6c887d84d2
  * Copy of: kmod/depth.c sluice_limit() c3d54c0b2bd74338
  * Copy of: kmod/depth.c sluice_low() 370144d0cb60e300
- * Copy of: kmod/queue.c __queue_stop() bd7ad2bdf7f15e39
+ * Copy of: kmod/queue.c __queue_stop() c5b784fb6ad77c83
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
- * Copy of: kmod/queue.c __queue_review() 2360fde83e9b2049
+ * Copy of: kmod/queue.c __queue_review() 011a9336c49c3ccc
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() afe32fbdcb4e1f12
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
- * Copy of: kmod/queue.c queue_adopted() 22bac4f59f5bc10e
+ * Copy of: kmod/queue.c queue_adopted() 6d845868d0987a1d
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
  * Copy of: kmod/queue.c sluice_queue_check() dd6c3e53c340d2b9
  * Copy of: kmod/queue.c sluice_queue_opened() 3a53d3ee8f314e76

@@ -47,9 +47,9 @@
  * time is stalled: for eight times as long and until it reads on, or until it
  * has emptied the ring, packets that find the ring full are dropped and the
  * queue is not stopped. So a dead reader holds its senders once. The same if a
- * stop ends that long after its start, and somebody who does not wait
- * (XDP_REDIRECT) gets the room: those read in the stop and those left are more than
- * a ring. A pause of the machine is not held against the reader.
+ * stop lasted for that long although the reader reads: then somebody who does not
+ * wait (XDP_REDIRECT) put in one packet for every two that were read. A pause of
+ * the machine is not held against the reader.
  *
  * Nothing is done where packets cannot wait (noqueue), and where timers are so
  * coarse that the ring would be empty between two of them.
@@ -109,6 +109,7 @@ struct tun_txq_stats {
  * @stalled_until:	jiffies
  * @head:		the reader's index at the last review
  * @stop_read:		packets read in this stop
+ * @stop_len:		packets in the ring when it began
  * @window_read:	packets read in @window_ns
  * @window_ns:		stopped time that counts, up to TUN_TXQ_STOP_MAX_NS
  * @stopped_at:		time of the last stop
@@ -134,6 +135,7 @@ struct tun_txq {
 
 	int head;
 	int stop_read;
+	int stop_len;
 	int window_read;
 	u64 window_ns;
 	u64 stopped_at;
@@ -203,6 +205,7 @@ static inline void __tun_txq_stop(struct tun_txq *txq,
 
 	netif_tx_stop_queue(queue);
 	txq->stop_read = 0;
+	txq->stop_len = len;
 	if (txq->stopped)	/* this CPU passed the test before the stop */
 		return;
 
@@ -309,13 +312,12 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 
 	if (read < 0)
 		read += ring->size;
-	/* If those read in this stop and those left are more than a ring, others
-	 * fill what room there is, and waiting does not help. Or it was resized.
-	 */
-	crowded = read && txq->stop_read + read + len > ring->size;
-	if (read < 0 || crowded)
+	if (read < 0 || read >= ring->size)	/* it was resized */
 		read = 0;
 	txq->stop_read += read;
+	/* others than our senders fill the room */
+	crowded = txq->stop_read >= TUN_TXQ_READ_MIN &&
+		  2 * (txq->stop_read + len - txq->stop_len) >= txq->stop_read;
 	txq->head = head;
 	txq->reviewed_at = now;
 	over = __tun_txq_is_over(txq, read, ns, crowded);
