@@ -438,7 +438,7 @@ static bool queue_adopted(struct sluice_queue *q, void *file, int size)
 	/* The last index was one of the other ring: all check until it is written. */
 	atomic64_add(1LL << 32, &q->next_check);
 	atomic64_or(U32_MAX, &q->next_check);
-	smp_store_release(&q->size, size);
+	smp_store_release(&q->size, size); /* after that index is gone */
 	WRITE_ONCE(q->ring, ring);
 	/* pairs with check_needed(); proofs/litmus: ring_before_file */
 	smp_store_release(&q->file, file);

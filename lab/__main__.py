@@ -269,6 +269,8 @@ def command_shell(
     switch("--check", "W=1, sparse and checkpatch too"),
 )
 def command_build(kernel: Kernel | None, check: bool) -> int:
+    if check:
+        build.ensure_checkpatch(ensure_root(kernel_named("6.12")))
     for one in (kernel,) if kernel else PACKAGED:
         root = ensure_root(one)
         print(build.build_module(root))

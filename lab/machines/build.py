@@ -173,9 +173,14 @@ def ensure_ynl(root: Root) -> Path:
     return ensure_kernel_files(root, ynl_folder().parent.name, YNL_FILES)
 
 
+def ensure_checkpatch(root: Root) -> Path:
+    """Fetched, if need be; the root is one of KERNEL_SOURCE's suite."""
+    return ensure_kernel_files(root, "checkpatch", CHECKPATCH_FILES)
+
+
 def check_style(root: Root, sources: list[Path]) -> list[str]:
     """What checkpatch --strict says about these files."""
-    files = ensure_kernel_files(root, "checkpatch", CHECKPATCH_FILES)
+    files = ensure_checkpatch(root)
     command = ["perl", str(files / "checkpatch.pl"), "--no-tree", "--strict"]
     command += ["--terse", "--no-summary", "--show-types", "-f"]
     command += [str(path) for path in sources if path.suffix in (".c", ".h")]
