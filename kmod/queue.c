@@ -23,9 +23,9 @@
  *   - a reader that reads fewer than STALL_PACKETS packets in stall_ms of
  *     stopped time is stalled: its senders pass for PASS_FACTOR times
  *     stall_ms and until it reads on, or until it has caught up, before the
- *     queue stops again. So a dead reader holds its senders for stall_ms, one at half
- *     that pace for 1/5 of the time, one that opens or attaches the device
- *     again and again and reads nothing for 1/9;
+ *     queue stops again. So a dead reader holds its senders for stall_ms,
+ *     one at half that pace for 1/5 of the time, one that opens or attaches
+ *     the device again and again and reads nothing for 1/9;
  *   - the ring does not overflow while the queue is not stalled, with any
  *     number of senders that the headroom covers, see depth.c; with half as
  *     many where a pause of the machine ends a stop at the limit;
@@ -351,7 +351,8 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 		sluice_learn_headroom(q, ring);
 		sluice_learn_depth(q, idle);
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
-	} else if (q->unpaid_ns >= stall_ns(q) || (over && __queue_is_crowded(q, count.fill))) {
+	} else if (q->unpaid_ns >= stall_ns(q) ||
+		   (over && __queue_is_crowded(q, count.fill))) {
 		__queue_stall(q, count.fill, now);
 	} else if (over) {
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);

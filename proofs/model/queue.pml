@@ -254,15 +254,15 @@ proctype sender(byte me)
 
 check:		/* sluice_queue_check() */
 		assert(!freed);
+#ifndef BUG_READ
+		fresh[me] = true;	/* q->next_check is read */
+#endif
 #if OPERATOR
 		atomic { found = slot; length = size };
 		if
 		:: found == 0 || !served -> goto transmit
 		:: else
 		fi;
-#ifndef BUG_READ
-		fresh[me] = true;	/* q->next_check is read */
-#endif
 		if
 		:: file != found || qsize != length ->	/* queue_adopted() */
 			LOCK;
@@ -277,9 +277,6 @@ check:		/* sluice_queue_check() */
 		:: else
 		fi;
 #else
-#ifndef BUG_READ
-		fresh[me] = true;	/* q->next_check is read */
-#endif
 		length = size;
 #endif
 #if OPERATOR

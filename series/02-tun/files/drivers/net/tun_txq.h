@@ -278,14 +278,14 @@ static inline void __tun_txq_learn_lateness(struct tun_txq *txq)
 /*
  * True if the stop ends whatever else there is: it lasted for as long as a stop
  * may, or all stops since the reader was last judged did together, and it read too
- * little. @read packets were read in the @ns until this review; or others than our
- * senders fill the room (@crowded).
+ * little. @read packets were read in the @ns until this review, and @len are left.
  */
 static inline bool __tun_txq_is_over(struct tun_txq *txq, int read, u64 ns,
-				     bool crowded)
+				     int len)
 {
 	bool over = txq->reviewed_at - txq->stopped_at >= TUN_TXQ_STOP_MAX_NS;
 
+	txq->stop_read += read;
 	txq->window_read += read;
 	txq->window_ns += min_t(u64, ns, TUN_TXQ_PAUSE_NS);
 	if (txq->window_ns >= TUN_TXQ_STOP_MAX_NS) {
@@ -293,8 +293,12 @@ static inline bool __tun_txq_is_over(struct tun_txq *txq, int read, u64 ns,
 		txq->window_read = 0;
 		txq->window_ns = 0;
 	}
-	txq->stalled |= over && crowded;
-	txq->stalled_until = jiffies + TUN_TXQ_STALL_JIFFIES;
+	/* others than our senders fill the room */
+	if (over && txq->stop_read >= TUN_TXQ_READ_MIN &&
+	    2 * (txq->stop_read + len - txq->stop_len) >= txq->stop_read)
+		txq->stalled = true;
+	if (txq->stalled)
+		txq->stalled_until = jiffies + TUN_TXQ_STALL_JIFFIES;
 	return txq->stalled || over;
 }
 
@@ -306,21 +310,17 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 	int read = head - txq->head;
 	u64 now = ktime_get_ns();
 	u64 ns = now - txq->reviewed_at;
-	bool over, crowded;
 	u64 idle = 0;
+	bool over;
 	int low;
 
 	if (read < 0)
 		read += ring->size;
 	if (read < 0 || read >= ring->size)	/* it was resized */
 		read = 0;
-	txq->stop_read += read;
-	/* others than our senders fill the room */
-	crowded = txq->stop_read >= TUN_TXQ_READ_MIN &&
-		  2 * (txq->stop_read + len - txq->stop_len) >= txq->stop_read;
 	txq->head = head;
 	txq->reviewed_at = now;
-	over = __tun_txq_is_over(txq, read, ns, crowded);
+	over = __tun_txq_is_over(txq, read, ns, len);
 	txq->idle_reviews++;
 	if (read) {
 		txq->idle_reviews = 0;
