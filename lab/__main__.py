@@ -269,7 +269,7 @@ def command_shell(
     switch("--check", "W=1, sparse and checkpatch too"),
 )
 def command_build(kernel: Kernel | None, check: bool) -> int:
-    if check:
+    if check:  # not every kernel's suite has its source
         build.ensure_checkpatch(ensure_root(kernel_named("6.12")))
     for one in (kernel,) if kernel else PACKAGED:
         root = ensure_root(one)

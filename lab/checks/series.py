@@ -35,10 +35,7 @@ from lab.setup import say
 SERIES = REPOSITORY / "series"
 CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
-MEASURED = [
-    REPOSITORY / "lab" / "results" / name
-    for name in ("native-7.3.json",)
-]
+MEASURED = REPOSITORY / "lab" / "results" / "native-7.3.json"
 # The sources there are patches for -> a kernel that is built from them, and those on
 # which the tests are played. The native one and the router's have no ftrace.
 KERNELS = {
@@ -216,8 +213,7 @@ def make_patches(tree: Tree, output: Path) -> list[Path]:
     cover = next(output.glob("0000-*"))
     subject, _, body = COVER.read_text().partition("\n")
     text = cover.read_text().replace("*** SUBJECT HERE ***", subject)
-    told = [format_for_cover(read_run(path)) for path in MEASURED]
-    blurb = "\n\n".join([body.strip(), *filter(None, told)])
+    blurb = f"{body.strip()}\n\n{format_for_cover(read_run(MEASURED))}"
     cover.write_text(text.replace("*** BLURB HERE ***", blurb))
     return sorted(path for path in output.glob("*.patch") if path != cover)
 
