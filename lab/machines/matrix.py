@@ -65,6 +65,7 @@ _BASE = ("linux-base/trixie-backports",)
 _DEBUG = ("builtin", "debug")
 _RACES = ("builtin", "kcsan")
 _NATIVE_DEBUG = ("native", "debug", "native_debug")
+_NATIVE_RACES = ("native", "kcsan", "native_kcsan")
 _BASIC = ("dead_reader", "full_ring", "loading", "vhost")
 _CLANG_6_12 = ("builtin", "cfi_clang", "clang")
 _CLANG_NEWEST = ("builtin", "cfi", "clang")
@@ -93,6 +94,8 @@ KERNELS = (
            configs=("native",), native=True),
     Kernel(f"{NEWEST}-native-debug", "trixie", _BACKPORTS, NEWEST,
            configs=_NATIVE_DEBUG, native=True, debug=True),
+    Kernel(f"{NEWEST}-native-kcsan", "trixie", _BACKPORTS, NEWEST,
+           configs=_NATIVE_RACES, native=True, debug=True),
     Kernel("6.12-debug", "trixie", _UPDATES, "6.12", configs=_DEBUG, debug=True),
     Kernel("6.12-kcsan", "trixie", _UPDATES, "6.12", configs=_RACES, debug=True),
     Kernel(f"{NEWEST}-debug", "trixie", _BACKPORTS, NEWEST, configs=_DEBUG, debug=True),

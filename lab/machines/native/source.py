@@ -20,7 +20,8 @@ DEBUG = NATIVE / "debug"  # what a kernel that watches itself needs besides
 MODULE_MAKE = "ARCH=um KCFLAGS=-DSLUICE_OTHER_HOOK"
 PACKAGES = ("coccinelle",)  # what applies the patches
 
-# The makefiles build what we add, and the clock ticks as often as Debian's.
+# The makefiles build what we add, the clock ticks as often as Debian's, and KCSAN can be
+# chosen. It watches all but the machine's own code, which runs before there are CPUs.
 CONFIGURE = r"""
 export HOME=/tmp # spatch asks for it
 mkdir linux
@@ -36,6 +37,13 @@ sed -i -E '/^(obj-y|USER_OBJS) .*elf_aux\.o/s/elf_aux\.o/native.o &/' \
     linux/arch/um/os-Linux/Makefile
 sed -i '/^obj-y = config\.o/s/config\.o/native.o &/' linux/arch/um/kernel/Makefile
 sed -i '/^config HZ$/,/^$/s/default 100/default 250/' linux/arch/um/Kconfig
+sed -i 's/^\tselect HAVE_ARCH_KASAN if X86_64$/&\n\tselect HAVE_ARCH_KCSAN if X86_64/' \
+    linux/arch/um/Kconfig
+sed -i '1i KCSAN_SANITIZE := n' linux/arch/um/kernel/Makefile \
+    linux/arch/um/kernel/skas/Makefile linux/arch/x86/um/Makefile
+# A header of the kernel's side alone.
+echo 'CFLAGS_process.o := -D_LINUX_KCSAN_CHECKS_H "-Dkcsan_check_read(...)="' >> \
+    linux/arch/um/os-Linux/skas/Makefile
 make -s -C linux ARCH=um KCONFIG_ALLCONFIG=/mnt/wanted.config allnoconfig
 cp linux/.config given.config
 """

@@ -96,6 +96,7 @@ static int count(void *unused)
 
 	while (time_before(jiffies, end)) {
 		counted++;
+		barrier();	/* each time, not once at the end */
 		cond_resched();
 	}
 	return 0;
