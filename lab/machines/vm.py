@@ -300,7 +300,11 @@ def _boot(
     (machine.output / "qemu.json").write_text(json.dumps(command))
     with _started(machine, command) as process:
         how = _follow(process, machine, deadline, progress)
-    return _result(machine, how)
+    result = _result(machine, how)
+    if result.trouble:
+        kept = _keep_console(machine, read_text(machine.output / "console.log"))
+        progress(f"lab: kernel {machine.root.kernel} reported trouble; see {kept}")
+    return result
 
 
 def run_job(

@@ -20,8 +20,10 @@ void netif_schedule_queue(struct netdev_queue *txq)
 	note("schedule %d;", (int)(txq - txqs));
 }
 
-/* A stopped queue of one device, and another device that is first or last. */
-static void two_devices(bool first)
+/* A stopped queue of one device in this list of the table, and another device in the first
+ * list, before or behind it.
+ */
+static void two_devices(unsigned int list, bool first)
 {
 	static struct sluice_device *other;
 	static struct netdev_queue txq = { .qdisc = &fq };
@@ -36,9 +38,12 @@ static void two_devices(bool first)
 	fresh_stopped();
 	dev.real_num_tx_queues = 2;
 	sluice_queue_init(&other->queue[0], other, 0);
-	sluice_devices[0].first = NULL;
-	hash_add_rcu(sluice_devices, first ? &device->node : &other->node, 0);
-	hash_add_rcu(sluice_devices, first ? &other->node : &device->node, 0);
+	sluice_devices[0].first = sluice_devices[1].first = NULL;
+	if (first)
+		hash_add_rcu(sluice_devices, &other->node, 0);
+	hash_add_rcu(sluice_devices, &device->node, list);
+	if (!first)
+		hash_add_rcu(sluice_devices, &other->node, 0);
 	*text = '\0';
 }
 
@@ -48,10 +53,13 @@ static void backstops(void)
 	watch_again();
 	EXPECT_LOG("work 1000000000;");
 	EXPECT(started == &runner.work, true);
-	two_devices(true);
+	two_devices(0, true);
 	runner.work.func(&runner.work);
 	EXPECT_LOG("work 1000000000;");
-	two_devices(false);
+	two_devices(0, false);
+	runner.work.func(&runner.work);
+	EXPECT_LOG("work 1000000000;");
+	two_devices(1, true);
 	runner.work.func(&runner.work);
 	EXPECT_LOG("work 1000000000;");
 	now = q->timer.expires + NSEC_PER_SEC + 1;
@@ -78,6 +86,6 @@ static void backstops(void)
 	waiting[1] = 0;
 	watch_no_longer();
 	EXPECT_LOG("no work 0;");
-	sluice_devices[0].first = NULL;
+	sluice_devices[0].first = sluice_devices[1].first = NULL;
 	dev.real_num_tx_queues = 0;
 }

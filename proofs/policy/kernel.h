@@ -176,6 +176,7 @@ void ASSERT_RTNL(void);
 void rcu_read_lock_bh(void);
 void rcu_read_unlock_bh(void);
 void synchronize_rcu(void);
+void cond_resched(void);
 void free_after_grace_period(void *memory);
 struct rcu_head { char unused; };
 #define rcu_read_lock()		rcu_read_lock_bh()
@@ -293,14 +294,12 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define pr_err(...)			complain(__VA_ARGS__)
 #define pr_err_ratelimited(...)		complain(__VA_ARGS__)
 #define net_ratelimit()			true
-#define cond_resched()			((void)0)
 #define pr_info(...)			do { } while (0)
 #define pr_notice(...)			do { } while (0)
 #define pr_crit(...)			complain(__VA_ARGS__)
 #define schedule_timeout_idle(ticks)	fail("unload waits for ever")
 #define pr_warn(...)			complain(__VA_ARGS__)
 #define pr_warn_once(...)		complain(__VA_ARGS__)
-#define cond_resched()			step()
 #define get_zeroed_page(flags) \
 	((unsigned long)allocate_for_module(PAGE_SIZE))
 #define free_page(page)			poison_free((void *)(page))
@@ -352,31 +351,30 @@ int read_carefully(void *to, const void *from, size_t size);
 #define get_kernel_nofault(value, from) \
 	read_carefully(&(value), from, sizeof(value))
 
-/* The table of devices: all in one list. */
+/* The table of devices: two lists, and that of a device is the first. */
 struct hlist_node { struct hlist_node *next; };
 struct hlist_head { struct hlist_node *first; };
-#define DECLARE_HASHTABLE(name, bits)	struct hlist_head name[1]
-#define DEFINE_HASHTABLE(name, bits)	struct hlist_head name[1]
-#define HASH_SIZE(name)			1
+#define HASH_SIZE(name)			2
+#define DECLARE_HASHTABLE(name, bits)	struct hlist_head name[HASH_SIZE(name)]
+#define DEFINE_HASHTABLE(name, bits)	struct hlist_head name[HASH_SIZE(name)]
+#define hash_list(table, key)		(&(table)[(key) % HASH_SIZE(table)])
 #define hash_add_rcu(table, node, key) do {				\
-	(node)->next = (table)[0].first;				\
-	smp_store_release(&(table)[0].first, node);			\
+	(node)->next = hash_list(table, key)->first;			\
+	smp_store_release(&hash_list(table, key)->first, node);		\
 } while (0)
 #define hash_del_rcu(node) do {						\
 	struct hlist_node **__at = &sluice_devices[0].first;		\
 	while (*__at != (node))						\
-		__at = &(*__at)->next;					\
+		__at = *__at ? &(*__at)->next : &sluice_devices[1].first; \
 	smp_store_release(__at, (node)->next);				\
 } while (0)
 #define hash_for_each_possible_rcu_notrace(table, object, member, key)	\
-	for (struct hlist_node *__n = smp_load_acquire(&(table)[0].first); \
+	for (struct hlist_node *__n = smp_load_acquire(&hash_list(table, key)->first); \
 	     __n && (object = container_of(__n, __typeof__(*object), member)); \
 	     __n = smp_load_acquire(&__n->next))
 #define hash_for_each_rcu(table, bucket, object, member)		\
-	for (struct hlist_node *__n = ((bucket) = 0,			\
-				       smp_load_acquire(&(table)[0].first)); \
-	     __n && (object = container_of(__n, __typeof__(*object), member)); \
-	     __n = smp_load_acquire(&__n->next))
+	for ((bucket) = 0; (bucket) < HASH_SIZE(table); (bucket)++)	\
+		hlist_for_each_entry_rcu(object, &(table)[bucket], member)
 #define hlist_for_each_entry_rcu(object, head, member)			\
 	for (struct hlist_node *__n = smp_load_acquire(&(head)->first);	\
 	     __n && (object = container_of(__n, __typeof__(*object), member)); \

@@ -44,7 +44,12 @@ bool irq_off(void) { return false; }
 void irq_restore(bool were_off) { (void)were_off; }
 void rcu_read_lock_bh(void) { read_sides++; }
 void rcu_read_unlock_bh(void) { read_sides--; }
-void synchronize_rcu(void) { }
+void cond_resched(void)
+{
+	if (locks_held || read_sides)
+		fail("it may sleep with a lock held");
+}
+void synchronize_rcu(void) { cond_resched(); }
 void poison_free(void *memory) { free(memory); }
 void *zeroed(size_t size) { return calloc(1, size); }
 int num_online_cpus(void) { return cpus; }

@@ -400,6 +400,13 @@ void rcu_read_unlock_bh(void)
 	step_at(__builtin_return_address(0));
 }
 
+void cond_resched(void)
+{
+	if (current && (current->read_depth || current->irq))
+		fail("somebody may sleep inside a read side");
+	step();
+}
+
 void synchronize_rcu(void)
 {
 	unsigned int i, began[2 * CPUS];

@@ -268,6 +268,11 @@ void rcu_read_unlock_bh(void)
 	pthread_rwlock_unlock(&grace);
 }
 
+void cond_resched(void)
+{
+	step();
+}
+
 void synchronize_rcu(void)
 {
 	pthread_rwlock_wrlock(&grace);
