@@ -20,7 +20,10 @@ static int __init call_tun_start(void)
 	char transmit[] = "tun_net_xmit";
 	int err = ftrace_set_filter(&ops, transmit, strlen(transmit), 1);
 
-	return err ?: register_ftrace_direct(&ops, (unsigned long)call_tun);
+	err = err ?: register_ftrace_direct(&ops, (unsigned long)call_tun);
+	if (err)
+		ftrace_free_filter(&ops);
+	return err;
 }
 
 static void __exit call_tun_end(void)
