@@ -46,7 +46,7 @@ class Kernel:
     @property
     def packets_divisor(self) -> int:
         """By how much a scenario may divide its packets, see Env.fewer()."""
-        return self.patience**2 if self.debug else self.patience
+        return self.patience**2 if self.debug and not self.native else self.patience
 
     @property
     def packages(self) -> tuple[str, ...]:

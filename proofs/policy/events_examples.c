@@ -129,8 +129,8 @@ static void events_of_stalls(void)
 	EXPECT_LOG("rtnl 0;tell 0 1 1;unlock 0;");
 }
 
-/* A device in the table whose queues have an event each. */
-static struct sluice_device *add_to_crowd(unsigned int queues)
+/* A device in this list of the table whose queues have an event each. */
+static struct sluice_device *add_to_crowd(unsigned int list, unsigned int queues)
 {
 	struct sluice_device *one = zeroed(struct_size(one, queue, queues));
 	unsigned int id;
@@ -144,7 +144,7 @@ static struct sluice_device *add_to_crowd(unsigned int queues)
 		raw_spin_lock_init(&one->queue[id].lock);
 		one->queue[id].stalls = id + 1;
 	}
-	hash_add_rcu(sluice_devices, &one->node, 0);
+	hash_add_rcu(sluice_devices, &one->node, list);
 	return one;
 }
 
@@ -166,7 +166,7 @@ static void events_of_many_queues(void)
 
 	fresh_events();
 	sluice_devices[0].first = NULL;
-	one = add_to_crowd(6);
+	one = add_to_crowd(0, 6);
 	send();
 	EXPECT_LOG("rtnl 0;tell 0 1 1;tell 1 1 2;tell 2 1 3;tell 3 1 4;unlock 0;"
 		   "work 100000000;");
@@ -180,9 +180,7 @@ static void events_of_many_queues(void)
 	free(one);
 }
 
-/* Each device is asked. After 32 messages a run looks at no other bucket, so there
- * is another run.
- */
+/* Each device is asked. After 32 messages there is another run. */
 static void events_of_many_devices(void)
 {
 	/* queues of the last device, of each other, and how many others there are */
@@ -197,7 +195,7 @@ static void events_of_many_devices(void)
 		fresh_events();
 		sluice_devices[0].first = NULL;
 		for (i = 0; i <= crowds[c][2]; i++)
-			crowd[i] = add_to_crowd(crowds[c][i == 0 ? 0 : 1]);
+			crowd[i] = add_to_crowd(0, crowds[c][i == 0 ? 0 : 1]);
 		messages = 0;
 		quiet = true;
 		send();
@@ -211,6 +209,34 @@ static void events_of_many_devices(void)
 		for (i = 0; i <= crowds[c][2]; i++)
 			free(crowd[i]);
 	}
+}
+
+/* After 32 messages or more a run looks at no other list: the next begins with it.
+ * list: where the last run did not end.
+ */
+static void events_of_two_lists(unsigned int list, unsigned int more)
+{
+	struct sluice_device *crowd[10];
+	unsigned int i;
+
+	fresh_events();
+	sluice_devices[0].first = NULL;
+	crowd[0] = add_to_crowd(!list, 1);
+	for (i = 1; i < 9; i++)
+		crowd[i] = add_to_crowd(list, 4);
+	crowd[9] = add_to_crowd(list, more);
+	messages = 0;
+	quiet = true;
+	send();
+	EXPECT(messages, 32 + more);
+	EXPECT(crowd[0]->events_pending, true);
+	quiet = false;
+	EXPECT_LOG("rtnl 0;unlock 0;work 100000000;");
+	send();
+	EXPECT_LOG("rtnl 0;tell 0 1 1;unlock 0;");
+	sluice_devices[0].first = sluice_devices[1].first = NULL;
+	for (i = 0; i < 10; i++)
+		free(crowd[i]);
 }
 
 static void events_of_noqueue(void)
@@ -256,6 +282,8 @@ static void events(void)
 	events_of_many_queues();
 	events_of_many_devices();
 	events_of_noqueue();
+	events_of_two_lists(1, 0);
+	events_of_two_lists(0, 3);
 	start_events();
 	EXPECT(ready, true);
 	EXPECT_LOG("work 0;work 0;");
