@@ -857,6 +857,14 @@ static void reviews(void)
 	*text = '\0';
 	reviewed(MS, 0);
 	EXPECT_LOG("queue_wake 2 2000000;wake;");
+	/* with 94 in use the next review is when three more are handed back */
+	fresh_stopped();
+	q->reader_ns = 200 * US;
+	q->head = 90;
+	set_ring(100, 0, 90, 94);
+	reviewed(MS, 0);
+	EXPECT_LOG("arm 600000;");
+	EXPECT(q->stopped, true);
 
 	/* it wakes at half of the depth, not of the limit */
 	fresh_stopped();
