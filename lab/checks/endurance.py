@@ -35,7 +35,8 @@ def _play(
     """Play it, save its answer with its provenance, and tell it; 0 if it passed.
 
     asked: its environment; seconds: at most, besides the start and the end; tell: the
-    text of the answer, which is what it wrote to /out/MODULE.json.
+    text of the answer, which is what it wrote to /out/MODULE.json; /out/MODULE.where says
+    where it was when something took long.
     """
     name = scenario.partition(".")[0]
     with machine_for(kernel) as machine:
@@ -45,6 +46,9 @@ def _play(
         (outcome,), trouble = play_on(
             *(machine, kernel, [scenario], say), seconds=seconds, environment=asked
         )
+        where = machine.output / f"{name}.where"
+        if where.exists() and where.stat().st_size:
+            say(f"{name}: this took long:\n{where.read_text().rstrip()}")
         said = "; ".join([outcome.message, *trouble])
         written = machine.output / f"{name}.json"
         if not written.exists():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import fcntl
 import os
 import random
@@ -98,6 +99,8 @@ FLAGS = {
 LAST_CPU = Path(f"/sys/devices/system/cpu/cpu{(os.cpu_count() or 1) - 1}/online")
 MODULE = Path("/sys/module/sluice")
 RESULT = Path("/out/abuse.json")
+LONG = 30.0  # seconds of a sequence after which it tells where it is
+WHERE = Path("/out/abuse.where")
 TOOLS = Path("/run/abuse")
 
 
@@ -589,12 +592,14 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     abuser = Abuser(env, seed)
     tell, abuser.senders = env.enter(_senders())
     taken_kb = []
+    where = env.enter(WHERE.open("w"))
     for number in range(seed, seed + sequences):
         abuser.random.seed(number)
         counts = {"done": abuser.done, "refused": abuser.refused}
         facts = {"seed": number, **counts, "seconds": abuser.seconds}
         facts["lacks"] = abuser.lacks()
         write_json(RESULT, {**facts, "sequences": number - seed})
+        faulthandler.dump_traceback_later(LONG * env.patience, file=where)
         tell(signal.SIGCONT)
         abuser.play()
         tell(signal.SIGSTOP)
