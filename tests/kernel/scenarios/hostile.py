@@ -356,7 +356,7 @@ def _route_into(env: Env, here: Device) -> Reader:
 def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
     """Its queue is stopped when the namespace is deleted and the last file is closed;
     senders in another namespace go on all the time."""
-    env.load()
+    env.load("stall_ms=60000")  # a slow kernel looks seldom
     here = replace(HERE, netns="dying")
     for _ in range(2):
         reader = _route_into(env, here)
