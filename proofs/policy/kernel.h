@@ -369,9 +369,7 @@ struct hlist_head { struct hlist_node *first; };
 	smp_store_release(__at, (node)->next);				\
 } while (0)
 #define hash_for_each_possible_rcu_notrace(table, object, member, key)	\
-	for (struct hlist_node *__n = smp_load_acquire(&hash_list(table, key)->first); \
-	     __n && (object = container_of(__n, __typeof__(*object), member)); \
-	     __n = smp_load_acquire(&__n->next))
+	hlist_for_each_entry_rcu(object, hash_list(table, key), member)
 #define hash_for_each_rcu(table, bucket, object, member)		\
 	for ((bucket) = 0; (bucket) < HASH_SIZE(table); (bucket)++)	\
 		hlist_for_each_entry_rcu(object, &(table)[bucket], member)
