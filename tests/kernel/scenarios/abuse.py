@@ -593,6 +593,7 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     tell, abuser.senders = env.enter(_senders())
     taken_kb = []
     where = env.enter(WHERE.open("w"))
+    env.defer(faulthandler.cancel_dump_traceback_later)  # before its file is closed
     for number in range(seed, seed + sequences):
         abuser.random.seed(number)
         counts = {"done": abuser.done, "refused": abuser.refused}
