@@ -400,10 +400,15 @@ void rcu_read_unlock_bh(void)
 	step_at(__builtin_return_address(0));
 }
 
-void cond_resched(void)
+static void require_sleepable(void)
 {
 	if (current && (current->read_depth || current->irq))
 		fail("somebody may sleep inside a read side");
+}
+
+void cond_resched(void)
+{
+	require_sleepable();
 	step();
 }
 
@@ -411,10 +416,9 @@ void synchronize_rcu(void)
 {
 	unsigned int i, began[2 * CPUS];
 
+	require_sleepable();
 	if (!current)
 		return;
-	if (current->read_depth || current->irq)
-		fail("somebody waits for a grace period inside a read side");
 	memory_unlocked();
 	for (i = 0; i < 2 * CPUS; i++)
 		began[i] = fibers[i].read_sections;
