@@ -23,9 +23,10 @@
  *   - a reader that reads fewer than STALL_PACKETS packets in stall_ms of
  *     stopped time is stalled: its senders pass for PASS_FACTOR times
  *     stall_ms and until it reads on, or until it has caught up, before the
- *     queue stops again. So a dead reader holds its senders for stall_ms,
- *     one at half that pace for 1/5 of the time, one that opens or attaches
- *     the device again and again and reads nothing for 1/9;
+ *     queue stops again. So a dead reader holds its senders for stall_ms
+ *     (in two stops at most, however late timers are), one at half that
+ *     pace for 1/5 of the time, one that opens or attaches the device again
+ *     and again and reads nothing for 1/9;
  *   - the ring does not overflow while the queue is not stalled, with any
  *     number of senders that the headroom covers, see depth.c; with half as
  *     many where a pause of the machine ends a stop at the limit;
@@ -76,7 +77,8 @@
  * stall_ms of stopped time in which the reader had work, and time for which the
  * queue was not stopped pays for 1/PASS_FACTOR of itself; a queue whose unpaid
  * time reaches stall_ms is stalled. With the default of 250 ms that is a reader
- * of fewer than 200 packets/s.
+ * of fewer than 200 packets/s. The lateness of timers is not charged, but a stop
+ * of stall_ms in which nothing was read costs half of stall_ms at least.
  */
 #define STALL_PACKETS		50
 #define PASS_FACTOR		8
@@ -345,6 +347,8 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	depth = sluice_depth(q, limit);
 	low = sluice_low(q, depth);
 	over = now - q->stopped_at >= stall_ns(q);
+	if (over && !q->stop_read)
+		q->unpaid_ns += stall_ns(q) / 2;
 
 	if (count.used < limit &&
 	    count.fill <= low + (depth - low) / WAKE_EARLY) {

@@ -970,6 +970,28 @@ static void reviews_of_a_slow_reader(void)
 	reviewed(300 * MS, 300 * MS);
 	EXPECT_LOG("queue_wake 98 300000000;wake;");
 	EXPECT(q->stalled, false);
+	EXPECT(q->unpaid_ns, 125 * MS);
+
+	/* however late the timer: a second stop in which nothing is read stalls */
+	fresh_stopped();
+	set_ring(100, 0, 0, 60);
+	q->unpaid_ns = 125 * MS;
+	reviewed(250 * MS - 1, 250 * MS);
+	EXPECT(q->unpaid_ns, 125 * MS);
+	EXPECT(q->stopped, true);
+	*text = '\0';
+	q->reviewed_at = now;
+	reviewed(1, 1);
+	EXPECT_LOG("event;queue_stall 60 250000000;queue_wake 60 250000000;wake;");
+	/* not if one packet is */
+	fresh_stopped();
+	set_ring(100, 0, 0, 60);
+	q->unpaid_ns = 125 * MS;
+	q->stop_read = 1;
+	reviewed(250 * MS, 250 * MS);
+	EXPECT_LOG("queue_wake 60 250000000;wake;");
+	EXPECT(q->unpaid_ns, 125 * MS);
+
 	fresh_stopped();
 	set_ring(100, 0, 0, 60);
 	q->unpaid_ns = 251 * MS;

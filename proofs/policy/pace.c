@@ -51,6 +51,8 @@
 
 static const struct reader readers[] = {
 	SLOW("reads nothing", 0, 1),
+	{ "reads nothing, timers 10 ms late", .late_least_ns = 10000000,
+	  .held_percent = 1, .idle_percent = 100, .seconds = 60 },
 	SLOW("1 packet/s", 1000000000, 12),
 	SLOW("4 packets/s (one per 249 ms)", 249000000, 12),
 	SLOW("5 packets/s", 200000000, 12),
