@@ -67,6 +67,7 @@ SENDERS = 2
 SHORT_STALL_MS = 5
 BATCH = 16  # slots a reader frees at once
 STOCK_EVERY = 10  # sequences: then unload, and check the stock behaviour
+PATIENT_EVERY = 10  # sequences: grace periods of RCU take their time
 ELSEWHERE = "elsewhere"
 OTHER_NAME = "other0"
 QDISCS = ("fq_codel", "pfifo", "noqueue", "pfifo_fast", "fq", "sfq", "mq")
@@ -98,13 +99,14 @@ FLAGS = {
 }
 LAST_CPU = Path(f"/sys/devices/system/cpu/cpu{(os.cpu_count() or 1) - 1}/online")
 MODULE = Path("/sys/module/sluice")
+RCU_EXPEDITED = Path("/sys/kernel/rcu_expedited")
 RESULT = Path("/out/abuse.json")
 LONG = 30.0  # seconds of a sequence after which it tells where it is
 WHERE = Path("/out/abuse.where")
 TOOLS = Path("/run/abuse")
 
 
-def _send_for_ever(flow: int) -> None:
+def _send_for_ever(flow: int, burst: int) -> None:
     """In a process of its own; there are errors while the device is missing."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with its parent
     os.closerange(3, 1024)  # or a queue would stay open when its reader closes it
@@ -115,19 +117,19 @@ def _send_for_ever(flow: int) -> None:
             out.sendto(b"x" * 60, (THERE.address, 1000 + flow + 8 * (number % 8)))
         except OSError:
             time.sleep(0.001)
-        if number % 100 == 0:
+        if number % burst == 0:
             time.sleep(0.01)  # or it takes all the time of an emulated CPU
 
 
 @contextlib.contextmanager
-def _senders() -> Iterator[Tuple[Callable[[int], None], List[int]]]:
+def _senders(burst: int) -> Iterator[Tuple[Callable[[int], None], List[int]]]:
     """A function that signals the senders and waits until they stopped; and their
     process ids."""
     children: List[int] = []
     for flow in range(SENDERS):
         child = os.fork()
         if not child:
-            _send_for_ever(flow)
+            _send_for_ever(flow, burst)
         children.append(child)
 
     def tell(number: int) -> None:
@@ -590,10 +592,11 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     env.enter(netns(ELSEWHERE))
     env.defer(unload)
     abuser = Abuser(env, seed)
-    tell, abuser.senders = env.enter(_senders())
+    tell, abuser.senders = env.enter(_senders(env.fewer(100)))
     taken_kb = []
     where = env.enter(WHERE.open("w"))
     env.defer(faulthandler.cancel_dump_traceback_later)  # before its file is closed
+    env.defer(lambda: RCU_EXPEDITED.write_text("0"))
     for number in range(seed, seed + sequences):
         abuser.random.seed(number)
         counts = {"done": abuser.done, "refused": abuser.refused}
@@ -601,6 +604,9 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
         facts["lacks"] = abuser.lacks()
         write_json(RESULT, {**facts, "sequences": number - seed})
         faulthandler.dump_traceback_later(LONG * env.patience, file=where)
+        # Grace periods take seconds on an emulated kernel that watches itself. Short ones
+        # are the harder test: memory is freed, and used again, sooner.
+        RCU_EXPEDITED.write_text(str(int(number % PATIENT_EVERY != 0)))
         tell(signal.SIGCONT)
         abuser.play()
         tell(signal.SIGSTOP)
