@@ -46,10 +46,11 @@
  * reader that reads fewer than TUN_TXQ_READ_MIN packets in that much stopped
  * time is stalled: for eight times as long and until it reads on, or until it
  * has emptied the ring, packets that find the ring full are dropped and the
- * queue is not stopped. So a dead reader holds its senders once. The same if a
- * stop lasted for that long although the reader reads: then somebody who does not
- * wait (XDP_REDIRECT) put in one packet for every two that were read. A pause of
- * the machine is not held against the reader.
+ * queue is not stopped. So a dead reader holds its senders in two stops at most,
+ * unless reviews come more than TUN_TXQ_PAUSE_NS late. The same if a stop lasted
+ * for that long although the reader reads: then somebody who does not wait
+ * (XDP_REDIRECT) put in one packet for every two that were read. A pause of the
+ * machine is not held against the reader.
  *
  * Nothing is done where packets cannot wait (noqueue), and where timers are so
  * coarse that the ring would be empty between two of them.
