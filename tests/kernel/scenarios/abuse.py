@@ -27,7 +27,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from lab.guest.devices import HERE, THERE, Counters, Reader, netns
+from lab.guest.devices import HERE, THERE, Counters, Reader, make_netns
 from lab.guest.devices import silence_first_netns
 from lab.guest.job import write_json
 from lab.guest.program import SO_SNDBUFFORCE
@@ -107,7 +107,8 @@ TOOLS = Path("/run/abuse")
 
 
 def _send_for_ever(flow: int, burst: int) -> None:
-    """In a process of its own; there are errors while the device is missing."""
+    """In a process of its own, with a rest after so many packets; there are errors while
+    the device is missing."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with its parent
     os.closerange(3, 1024)  # or a queue would stay open when its reader closes it
     out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -123,8 +124,8 @@ def _send_for_ever(flow: int, burst: int) -> None:
 
 @contextlib.contextmanager
 def _senders(burst: int) -> Iterator[Tuple[Callable[[int], None], List[int]]]:
-    """A function that signals the senders and waits until they stopped; and their
-    process ids."""
+    """Senders of bursts of so many packets: a function that signals them and waits until
+    they stopped, and their process ids."""
     children: List[int] = []
     for flow in range(SENDERS):
         child = os.fork()
@@ -575,6 +576,16 @@ def _use_static_tools() -> None:
     os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
 
 
+def _delete_elsewhere() -> None:
+    """As `ip netns del` does, but without a file of the root's share: if memory is
+    refused while 9p closes a file, it may use that file's number again, which QEMU
+    refuses."""
+    path = f"/run/netns/{ELSEWHERE}"
+    detach = 2
+    ctypes.CDLL(None).umount2(path.encode(), detach)
+    os.unlink(path)
+
+
 def _read_taken_kb() -> Tuple[int, int]:
     """Memory in use, measured in two ways: before f227f0faf63b (5.14) slabs count what
     kfree_rcu() gave back in large pieces."""
@@ -589,7 +600,8 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     silence_first_netns()
     env.run("modprobe", "vhost_net")
     _use_static_tools()
-    env.enter(netns(ELSEWHERE))
+    make_netns(ELSEWHERE)
+    env.defer(_delete_elsewhere)
     env.defer(unload)
     abuser = Abuser(env, seed)
     tell, abuser.senders = env.enter(_senders(env.fewer(100)))
