@@ -155,6 +155,12 @@ def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
     return ensure_root(kernel, suite.extra or applications)
 
 
+def _vcpus(kernel: Kernel) -> int:
+    """On a native machine those of a kernel that watches itself, which holds its locks
+    long, do not share the host's: docs/kernels.md, "A virtual CPU that stands still"."""
+    return max(2, vm.default_vcpus(kernel)) if kernel.debug else vm.VCPUS
+
+
 @contextlib.contextmanager
 def machine_for(
     kernel: Kernel, suite: Suite = KERNEL, keeps: bool = False
@@ -168,6 +174,7 @@ def machine_for(
         yield vm.Machine(
             root,
             Path(name, "out"),
+            vcpus=_vcpus(kernel),
             memory_mb=kernel.memory_mb,
             disk=ensure_disk(root) if suite.disk or keeps else None,
             changes=changes,
