@@ -607,7 +607,10 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     tell, abuser.senders = env.enter(_senders(env.fewer(100)))
     taken_kb = []
     where = env.enter(WHERE.open("w"))
-    env.defer(faulthandler.cancel_dump_traceback_later)  # before its file is closed
+    # In the thread itself: another one would read frames that change meanwhile.
+    faulthandler.register(signal.SIGALRM, file=where)
+    env.defer(faulthandler.unregister, signal.SIGALRM)  # before its file is closed
+    env.defer(signal.setitimer, signal.ITIMER_REAL, 0)
     env.defer(lambda: RCU_EXPEDITED.write_text("0"))
     for number in range(seed, seed + sequences):
         abuser.random.seed(number)
@@ -615,7 +618,7 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
         facts = {"seed": number, **counts, "seconds": abuser.seconds}
         facts["lacks"] = abuser.lacks()
         write_json(RESULT, {**facts, "sequences": number - seed})
-        faulthandler.dump_traceback_later(LONG * env.patience, file=where)
+        signal.setitimer(signal.ITIMER_REAL, LONG * env.patience)
         # Grace periods take seconds on an emulated kernel that watches itself. Short ones
         # are the harder test: memory is freed, and used again, sooner.
         RCU_EXPEDITED.write_text(str(int(number % PATIENT_EVERY != 0)))
