@@ -611,7 +611,7 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     faulthandler.register(signal.SIGALRM, file=where)
     env.defer(faulthandler.unregister, signal.SIGALRM)  # before its file is closed
     env.defer(signal.setitimer, signal.ITIMER_REAL, 0)
-    env.defer(lambda: RCU_EXPEDITED.write_text("0"))
+    env.defer(RCU_EXPEDITED.write_text, "0")
     for number in range(seed, seed + sequences):
         abuser.random.seed(number)
         counts = {"done": abuser.done, "refused": abuser.refused}
