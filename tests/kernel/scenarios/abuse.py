@@ -576,16 +576,6 @@ def _use_static_tools() -> None:
     os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
 
 
-def _delete_elsewhere() -> None:
-    """As `ip netns del` does, but without a file of the root's share: if memory is
-    refused while 9p closes a file, it may use that file's number again, which QEMU
-    refuses."""
-    path = f"/run/netns/{ELSEWHERE}"
-    detach = 2
-    ctypes.CDLL(None).umount2(path.encode(), detach)
-    os.unlink(path)
-
-
 def _read_taken_kb() -> Tuple[int, int]:
     """Memory in use, measured in two ways: before f227f0faf63b (5.14) slabs count what
     kfree_rcu() gave back in large pieces."""
@@ -600,8 +590,10 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     silence_first_netns()
     env.run("modprobe", "vhost_net")
     _use_static_tools()
-    make_netns(ELSEWHERE)
-    env.defer(_delete_elsewhere)
+    path = f"/run/netns/{make_netns(ELSEWHERE)}"
+    # As `ip netns del` does: after starve() ip may not be loaded from the share.
+    env.defer(os.unlink, path)
+    env.defer(env.run, "busybox", "umount", "-l", path)
     env.defer(unload)
     abuser = Abuser(env, seed)
     tell, abuser.senders = env.enter(_senders(env.fewer(100)))

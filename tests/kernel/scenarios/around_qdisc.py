@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Callable, List
 
+from lab.guest import debug
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected, sent_back
@@ -40,7 +41,6 @@ MESSAGES, MESSAGES_PER_SECOND = 300, 100  # of the kernel, to netconsole
 MESSAGE = b"a message for netconsole\n"
 NETCONSOLE_PORT = 6666
 NETCONSOLE = Path("/sys/kernel/config/netconsole")
-LOCKDEP = Path("/proc/lockdep_stats")
 WORK_SECONDS = 0.0001  # of the reader, for each packet; more where senders are slow
 
 
@@ -239,7 +239,7 @@ def _send_messages_to_netconsole(env: Env, source: str) -> None:
 def netconsole_over_a_bridge(env: Env) -> str:
     """netpoll keeps what it cannot send to a stopped queue of the port, and tries again
     ten times a second: its messages are late instead of lost."""
-    if LOCKDEP.exists():
+    if debug.LOCKS.exists():
         env.skip("lockdep reports that tun takes its ring's lock under the console's")
     device = env.enter(tap(ring=500))
     add_bridge()
