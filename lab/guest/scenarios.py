@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,14 +147,24 @@ class KernelLog:
             lines.append(line.partition(";")[2].splitlines()[0])
 
 
-def reset() -> None:
-    """Remove what a scenario that was cut short left behind."""
+def _removals() -> Iterator[list[str]]:
+    """Commands that remove what a scenario that was cut short left behind."""
     for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
-        subprocess.run(["ip", "netns", "del", name], check=False)
+        yield ["ip", "netns", "del", name]
     for name in os.listdir("/sys/class/net"):
         if name != "lo":
-            subprocess.run(["ip", "link", "del", name], check=False)
-    unload()
+            yield ["ip", "link", "del", name]
+    if os.path.exists("/sys/module/sluice"):
+        yield ["rmmod", "sluice"]
+
+
+def reset() -> None:
+    """Whatever goes wrong is said, and does not hide how the scenario ended."""
+    for command in _removals():
+        try:
+            subprocess.run(command, check=False)
+        except OSError as error:
+            sys.stderr.write(f"{' '.join(command)}: {error}\n")
 
 
 def _result(one: Scenario, env: Env, log: KernelLog) -> dict[str, Any]:

@@ -213,7 +213,7 @@ class Abuser:
 
     def load(self) -> None:
         direct = f"direct_call={self.random.randrange(2)}"
-        self.env.run("insmod", str(self.env.module), direct)
+        self.env.run("insmod", str(TOOLS / self.env.module.name), direct)
         self.loaded = True
 
     def create(self, flags: int) -> None:
@@ -567,10 +567,12 @@ class Abuser:
         self.load()
 
 
-def _use_static_tools() -> None:
-    """For starve(): without memory a file system may fail to load a dynamic program."""
+def _use_copies(module: Path) -> None:
+    """For starve(): of static tools and the module, in memory. Without memory, 9p may
+    fail to close a file of a share; the next that gets its number cannot be opened."""
     TOOLS.mkdir()
-    shutil.copy("/bin/busybox", TOOLS)
+    for path in ("/bin/busybox", module):
+        shutil.copy(path, TOOLS)
     for name in ("insmod", "rmmod"):
         (TOOLS / name).symlink_to("busybox")
     os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
@@ -589,7 +591,7 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     sequences = int(os.environ.get("SLUICE_ABUSE_SEQUENCES", usual))
     silence_first_netns()
     env.run("modprobe", "vhost_net")
-    _use_static_tools()
+    _use_copies(env.module)
     path = f"/run/netns/{make_netns(ELSEWHERE)}"
     # As `ip netns del` does: after starve() ip may not be loaded from the share.
     env.defer(os.unlink, path)
