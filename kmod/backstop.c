@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Wakes a stopped queue whose timer was lost, runs a qdisc whose wake was lost.
+ * Reviews a stopped queue whose timer was lost, runs a qdisc whose wake was lost.
  *
  * A stopped queue depends on one hrtimer, and tun has no ndo_tx_timeout. This
  * work item does not depend on the timer: it runs once per second while any
- * queue is stopped, and wakes those whose timer is a second overdue. It finds
+ * queue is stopped, and reviews those whose timer is a second overdue. It finds
  * nothing to do unless the kernel, or a hypervisor, lost a timer.
  *
  * A wake that comes while the core changes txqueuelen can be lost: on 7.2.12 the
@@ -46,7 +46,7 @@ static bool rescue_device(struct sluice_device *device)
 
 	for (id = 0; id < READ_ONCE(device->dev->real_num_tx_queues); id++) {
 		if (sluice_queue_rescue(&device->queue[id], &again))
-			pr_warn_once("%s: queue %u: its timer was lost; woken by the backstop; please report this\n",
+			pr_warn_once("%s: queue %u: its timer was lost; the backstop replaced it; please report this\n",
 				     device->dev->name, id);
 		again |= run_waiting(&device->queue[id]);
 	}

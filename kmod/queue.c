@@ -23,24 +23,24 @@
  *   - a reader that reads fewer than STALL_PACKETS packets in stall_ms of
  *     stopped time is stalled: its senders pass for PASS_FACTOR times
  *     stall_ms and until it reads on, or until it has caught up, before the
- *     queue stops again. So a dead reader holds its senders for stall_ms
- *     (in two stops at most, however late timers are), one at half that
- *     pace for 1/5 of the time, one that opens or attaches the device again
- *     and again and reads nothing for 1/9;
+ *     queue stops again. So a dead reader holds senders that go on sending for
+ *     stall_ms, one at half that pace for 1/5 of the time, one that opens or
+ *     attaches the device again and again and reads nothing for 1/9; a dead
+ *     one holds them for five stops if each timer is late by stall_ms;
  *   - the ring does not overflow while the queue is not stalled, with any
  *     number of senders that the headroom covers, see depth.c; with half as
  *     many where a pause of the machine ends a stop at the limit;
  *   - a queue we stopped has an armed timer: both change only under q->lock,
  *     and so a wake-up cannot be lost. If the timer itself is lost, the
- *     backstop wakes the queue one to two seconds later (backstop.c);
+ *     backstop reviews the queue one to two seconds later (backstop.c);
  *   - we clear the stopped bit only if we set it, and never after the device
  *     was announced to go down;
  *   - a queue is reviewed at most REVIEWS_PER_SEC times per second, plus once
  *     for every REVIEW_PACKETS packets that its reader reads;
- *   - while N queues are stopped, the next review after one that saw no packet
- *     read comes N - 1 times REVIEW_SHARE_NS later (at most REVIEW_MAX_NS),
- *     times two for each such review in a row. A queue whose reader reads does
- *     not wait for others.
+ *   - while N queues are stopped, a review that saw no packet read is followed
+ *     by the next after N - 1 times REVIEW_SHARE_NS, but REVIEW_MIN_NS at least
+ *     and REVIEW_MAX_NS at most, doubled for each such review in a row. A queue
+ *     whose reader reads does not wait for others.
  *
  * Does not guarantee:
  *   - room for what is put into the ring without passing the transmit
@@ -77,8 +77,9 @@
  * stall_ms of stopped time in which the reader had work, and time for which the
  * queue was not stopped pays for 1/PASS_FACTOR of itself; a queue whose unpaid
  * time reaches stall_ms is stalled. With the default of 250 ms that is a reader
- * of fewer than 200 packets/s. The lateness of timers is not charged, but a stop
- * of stall_ms in which nothing was read costs half of stall_ms at least.
+ * of fewer than 200 packets/s. No time between two reviews costs more than a quarter
+ * of stall_ms: it is that long only if the machine was paused, and then so was the
+ * reader; or if the timer was lost.
  */
 #define STALL_PACKETS		50
 #define PASS_FACTOR		8
@@ -101,9 +102,9 @@
 #define REVIEW_SHARE_NS		(25 * NSEC_PER_USEC)
 
 /*
- * A queue wakes where no more than this part of its way to the low watermark is
- * left: the lateness of timers is subtracted when they are armed, so that every
- * other comes a little early, and one more for each stop is what costs most.
+ * Reviews are armed early by the average lateness of timers, so about half of them
+ * come too early. The queue wakes then, too, if no more than this part of its way
+ * to the low watermark is left: a second timer for the stop costs more.
  */
 #define WAKE_EARLY		4
 
@@ -188,22 +189,19 @@ static void __queue_pay_review(struct sluice_queue *q, int packets, u64 now)
 				  now - REVIEW_BURST_NS) + REVIEW_NS - paid;
 }
 
-/* Returns how late the timer is, nanoseconds. */
-static u64 __queue_learn_lateness(struct sluice_queue *q)
+static void __queue_learn_lateness(struct sluice_queue *q)
 {
 	s64 late = ktime_to_ns(hrtimer_cb_get_time(&q->timer)) -
 		   ktime_to_ns(hrtimer_get_expires(&q->timer));
 
 	lockdep_assert_held(&q->lock);
-	late = max_t(s64, late, 0);
 	q->timer_late_ns = (7LL * q->timer_late_ns +
-			    min_t(s64, late, REVIEW_MAX_NS)) / 8;
-	return late;
+			    clamp_t(s64, late, 0, REVIEW_MAX_NS)) / 8;
 }
 
 /*
  * Packets read since @q->head, of a stopped queue or one that stops, where now
- * @there are in the ring. If that makes a whole ring, they were not read: others
+ * @there are in the ring. If both make a whole ring, none counts as read: others
  * than our senders fill what room there is (XDP_REDIRECT), so that waiting does
  * not help; or vhost-net handed packets back.
  */
@@ -237,7 +235,7 @@ static void __queue_charge(struct sluice_queue *q, u64 ns, int packets)
 	u64 paid = div_u64(stall_ns(q), STALL_PACKETS) * packets;
 
 	lockdep_assert_held(&q->lock);
-	q->unpaid_ns += ns;
+	q->unpaid_ns += min(ns, stall_ns(q) / 4);
 	q->unpaid_ns -= min(q->unpaid_ns, paid);
 }
 
@@ -309,13 +307,11 @@ static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
 }
 
 /*
- * A stopped queue is reviewed: wake it, stall it, or review it again later. The
- * timer is @late, nanoseconds. That time is not charged: if the machine was
- * paused, so was the reader.
+ * A stopped queue is reviewed: wake it, stall it, or review it again later.
  * proofs/litmus: stop_against_wake, reader_without_barrier
- * Context: q->lock, hard irq on the CPU of the sender.
+ * Context: q->lock and RCU read side: hard irq of the timer, or the backstop.
  */
-static void __queue_review(struct sluice_queue *q, u64 late)
+static void __queue_review(struct sluice_queue *q)
 {
 	struct ptr_ring *ring = queue_ring(q);
 	int head, limit, depth, low, packets;
@@ -340,15 +336,13 @@ static void __queue_review(struct sluice_queue *q, u64 late)
 	__queue_pay_review(q, packets, now);
 	if (packets)
 		idle = sluice_learn_pace(q, packets, ns, !count.fill);
-	__queue_charge(q, ns - min(ns, max(idle, late)), packets);
+	__queue_charge(q, ns - min(ns, idle), packets);
 	WRITE_ONCE(q->head, head);
 	q->reviewed_at = now;
 	limit = sluice_limit(q, ring, q->size);
 	depth = sluice_depth(q, limit);
 	low = sluice_low(q, depth);
 	over = now - q->stopped_at >= stall_ns(q);
-	if (over && !q->stop_read)
-		q->unpaid_ns += stall_ns(q) / 2;
 
 	if (count.used < limit &&
 	    count.fill <= low + (depth - low) / WAKE_EARLY) {
@@ -372,8 +366,10 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
-	if (q->stopped)
-		__queue_review(q, __queue_learn_lateness(q));
+	if (q->stopped) {
+		__queue_learn_lateness(q);
+		__queue_review(q);
+	}
 	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return HRTIMER_NORESTART;
 }
@@ -381,7 +377,7 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 /*
  * Whether senders still pass. The stall ends when the reader has caught up, at
  * @low packets; or when its time is over and the reader has read anything since,
- * so that a dead reader costs its senders one stop and no more.
+ * so that senders do not wait for a dead reader again and again.
  */
 static bool stall_lasts(const struct sluice_queue *q,
 			const struct ptr_ring *ring, int fill, int low)
@@ -558,12 +554,12 @@ void sluice_queue_closed(struct sluice_queue *q)
 }
 
 /**
- * sluice_queue_rescue() - wake a queue whose timer is a second overdue
+ * sluice_queue_rescue() - review a queue whose timer is a second overdue
  * @q: the queue
- * @stopped: set if the queue is stopped by us
+ * @stopped: set if the queue was stopped by us
  *
- * Context: process or BH, RCU read side or RTNL.
- * Return: whether it was woken.
+ * Context: process or BH, RCU read side.
+ * Return: whether it was overdue.
  */
 bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped)
 {
@@ -576,7 +572,7 @@ bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped)
 					NSEC_PER_SEC;
 		if (lost) {
 			q->rescued++;
-			__queue_wake(q, 0, SLUICE_WAKE_OTHER);
+			__queue_review(q);
 		}
 	}
 	raw_spin_unlock_irq(&q->lock);

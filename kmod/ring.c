@@ -49,7 +49,8 @@ static bool __ring_is_full(const struct ptr_ring *ring, int size)
  *
  * Equal indices mean empty or full; the producer's lock tells which, because it
  * keeps a resize from freeing the slots. In a hard irq that finds it taken the
- * answer is "full", and the next review corrects it.
+ * answer is "full", which the next review corrects; what was read since the last
+ * counts as not read.
  *
  * Context: BH off, or hard irq.
  * Return: the slots in use and the packets.

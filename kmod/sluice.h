@@ -44,8 +44,8 @@
 #define SLUICE_DEVICES_BITS	12	/* 10 000 devices: 2 or 3 to a bucket */
 
 enum sluice_wake_cause {
-	SLUICE_WAKE_TIMER,	/* the sender's timer saw room */
-	SLUICE_WAKE_OTHER,	/* off, down, moved, no qdisc, no reader */
+	SLUICE_WAKE_TIMER,	/* a review saw room, or the longest stop was over */
+	SLUICE_WAKE_OTHER,	/* stalled, off, down, moved, no qdisc, no reader */
 	SLUICE_WAKE_CAUSES,
 };
 
@@ -66,7 +66,8 @@ enum sluice_wake_cause {
  * @open: the device is up and served
  * @stopped: we stopped @txq. Invariant: @stopped implies that @timer is armed,
  *	     or that its handler waits for @lock
- * @stalled: senders pass until @pass_until or until the reader has caught up
+ * @stalled: senders pass until @pass_until and until something was read, or until
+ *	     the reader has caught up
  * @idle_reviews: reviews in a row that saw no packet read, see REVIEW_BACKOFF_MAX
  * @head: the reader's head at the last review or stop
  * @stop_producer: the producer at the last stop
@@ -76,19 +77,20 @@ enum sluice_wake_cause {
  * @depth: packets the reader reads in @depth_ns, for senders
  * @reader_ns: the reader's pace, nanoseconds per packet: @read_ns over @read
  * @timer_late_ns: average lateness of @timer, nanoseconds
- * @timer: reviews a stopped queue, on the CPU of the sender that stopped it
+ * @timer: reviews a stopped queue, on the CPU that armed it: that of the sender
+ *	   that stopped it, unless this went offline
  * @stopped_at: start of this stop; this and the following times in nanoseconds
  *		of CLOCK_MONOTONIC
  * @reviewed_at: the last review, or the start of this stop
  * @open_ns: from the review before this stop until the stop
  * @next_review_at: earliest next review, by the bound on their rate
  * @pass_until: end of the stall
- * @unpaid_ns: stopped time for which the reader read too few packets and the queue
- *	       was not open for long enough since, nanoseconds
+ * @unpaid_ns: stopped time for which neither packets that were read nor open time
+ *	       paid yet
  * @read_ns: time the reader was seen to work; older time decays
  * @read: packets it read in that time, in 1/PACE_SCALE
  * @depth_ns: how long the packets in the ring shall last, nanoseconds
- * @rescued: wakes by the backstop because @timer was lost
+ * @rescued: reviews by the backstop because @timer was lost
  * @stop_reported: the event of the first stop was sent; this and the following
  *		   are used by events.c alone, under RTNL
  * @stalls_reported: how many stalls were sent as events
@@ -341,7 +343,8 @@ void sluice_events_start(void);
 void sluice_events_stop(void);
 
 /* main.c: parameters. The first is a request at load and then shows whether
- * the direct call is in use; the others are defaults for new devices.
+ * the direct call is in use; the others are read when a device appears, is
+ * renamed, moves, or is set.
  */
 extern bool sluice_direct_call;
 extern bool sluice_default_on;

@@ -46,7 +46,7 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float | None]], ...]
     (
         "rescues",
         "counter",
-        "Wakes by the backstop because a timer was lost.",
+        "Reviews by the backstop because a timer was lost.",
         lambda q: q.rescued,
     ),
     (

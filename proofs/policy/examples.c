@@ -512,15 +512,15 @@ static void reviews_are_paid(void)
 
 	q->timer_late_ns = 80000;
 	q->timer.expires = now - 160000;
-	LOCKED(EXPECT(__queue_learn_lateness(q), 160000));
+	LOCKED(__queue_learn_lateness(q));
 	EXPECT(q->timer_late_ns, 90000);
 	q->timer.expires = now - 10 * MS;
 	q->timer_late_ns = 0;
-	LOCKED(EXPECT(__queue_learn_lateness(q), 10 * MS));
+	LOCKED(__queue_learn_lateness(q));
 	EXPECT(q->timer_late_ns, 250 * US);
 	q->timer.expires = now + 1000;
 	q->timer_late_ns = 8000;
-	LOCKED(EXPECT(__queue_learn_lateness(q), 0));
+	LOCKED(__queue_learn_lateness(q));
 	EXPECT(q->timer_late_ns, 7000);
 }
 
@@ -770,10 +770,10 @@ static void paces(void)
 	EXPECT(q->headroom, 132 - 8);
 }
 
-static void reviewed(u64 ns, u64 late)
+static void reviewed_after(u64 ns)
 {
 	now += ns;
-	LOCKED(__queue_review(q, late));
+	LOCKED(__queue_review(q));
 }
 
 /* Nothing but a wake: there is no ring of ours behind the queue any more. */
@@ -796,7 +796,7 @@ static void reviews_of_a_change(void)
 			ring.size = 99;
 		else
 			txqs[0].qdisc = &noqueue;
-		reviewed(MS, 0);
+		reviewed_after(MS);
 		EXPECT_LOG("queue_wake 0 1000000;wake;");
 		EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
 		EXPECT(q->unpaid_ns, 0);
@@ -804,7 +804,7 @@ static void reviews_of_a_change(void)
 	fresh_stopped();
 	q->ring = NULL;
 	queue_slot[0] = NULL;
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	EXPECT_LOG("queue_wake 0 1000000;wake;");
 }
 
@@ -816,7 +816,7 @@ static void reviews(void)
 	q->read_ns = 1000;
 	set_ring(100, 0, 4, 72);
 	q->head = 0;
-	reviewed(40 * US, 0);
+	reviewed_after(40 * US);
 	EXPECT(q->head, 4);
 	EXPECT(q->reviewed_at, now);
 	EXPECT(q->reader_ns, (1000 + 40000 - 125) * 64 / (64 + 256 - 8));
@@ -825,25 +825,22 @@ static void reviews(void)
 	EXPECT_LOG("arm 184448;");
 	EXPECT(q->stopped, true);
 	EXPECT(q->headroom, INT_MAX);
-	/* nothing is read: that is charged, but for the timer's lateness */
-	reviewed(5 * MS, 2 * MS);
-	EXPECT(q->unpaid_ns, 3 * MS);
+	/* nothing is read: that is charged */
+	reviewed_after(5 * MS);
+	EXPECT(q->unpaid_ns, 5 * MS);
 	EXPECT(q->reader_ns, 8384);
 	EXPECT(q->idle_reviews, 1);
 	EXPECT_LOG("arm 184448;");
-	reviewed(5 * MS, 7 * MS);
-	EXPECT(q->unpaid_ns, 3 * MS);
-	EXPECT_LOG("arm 184448;");
 	/* 57 packets are few enough, 58 are not */
 	set_ring(100, 4, 4, 62);
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	EXPECT(q->stopped, true);
-	EXPECT_LOG("arm 160000;");
+	EXPECT_LOG("arm 100608;");
 	set_ring(100, 5, 5, 62);
 	q->depth_ns = 2 * MS;
 	q->headroom = INT_MAX;
-	reviewed(MS, 0);
-	EXPECT_LOG("queue_wake 57 12040000;wake;");
+	reviewed_after(MS);
+	EXPECT_LOG("queue_wake 57 7040000;wake;");
 	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
 	EXPECT(q->depth_ns, 2 * MS - 2 * MS / 64);
 	EXPECT(q->headroom, 8);
@@ -851,18 +848,18 @@ static void reviews(void)
 	/* slots that are read and not handed back do not wake it */
 	fresh_stopped();
 	set_ring(100, 0, 90, 92);
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	EXPECT(q->stopped, true);
 	set_ring(100, 1, 90, 92);
 	*text = '\0';
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	EXPECT_LOG("queue_wake 2 2000000;wake;");
 	/* with 94 in use the next review is when three more are handed back */
 	fresh_stopped();
 	q->reader_ns = 200 * US;
 	q->head = 90;
 	set_ring(100, 0, 90, 94);
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	EXPECT_LOG("arm 600000;");
 	EXPECT(q->stopped, true);
 
@@ -871,7 +868,7 @@ static void reviews(void)
 	device->limit = 20;
 	q->reader_ns = 100 * US;
 	set_ring(100, 0, 0, 15);
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	EXPECT_LOG("arm 500000;");
 }
 
@@ -881,11 +878,11 @@ static void reviews_in_an_interrupt(void)
 	fresh_stopped();
 	set_ring(100, 30, 30, 30);
 	spin_lock(&ring.producer_lock);
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	spin_unlock(&ring.producer_lock);
 	EXPECT_LOG("arm 2000000;");
 	EXPECT(q->stopped, true);
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	EXPECT_LOG("queue_wake 0 2000000;wake;");
 }
 
@@ -900,12 +897,12 @@ static void reviews_at_boot(void)
 	set_ring(100, 0, 0, 60);
 	now = 7 * MS;
 	q->stopped_at = 3 * MS;
-	reviewed(0, 0);
+	reviewed_after(0);
 	EXPECT(q->unpaid_ns, 5 * MS);
 	EXPECT_LOG("arm 2000000;");
 	q->stopped_at = 200 * MS;
 	q->reviewed_at = now = 460 * MS;
-	reviewed(0, 0);
+	reviewed_after(0);
 	EXPECT_LOG("queue_wake 60 260000000;wake;");
 }
 
@@ -918,19 +915,19 @@ static void reviews_of_an_empty_ring(void)
 	q->read_ns = 1000;
 	q->head = 0;
 	set_ring(100, 60, 60, 60);
-	reviewed(100 * US, 0);
+	reviewed_after(100 * US);
 	EXPECT_LOG("queue_wake 0 100000;wake;");
 	EXPECT(q->reader_ns, 1000);
 	EXPECT(q->depth_ns, 2 * MS + 40 * US);
 	EXPECT(q->unpaid_ns, 0);
 
-	/* neither what it waited nor the lateness is charged, whichever is more */
+	/* what it waited is not charged */
 	fresh_stopped();
 	q->reader_ns = 1000;
 	q->read_ns = 1000;
 	set_ring(100, 1, 1, 1);
 	q->unpaid_ns = 200 * MS;
-	reviewed(10 * MS, 0);
+	reviewed_after(10 * MS);
 	EXPECT(q->unpaid_ns, 200 * MS + 1000 - 5 * MS);
 }
 
@@ -940,26 +937,26 @@ static void reviews_of_a_slow_reader(void)
 	fresh_stopped();
 	set_ring(100, 0, 0, 60);
 	q->stopped_at -= MS;
-	reviewed(249 * MS - 1, 0);
+	reviewed_after(249 * MS - 1);
 	EXPECT(q->stopped, true);
 	*text = '\0';
 	q->unpaid_ns = 250 * MS - 1;
 	q->stopped_at = now;
-	reviewed(0, 0);
+	reviewed_after(0);
 	EXPECT(q->stopped, true);
 	*text = '\0';
-	reviewed(1, 0);
+	reviewed_after(1);
 	EXPECT_LOG("event;queue_stall 60 1;queue_wake 60 1;wake;");
 
 	/* the longest stop is over: it read enough, so it is woken */
 	fresh_stopped();
 	set_ring(100, 0, 0, 60);
 	q->reviewed_at = now + 250 * MS - 1;
-	reviewed(250 * MS - 1, 0);
+	reviewed_after(250 * MS - 1);
 	EXPECT(q->stopped, true);
 	*text = '\0';
 	q->reviewed_at = now;
-	reviewed(1, 0);
+	reviewed_after(1);
 	EXPECT_LOG("queue_wake 60 250000000;wake;");
 	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
 	EXPECT(q->stalled, false);
@@ -967,42 +964,34 @@ static void reviews_of_a_slow_reader(void)
 	/* the machine was paused: so was the reader, however full the ring is */
 	fresh_stopped();
 	set_ring(100, 0, 0, 98);
-	reviewed(300 * MS, 300 * MS);
+	reviewed_after(300 * MS);
 	EXPECT_LOG("queue_wake 98 300000000;wake;");
 	EXPECT(q->stalled, false);
-	EXPECT(q->unpaid_ns, 125 * MS);
-
-	/* however late the timer: a second stop in which nothing is read stalls */
+	EXPECT(q->unpaid_ns, 62500 * US);
+	/* all of a shorter time is charged */
 	fresh_stopped();
-	set_ring(100, 0, 0, 60);
-	q->unpaid_ns = 125 * MS;
-	reviewed(250 * MS - 1, 250 * MS);
-	EXPECT(q->unpaid_ns, 125 * MS);
-	EXPECT(q->stopped, true);
+	set_ring(100, 0, 0, 98);
+	reviewed_after(62500 * US - 1);
+	EXPECT(q->unpaid_ns, 62500 * US - 1);
 	*text = '\0';
-	q->reviewed_at = now;
-	reviewed(1, 1);
-	EXPECT_LOG("event;queue_stall 60 250000000;queue_wake 60 250000000;wake;");
-	/* not if one packet is */
+	/* the fourth time in a row it stalls */
 	fresh_stopped();
+	q->unpaid_ns = 3 * 62500 * US;
 	set_ring(100, 0, 0, 60);
-	q->unpaid_ns = 125 * MS;
-	q->stop_read = 1;
-	reviewed(250 * MS, 250 * MS);
-	EXPECT_LOG("queue_wake 60 250000000;wake;");
-	EXPECT(q->unpaid_ns, 125 * MS);
+	reviewed_after(300 * MS);
+	EXPECT_LOG("event;queue_stall 60 300000000;queue_wake 60 300000000;wake;");
 
 	fresh_stopped();
 	set_ring(100, 0, 0, 60);
 	q->unpaid_ns = 251 * MS;
-	reviewed(0, 0);
+	reviewed_after(0);
 	EXPECT_LOG("event;queue_stall 60 0;queue_wake 60 0;wake;");
 
 	/* 40 read, 59 or 60 slots in use: the last were not of our senders */
 	for (int used = 59; used <= 60; used++) {
 		fresh_stopped();
 		set_ring(100, 40, 40, (40 + used) % 100);
-		reviewed(MS, 0);
+		reviewed_after(MS);
 		EXPECT(q->head, 40);
 		EXPECT(q->unpaid_ns, used < 60 ? 0 : MS);
 		EXPECT(q->reader_ns == NSEC_PER_MSEC, used == 60);
@@ -1019,7 +1008,7 @@ static void reviews_of_a_slow_reader(void)
 			set_ring(100, 5, 5, 5 + 90 - read + came);
 			q->stopped_at -= 250 * MS;
 			device->limit = 10;
-			reviewed(MS, 0);
+			reviewed_after(MS);
 			EXPECT(q->stopped, false);
 			EXPECT(q->stalled, read >= 50 && 2 * came >= read);
 			*text = '\0';
@@ -1029,7 +1018,7 @@ static void reviews_of_a_slow_reader(void)
 	q->stop_fill = 60;
 	q->stop_read = 60;
 	set_ring(100, 5, 5, 65);
-	reviewed(MS, 0);
+	reviewed_after(MS);
 	EXPECT(q->stop_read, 65);
 	EXPECT(q->stopped, true);
 	/* somebody woke our stop: its senders filled the ring again */
@@ -1060,7 +1049,7 @@ static void expiries(void)
 	q->reviewed_at = now - 10 * MS;
 	set_ring(100, 0, 0, 60);
 	EXPECT(q->timer.function(&q->timer), HRTIMER_NORESTART);
-	EXPECT(q->unpaid_ns, 7 * MS);
+	EXPECT(q->unpaid_ns, 10 * MS);
 	EXPECT(q->timer_late_ns, 250 * US);
 	EXPECT_LOG("arm 2000000;");
 	LOCKED(__queue_wake(q, 0, SLUICE_WAKE_OTHER));
@@ -1399,12 +1388,28 @@ static void rescues(void)
 	EXPECT(sluice_queue_rescue(q, &stopped), true);
 	EXPECT(stopped, true);
 	EXPECT(q->rescued, 1);
-	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
+	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
 	EXPECT_LOG("queue_wake 0 1002000001;wake;");
 	stopped = false;
 	EXPECT(sluice_queue_rescue(q, &stopped), false);
 	EXPECT(stopped, false);
 	EXPECT_LOG("");
+
+	/* as at any review: 62.5 ms of the time are charged, which is enough here */
+	fresh_stopped();
+	set_ring(100, 0, 0, 60);
+	q->unpaid_ns = 3 * 62500 * US;
+	now = q->timer.expires + NSEC_PER_SEC + 1;
+	EXPECT(sluice_queue_rescue(q, &stopped), true);
+	EXPECT_LOG("event;queue_stall 60 1002000001;queue_wake 60 1002000001;wake;");
+	/* a stop that may last longer goes on */
+	fresh_stopped();
+	set_ring(100, 0, 0, 60);
+	device->stall_ms = 2000;
+	now = q->timer.expires + NSEC_PER_SEC + 1;
+	EXPECT(sluice_queue_rescue(q, &stopped), true);
+	EXPECT(q->stopped, true);
+	EXPECT_LOG("arm 2000000;");
 }
 
 static struct sluice_queue_view seen(void)

@@ -46,13 +46,18 @@
 #define PER_REVIEW	64		/* REVIEW_PACKETS of queue.c */
 #define MANY_REVIEWS_PER_SEC	20000	/* 5 % of a CPU at 2.5 us each */
 
-#define SLOW(text, ns, held) \
-	{ text, ns, .held_percent = held, .idle_percent = 100, .seconds = 60 }
+#define LATE(text, ns, late, held) \
+	{ text, ns, .late_least_ns = late, .held_percent = held, \
+	  .idle_percent = 100, .seconds = 60 }
+#define SLOW(text, ns, held)	LATE(text, ns, 0, held)
 
 static const struct reader readers[] = {
 	SLOW("reads nothing", 0, 1),
-	{ "reads nothing, timers 10 ms late", .late_least_ns = 10000000,
-	  .held_percent = 1, .idle_percent = 100, .seconds = 60 },
+	LATE("reads nothing, timers 10 ms late", 0, 10000000, 1),
+	LATE("4 packets/s, timers 10 ms late", 250000000, 10000000, 12),
+	LATE("50 packets/s, timers 10 ms late", 20000000, 10000000, 15),
+	LATE("100 packets/s, timers 10 ms late", 10000000, 10000000, 21),
+	LATE("reads nothing, timers 300 ms late", 0, 300000000, 3),
 	SLOW("1 packet/s", 1000000000, 12),
 	SLOW("4 packets/s (one per 249 ms)", 249000000, 12),
 	SLOW("5 packets/s", 200000000, 12),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The backstop wakes a queue whose timer was lost."""
+"""The backstop reviews a queue whose timer was lost."""
 
 from __future__ import annotations
 

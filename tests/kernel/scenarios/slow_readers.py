@@ -33,7 +33,7 @@ def _reader_of_one_packet_per(env: Env, milliseconds: int) -> str:
 
 @scenario(on="newest-native")
 def dead_reader_holds_senders_shortly(env: Env) -> str:
-    """A second stop makes up for the lateness of timers in the first."""
+    """A second stop if a timer is late by more than a quarter of `stall_ms`."""
     env.load()
     reader = sink(env, ring=500, paused=True)
     return assert_senders_are_held_shortly(env, reader, stops=2)
