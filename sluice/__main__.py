@@ -11,9 +11,8 @@ def main() -> int:
         from sluice.cli import main as command
     except ImportError as error:
         print(
-            f"sluice: python module {error.name}: missing; install "
-            "python3-click, python3-rich, python3-pyroute2 and "
-            "python3-prometheus-client",
+            f"sluice: python module {error.name}: missing; install the distribution's "
+            "packages of click, rich, pyroute2 and prometheus_client for Python",
             file=sys.stderr,
         )
         return 3

@@ -27,7 +27,7 @@ def follow() -> None:
     "--follow",
     "following",
     is_flag=True,
-    help="Keep running; attach a rule's qdisc when a device has noqueue.",
+    help="Keep running: attach a rule's qdisc to any device that has noqueue.",
 )
 @options.dry_run_option
 @options.json_option
@@ -38,9 +38,11 @@ def apply(name: str | None, following: bool, dry_run: bool, as_json: bool) -> in
     line is wrong, none. Existing devices follow the rules again, also those
     that were set by hand; with NAME only those that match.
     """
+    if following and (name is not None or dry_run or as_json):
+        raise click.UsageError("--follow excludes a NAME, --dry-run and --json")
     reset = ["*"] if name is None else [name]
     switch.check_patterns(reset)
-    if name is not None and not following:
+    if name is not None:
         views = devices.read_machine(with_owners=False).views
         devices.check_found(views, reset)
     if dry_run:
@@ -61,6 +63,6 @@ def apply(name: str | None, following: bool, dry_run: bool, as_json: bool) -> in
         verb = "would be loaded" if dry_run else "loaded"
         output.say([f"{output.count(len(whole.entries), 'rule')} {verb}"])
     refused = switch.complain(outcomes)
-    if following and not dry_run:
+    if following:
         follow()
     return NO if refused else FINE

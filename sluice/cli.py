@@ -67,8 +67,8 @@ class Sluice(click.Group):
         at = self._word_at(args)
         if ctx.resilient_parsing and args[-1:] != ["--netns"]:
             pass  # a shell completes: the word may become a subcommand
-        elif args[:1] == ["help"]:
-            args = [*args[1:2], "--help"]
+        elif at is not None and args[at] == "help":
+            args = [*args[at + 1 : at + 2], "--help"]
         elif args and args[0] in FIRST:
             pass
         elif at is None or (args[at] not in MODULES and self._is_name(ctx, args[at])):

@@ -149,7 +149,7 @@ def wrongs(lines: list[Line], path: Path | None = None) -> list[str]:
 
 
 def _merged(old: Rule | None, new: Rule) -> Rule:
-    """The new rule; settings it does not have are those of the old one."""
+    """The new rule; values and a qdisc it does not have are those of the old one."""
     if old is None:
         return new
     values = {**old.values, **new.values}
@@ -191,7 +191,7 @@ def _refused(path: Path, error: OSError) -> SluiceError:
     reason = (error.strerror or str(error)).lower()
     if isinstance(error, PermissionError):
         return Denied(f"{path}: {reason}; run it as root")
-    return SluiceError(f"{path}: {reason}; correct that, or use --now")
+    return SluiceError(f"{path}: {reason}; correct that")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 from collections.abc import Callable, Sequence
@@ -169,10 +170,11 @@ def outcomes_of(
 def preview(whole: config.Rules, names: Sequence[str]) -> list[Outcome]:
     """What these rules would give to the present devices."""
     views = devices.read_machine(with_owners=False).views
+    default_on = system.read_parameters().get("default_on", "Y") == "Y"
     found = []
     for view in devices.matching(views, names):
         entry = whole.entry_for(view.name, view.host)
-        on = entry.rule.on if entry else bool(devices.DEFAULTS["on"])
+        on = entry.rule.on if entry else default_on
         now = {None: devices.STOCK, True: "on", False: "off"}[view.on]
         origin = f"by {entry.origin}" if entry else "by no rule"
         line = config.format_rule(entry.rule) if entry else "defaults"
@@ -255,7 +257,9 @@ NOW = click.option(
     "--now", is_flag=True, help="Only the devices that exist now; write no rule."
 )
 HOST = click.option(
-    "--host", is_flag=True, help="Only in the host's network namespace."
+    "--host",
+    is_flag=True,
+    help="Only in the host's network namespace; without it, in all.",
 )
 
 
@@ -264,7 +268,7 @@ def _ranged(
 ) -> Callable[[options.Command], options.Command]:
     least, most = config.RANGES[name]
     kind = options.WholeNumber(least, most)
-    text = f"{text}  [default: {devices.DEFAULTS[name]}]"
+    text = f"{text}  [without a rule: {devices.DEFAULTS[name]}]"
     return click.option(f"--{name}", type=kind, metavar=unit, help=text)
 
 
@@ -372,7 +376,7 @@ def forget(names: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     What the other rules say applies again.
     """
     check_patterns(names)
-    with config.locked():
+    with contextlib.nullcontext() if dry_run else config.locked():
         before = config.read()
         _check_known(names, before)
         lines = config.without_patterns(names, before)

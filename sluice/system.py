@@ -182,7 +182,7 @@ def read_module() -> ModuleAnswer | None:
             return ModuleAnswer(tuple(client.devices()), tuple(client.queues()))
     except IndexError as error:  # an unknown state; a subclass of LookupError
         raise SluiceError(
-            "module: newer than this command; update the package sluice"
+            "module: newer than this command; install both from one release"
         ) from error
     except LookupError:
         return None

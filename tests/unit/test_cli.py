@@ -127,8 +127,9 @@ def test_version_has_two_spellings(capsys, how: str) -> None:
 def test_help_is_a_word_too(capsys) -> None:
     assert main(["help"]) == 0
     assert capsys.readouterr().out.startswith("Usage: sluice [OPTIONS] COMMAND")
-    assert main(["help", "watch"]) == 0
-    assert capsys.readouterr().out.startswith("Usage: sluice watch")
+    for words in (["help", "watch"], ["--json", "help", "watch"]):
+        assert main(words) == 0
+        assert capsys.readouterr().out.startswith("Usage: sluice watch")
 
 
 @pytest.mark.parametrize(

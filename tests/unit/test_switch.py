@@ -10,7 +10,7 @@ import json
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import config, devices, rules
+from sluice import config, devices, rules, system
 from sluice.cli import main
 from sluice.config import HEADER
 from tests.unit._machine import Machine
@@ -238,7 +238,9 @@ def test_refused_rules_leave_the_file(machine, capsys, code, status) -> None:
     assert [p.name for p in config.PATH.parent.glob(".sluice*")] == []
 
 
-def test_dry_run_shows_and_changes_nothing(machine: Machine, capsys) -> None:
+def test_dry_run_shows_and_changes_nothing(
+    machine: Machine, capsys, monkeypatch, tmp_path
+) -> None:
     config.PATH.write_text("t* on\n")
     assert main(["off", "tap0", "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -252,11 +254,23 @@ def test_dry_run_shows_and_changes_nothing(machine: Machine, capsys) -> None:
     assert main(["forget", "tap0", "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("tap0: would be on, is on; by no rule: defaults")
+    monkeypatch.setattr(system, "read_parameters", lambda: {"default_on": "N"})
+    monkeypatch.setattr(config, "LOCK", tmp_path / "missing/lock")  # it takes none
+    assert main(["forget", "tap0", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("tap0: would be off, is on; by no rule: defaults")
     config.PATH.write_text("t* on\n")
     assert main(["apply", "--dry-run"]) == 0
     assert capsys.readouterr().out.endswith("1 rule would be loaded\n")
     assert main(["forget", "t*", "--dry-run"]) == 0
     assert not machine.reset_calls and config.PATH.read_text() == "t* on\n"
+
+
+def test_follow_serves_every_device_and_prints_text(machine: Machine, capsys) -> None:
+    for words in (["tap0"], ["--dry-run"], ["--json"]):
+        assert main(["apply", "--follow", *words]) == 2
+        assert "--follow excludes" in capsys.readouterr().err
+    assert not machine.reset_calls
 
 
 def test_apply_to_a_name_that_matches_nothing_changes_nothing(
@@ -281,7 +295,7 @@ def test_help_has_the_defaults(capsys) -> None:
     for name in config.RANGES:
         _, _, after = said.partition(f"--{name} ")
         text, _, _ = after.partition("<=x<=")
-        assert f"[default: {devices.DEFAULTS[name]}]" in text
+        assert f"[without a rule: {devices.DEFAULTS[name]}]" in text
 
 
 def test_forget_removes_the_rule(machine: Machine, capsys) -> None:
