@@ -14,6 +14,7 @@ from pathlib import Path
 LEAKS = Path("/sys/kernel/debug/kmemleak")
 LEAK_AGE_SECONDS = 6.0  # younger memory is not looked at
 LOCKS = Path("/proc/lockdep_stats")
+RACES = Path("/sys/kernel/debug/kcsan")
 
 
 def finds_leaks() -> bool:
