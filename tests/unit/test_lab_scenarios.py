@@ -163,18 +163,23 @@ def test_deferred_is_done_in_reverse_whatever_the_end(play, tmp_path: Path) -> N
     assert done.read_text() == "2firstonce."
 
 
-def test_what_was_left_behind_is_removed_and_lo_stays(monkeypatch) -> None:
+def test_what_was_left_behind_is_removed_and_lo_stays(monkeypatch, capsys) -> None:
     there = {"/run/netns": ["red"], "/sys/class/net": ["here0", "lo"]}
     commands: list[str] = []
+
+    def run(argv: list[str], check: bool) -> None:
+        commands.append(" ".join(argv))
+        if argv[0] == "ip":
+            raise OSError(22, "Invalid argument")
+
     with monkeypatch.context() as patch:
-        patch.setattr(scenarios, "unload", lambda: commands.append("unload"))
         patch.setattr(scenarios.os, "listdir", there.get)
         patch.setattr(scenarios.os.path, "isdir", there.__contains__)
-        patch.setattr(
-            scenarios.subprocess, "run", lambda argv, **_: commands.append(" ".join(argv))
-        )
+        patch.setattr(scenarios.os.path, "exists", "/sys/module/sluice".__eq__)
+        patch.setattr(scenarios.subprocess, "run", run)
         scenarios.reset()
-    assert commands == ["ip netns del red", "ip link del here0", "unload"]
+    assert commands == ["ip netns del red", "ip link del here0", "rmmod sluice"]
+    assert "ip netns del red: [Errno 22]" in capsys.readouterr().err
 
 
 def test_waiting_names_what_did_not_come() -> None:

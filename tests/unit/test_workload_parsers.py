@@ -183,7 +183,7 @@ def test_pktgen_that_has_ended_has_begun(monkeypatch, tmp_path, begun: bool) -> 
 
     monkeypatch.setattr(pktgen, "PROC", tmp_path)
     monkeypatch.setattr(pktgen, "write_control", write)
-    monkeypatch.setattr(pktgen, "START_SECONDS", 0.2)
+    monkeypatch.setattr(pktgen, "START_SECONDS", 60 if begun else 0.2)
     with contextlib.nullcontext() if begun else pytest.raises(WorkloadError):
         pktgen.start([first.name, second.name])
 
