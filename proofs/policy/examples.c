@@ -522,6 +522,9 @@ static void reviews_are_paid(void)
 	q->timer_late_ns = 8000;
 	LOCKED(__queue_learn_lateness(q));
 	EXPECT(q->timer_late_ns, 7000);
+	q->timer_late_ns = 1;
+	LOCKED(__queue_learn_lateness(q));
+	EXPECT(q->timer_late_ns, 0);
 }
 
 static void charges(void)
