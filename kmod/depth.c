@@ -142,15 +142,15 @@ static void __set_depth(struct sluice_queue *q)
 u64 sluice_learn_pace(struct sluice_queue *q, int packets, u64 ns, bool dry)
 {
 	u64 busy = (u64)q->reader_ns * packets;
+	u64 seen = min_t(u64, ns, NSEC_PER_SEC);
 
 	lockdep_assert_held(&q->lock);
 
-	ns = min_t(u64, ns, NSEC_PER_SEC);
 	if (!dry) {
-		q->read_ns += ns - q->read_ns / 8;
+		q->read_ns += seen - q->read_ns / 8;
 		q->read += packets * PACE_SCALE - q->read / 8;
 	} else if (ns < busy) {
-		q->read_ns = 8 * ns;
+		q->read_ns = 8 * seen;
 		q->read = 8 * packets * PACE_SCALE;
 	}
 	q->reader_ns = div64_u64(q->read_ns * PACE_SCALE, q->read);

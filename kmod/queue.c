@@ -24,9 +24,9 @@
  *     stopped time is stalled: its senders pass for PASS_FACTOR times
  *     stall_ms and until it reads on, or until it has caught up, before the
  *     queue stops again. So a dead reader holds senders that go on sending for
- *     stall_ms, one at half that pace for 1/5 of the time, one that opens or
- *     attaches the device again and again and reads nothing for 1/9; a dead
- *     one holds them for five stops if each timer is late by stall_ms;
+ *     stall_ms (for five stops if each timer is later than that), one at half
+ *     that pace for 1/5 of the time, one that opens or attaches the device
+ *     again and again and reads nothing for 1/9;
  *   - the ring does not overflow while the queue is not stalled, with any
  *     number of senders that the headroom covers, see depth.c; with half as
  *     many where a pause of the machine ends a stop at the limit;
@@ -47,7 +47,9 @@
  *     function (XDP_REDIRECT);
  *   - anything on a device whose qdisc has no queue: that is stock behaviour;
  *   - that a new qdisc is noticed before the next check, a quarter of the ring
- *     later at most.
+ *     later at most;
+ *   - that a slow reader is stalled where each timer is so late that it finds
+ *     the ring at the low watermark: two packets later for the slowest.
  *
  * Checks. Reading the reader's indices costs a cache miss, so a sender does it
  * only when the ring could have reached its limit since the last check:
@@ -77,9 +79,9 @@
  * stall_ms of stopped time in which the reader had work, and time for which the
  * queue was not stopped pays for 1/PASS_FACTOR of itself; a queue whose unpaid
  * time reaches stall_ms is stalled. With the default of 250 ms that is a reader
- * of fewer than 200 packets/s. No time between two reviews costs more than a quarter
- * of stall_ms: it is that long only if the machine was paused, and then so was the
- * reader; or if the timer was lost.
+ * of fewer than 200 packets/s. The lateness of a timer costs no more than a quarter
+ * of stall_ms: a timer that is later than that was lost, or the machine was paused,
+ * and so was the reader.
  */
 #define STALL_PACKETS		50
 #define PASS_FACTOR		8
@@ -189,14 +191,17 @@ static void __queue_pay_review(struct sluice_queue *q, int packets, u64 now)
 				  now - REVIEW_BURST_NS) + REVIEW_NS - paid;
 }
 
-static void __queue_learn_lateness(struct sluice_queue *q)
+/* Returns how late the timer is, nanoseconds. */
+static u64 __queue_learn_lateness(struct sluice_queue *q)
 {
 	s64 late = ktime_to_ns(hrtimer_cb_get_time(&q->timer)) -
 		   ktime_to_ns(hrtimer_get_expires(&q->timer));
 
 	lockdep_assert_held(&q->lock);
+	late = max_t(s64, late, 0);
 	q->timer_late_ns = (7LL * q->timer_late_ns +
-			    clamp_t(s64, late, 0, REVIEW_MAX_NS)) / 8;
+			    min_t(s64, late, REVIEW_MAX_NS)) / 8;
+	return late;
 }
 
 /*
@@ -228,15 +233,16 @@ static bool __queue_is_crowded(const struct sluice_queue *q, int fill)
 
 /*
  * The stall rule: @packets were read in @ns of stopped time in which the reader
- * had work. What is left is time for which no packet paid.
+ * had work. What is left is time for which no packet paid, stall_ms at most.
  */
 static void __queue_charge(struct sluice_queue *q, u64 ns, int packets)
 {
 	u64 paid = div_u64(stall_ns(q), STALL_PACKETS) * packets;
 
 	lockdep_assert_held(&q->lock);
-	q->unpaid_ns += min(ns, stall_ns(q) / 4);
+	q->unpaid_ns += ns;
 	q->unpaid_ns -= min(q->unpaid_ns, paid);
+	q->unpaid_ns = min(q->unpaid_ns, stall_ns(q));
 }
 
 /* proofs/litmus: stop_against_wake, expiry_against_stop, one_owner */
@@ -307,11 +313,12 @@ static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
 }
 
 /*
- * A stopped queue is reviewed: wake it, stall it, or review it again later.
+ * A stopped queue is reviewed: wake it, stall it, or review it again later. The
+ * timer is @late, nanoseconds.
  * proofs/litmus: stop_against_wake, reader_without_barrier
  * Context: q->lock and RCU read side: hard irq of the timer, or the backstop.
  */
-static void __queue_review(struct sluice_queue *q)
+static void __queue_review(struct sluice_queue *q, u64 late)
 {
 	struct ptr_ring *ring = queue_ring(q);
 	int head, limit, depth, low, packets;
@@ -336,7 +343,8 @@ static void __queue_review(struct sluice_queue *q)
 	__queue_pay_review(q, packets, now);
 	if (packets)
 		idle = sluice_learn_pace(q, packets, ns, !count.fill);
-	__queue_charge(q, ns - min(ns, idle), packets);
+	late -= min(late, stall_ns(q) / 4);
+	__queue_charge(q, ns - min(ns, max(idle, late)), packets);
 	WRITE_ONCE(q->head, head);
 	q->reviewed_at = now;
 	limit = sluice_limit(q, ring, q->size);
@@ -366,10 +374,8 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
-	if (q->stopped) {
-		__queue_learn_lateness(q);
-		__queue_review(q);
-	}
+	if (q->stopped)
+		__queue_review(q, __queue_learn_lateness(q));
 	raw_spin_unlock_irqrestore(&q->lock, flags);
 	return HRTIMER_NORESTART;
 }
@@ -564,15 +570,16 @@ void sluice_queue_closed(struct sluice_queue *q)
 bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped)
 {
 	bool lost = false;
+	s64 late;
 
 	raw_spin_lock_irq(&q->lock);
 	if (q->stopped) {
 		*stopped = true;
-		lost = ktime_get_ns() > ktime_to_ns(hrtimer_get_expires(&q->timer)) +
-					NSEC_PER_SEC;
+		late = ktime_get_ns() - ktime_to_ns(hrtimer_get_expires(&q->timer));
+		lost = late > (s64)NSEC_PER_SEC;
 		if (lost) {
 			q->rescued++;
-			__queue_review(q);
+			__queue_review(q, late);
 		}
 	}
 	raw_spin_unlock_irq(&q->lock);

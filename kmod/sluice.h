@@ -12,7 +12,7 @@
  *   queue.c    the policy: when a queue stops, wakes, stalls
  *   device.c   which devices are served, through their whole life
  *   rules.c    which settings a device gets by its name
- *   backstop.c wakes a queue whose timer was lost
+ *   backstop.c reviews a queue whose timer was lost
  *   netlink.c  what the operator sees and sets
  *   events.c   when events are sent to those who listen
  *

@@ -25,8 +25,8 @@
  * Copy of: kmod/queue.c __queue_stop() c5b784fb6ad77c83
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
  * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
- * Copy of: kmod/queue.c __queue_review() 884b131ec3ec388d
- * Copy of: kmod/queue.c timer_expired() c679d168ac8d435c
+ * Copy of: kmod/queue.c __queue_review() 6c0c97024d4a3db0
+ * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() afe32fbdcb4e1f12
  * Copy of: kmod/queue.c stall_lasts() 686b04aaad2101ea
  * Copy of: kmod/queue.c queue_adopted() 6d845868d0987a1d

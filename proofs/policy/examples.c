@@ -512,19 +512,16 @@ static void reviews_are_paid(void)
 
 	q->timer_late_ns = 80000;
 	q->timer.expires = now - 160000;
-	LOCKED(__queue_learn_lateness(q));
+	LOCKED(EXPECT(__queue_learn_lateness(q), 160000));
 	EXPECT(q->timer_late_ns, 90000);
 	q->timer.expires = now - 10 * MS;
 	q->timer_late_ns = 0;
-	LOCKED(__queue_learn_lateness(q));
+	LOCKED(EXPECT(__queue_learn_lateness(q), 10 * MS));
 	EXPECT(q->timer_late_ns, 250 * US);
 	q->timer.expires = now + 1000;
 	q->timer_late_ns = 8000;
-	LOCKED(__queue_learn_lateness(q));
+	LOCKED(EXPECT(__queue_learn_lateness(q), 0));
 	EXPECT(q->timer_late_ns, 7000);
-	q->timer_late_ns = 1;
-	LOCKED(__queue_learn_lateness(q));
-	EXPECT(q->timer_late_ns, 0);
 }
 
 static void charges(void)
@@ -734,7 +731,7 @@ static void paces(void)
 	EXPECT(q->read, 5120);
 	EXPECT(q->reader_ns, 500);
 	EXPECT(q->depth, 2000000 / 501);
-	/* a second at most */
+	/* of a pace a second at most, but of waiting all */
 	LOCKED(sluice_learn_pace(q, 1, 5 * NSEC_PER_SEC, false));
 	EXPECT(q->read_ns, 40000 + NSEC_PER_SEC - 5000);
 	EXPECT(q->read, 5120 + 64 - 640);
@@ -744,7 +741,7 @@ static void paces(void)
 	EXPECT(q->read_ns, 8 * NSEC_PER_SEC);
 	q->reader_ns = 1000;
 	LOCKED(EXPECT(sluice_learn_pace(q, 10, 5 * NSEC_PER_SEC, true),
-		      NSEC_PER_SEC - 10000));
+		      5 * NSEC_PER_SEC - 10000));
 
 	fresh();
 	cpus = 64;	/* 132 at most */
@@ -773,10 +770,15 @@ static void paces(void)
 	EXPECT(q->headroom, 132 - 8);
 }
 
-static void reviewed_after(u64 ns)
+static void reviewed_late(u64 ns, u64 late)
 {
 	now += ns;
-	LOCKED(__queue_review(q));
+	LOCKED(__queue_review(q, late));
+}
+
+static void reviewed_after(u64 ns)
+{
+	reviewed_late(ns, 0);
 }
 
 /* Nothing but a wake: there is no ring of ours behind the queue any more. */
@@ -924,7 +926,7 @@ static void reviews_of_an_empty_ring(void)
 	EXPECT(q->depth_ns, 2 * MS + 40 * US);
 	EXPECT(q->unpaid_ns, 0);
 
-	/* what it waited is not charged */
+	/* neither what it waited nor a long lateness is charged, whichever is more */
 	fresh_stopped();
 	q->reader_ns = 1000;
 	q->read_ns = 1000;
@@ -967,22 +969,34 @@ static void reviews_of_a_slow_reader(void)
 	/* the machine was paused: so was the reader, however full the ring is */
 	fresh_stopped();
 	set_ring(100, 0, 0, 98);
-	reviewed_after(300 * MS);
+	reviewed_late(300 * MS, 299 * MS);
 	EXPECT_LOG("queue_wake 98 300000000;wake;");
 	EXPECT(q->stalled, false);
-	EXPECT(q->unpaid_ns, 62500 * US);
-	/* all of a shorter time is charged */
+	EXPECT(q->unpaid_ns, 63500 * US);
+	/* all of what is not lateness is charged, and all of less */
 	fresh_stopped();
 	set_ring(100, 0, 0, 98);
-	reviewed_after(62500 * US - 1);
-	EXPECT(q->unpaid_ns, 62500 * US - 1);
+	reviewed_after(200 * MS);
+	EXPECT(q->unpaid_ns, 200 * MS);
+	*text = '\0';
+	fresh_stopped();
+	set_ring(100, 0, 0, 98);
+	reviewed_late(63 * MS, 62500 * US);
+	EXPECT(q->unpaid_ns, 63 * MS);
 	*text = '\0';
 	/* the fourth time in a row it stalls */
 	fresh_stopped();
 	q->unpaid_ns = 3 * 62500 * US;
 	set_ring(100, 0, 0, 60);
-	reviewed_after(300 * MS);
+	reviewed_late(300 * MS, 300 * MS);
 	EXPECT_LOG("event;queue_stall 60 300000000;queue_wake 60 300000000;wake;");
+	/* no more than stall_ms is unpaid, however often it has caught up */
+	fresh_stopped();
+	q->unpaid_ns = 249 * MS;
+	set_ring(100, 1, 1, 20);
+	reviewed_after(10 * MS);
+	EXPECT_LOG("queue_wake 19 10000000;wake;");
+	EXPECT(q->unpaid_ns, 250 * MS);
 
 	fresh_stopped();
 	set_ring(100, 0, 0, 60);
@@ -1398,7 +1412,7 @@ static void rescues(void)
 	EXPECT(stopped, false);
 	EXPECT_LOG("");
 
-	/* as at any review: 62.5 ms of the time are charged, which is enough here */
+	/* as at any review: 62.5 ms of the lateness are charged, which is enough here */
 	fresh_stopped();
 	set_ring(100, 0, 0, 60);
 	q->unpaid_ns = 3 * 62500 * US;
