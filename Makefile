@@ -34,7 +34,7 @@
 # Options of the lab go into ARGS: make bench ARGS='--kernel 6.12 --rounds 5'
 
 ARGS =
-KEEP = SLUICE_CACHE,NO_COLOR,TERM,PREFIX,CONF
+KEEP = SLUICE_CACHE,NO_COLOR,TERM,PREFIX,CONF,AUTOINSTALL
 NO_SUDO = sh -c 'echo "this user is not root and there is no sudo: run make as root" >&2; exit 3'
 SUDO := $(if $(shell command -v sudo),sudo --preserve-env=$(KEEP),$(NO_SUDO))
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,$(SUDO))
@@ -87,8 +87,9 @@ unit: python
 modules: python
 	@$(AS_ROOT) $(LAB) build --check $(ARGS)
 
+# With DESTDIR files are only copied, which takes no root.
 install:
-	@$(AS_ROOT) packaging/install
+	@$(if $(DESTDIR),,$(AS_ROOT)) packaging/install
 
 uninstall:
 	@$(AS_ROOT) packaging/install --remove
