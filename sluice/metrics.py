@@ -37,6 +37,12 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float | None]], ...]
         lambda q: q.stalls,
     ),
     (
+        "stalled",
+        "gauge",
+        "Whether senders pass because the reader is too slow.",
+        lambda q: float(q.state == "stalled"),
+    ),
+    (
         "drops",
         "counter",
         "Packets that met a full ring while the queue could be stopped (not with "

@@ -71,6 +71,7 @@ def test_samples(machine: Machine, capsys) -> None:
         f'sluice_queue_wakes_total{{by="timer",{queue}}}': "1203",
         f'sluice_queue_wakes_total{{by="other",{queue}}}': "6",
         f"sluice_queue_stalls_total{{{queue}}}": "2",
+        f"sluice_queue_stalled{{{queue}}}": "0",
         f"sluice_queue_drops_total{{{queue}}}": "3",
         f"sluice_queue_rescues_total{{{queue}}}": "4",
         f"sluice_queue_reader_seconds{{{queue}}}": "5e-06",
