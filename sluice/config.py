@@ -52,7 +52,8 @@ class Rule:
     netns: str = "all"  # of netlink.RULE_NETNS
 
     def matches(self, name: str) -> bool:
-        return fnmatchcase(name, self.pattern)
+        """As the module does, by bytes."""
+        return fnmatchcase(os.fsencode(name), os.fsencode(self.pattern))
 
 
 @dataclass(frozen=True)

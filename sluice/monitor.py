@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import click
 
 from sluice import namespaces, options, output
-from sluice.errors import FINE, Gone, SluiceError
+from sluice.errors import FINE, SluiceError
 from sluice.namespaces import Namespace
 from sluice.netlink import Client, Event, Listener
 from sluice.rules import NOT_LOADED
@@ -38,6 +38,7 @@ class Ears:
         self._only = netns
         self._family = 0
         self._was_loaded = False
+        self._was_full = False
         self._listeners: dict[int, tuple[Namespace, Listener]] = {}
         self.look_around()
         if not self._listeners:
@@ -58,9 +59,23 @@ class Ears:
         for one in found:
             if one.inode in self._listeners:
                 continue
-            with contextlib.suppress(LookupError, Gone, SluiceError):
+            try:
                 with namespaces.entered(one):
                     self._listeners[one.inode] = (one, Listener())
+            except LookupError:
+                pass
+            except SluiceError:  # of all namespaces the others are heard
+                if self._only is not None:
+                    raise
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+                if not self._was_full:
+                    output.note(
+                        [f"too many open files: hears {self.describe()}; see: ulimit -n"]
+                    )
+                self._was_full = True
+                break
 
     def _follow_module(self, family: int) -> None:
         """A module that was loaded again is heard by new listeners only."""
@@ -77,9 +92,13 @@ class Ears:
 
     def read(self, seconds: float) -> list[tuple[Namespace, Event]]:
         by_fd = {pair[1].fileno(): pair for pair in self._listeners.values()}
-        ready, _, _ = select.select(list(by_fd), [], [], seconds)
+        poll = select.poll()
+        for fd in by_fd:
+            poll.register(fd, select.POLLIN)
         return [
-            (by_fd[fd][0], event) for fd in ready for event in _heard(by_fd[fd][1])
+            (by_fd[fd][0], event)
+            for fd, _ in poll.poll(1000 * seconds)
+            for event in _heard(by_fd[fd][1])
         ]
 
     def describe(self) -> str:

@@ -172,6 +172,8 @@ def entered(one: Namespace) -> Iterator[Namespace]:
                 f"netns {one.name}: cannot be entered; run it as root"
             ) from error
         except OSError as error:
+            if error.errno == errno.EINVAL:  # a plain file, left in /run/netns
+                raise Gone(f"netns {one.name}: is none; see: ip netns") from None
             reason = os.strerror(error.errno or errno.EINVAL).lower()
             raise SluiceError(
                 f"netns {one.name}: cannot be entered ({reason}); see: ip netns"

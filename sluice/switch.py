@@ -120,7 +120,7 @@ def check_patterns(names: Sequence[str]) -> None:
     for name in names:
         if not name:
             raise click.UsageError("a name is empty")
-        if re.search(r"[\s/#]", name):
+        if re.search(r"[\s/]|^#", name):
             raise click.UsageError(f"{name!r} is not a device name or pattern")
         if not config.is_pattern(name) and len(name) > 15:
             raise click.UsageError(f"{name!r} is longer than a device name (15)")

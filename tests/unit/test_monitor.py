@@ -121,6 +121,32 @@ def test_events_of_a_namespace_that_is_made_later_are_told(machine, monkeypatch)
     assert {one.name for one, _ in itertools.islice(told, 5, 10)} == {""}
 
 
+def test_more_namespaces_than_files_may_be_open(machine, monkeypatch, capsys) -> None:
+    class Rare(Ear):
+        def __init__(self) -> None:
+            if len(Ear.made) == 2:
+                raise OSError(errno.EMFILE, "Too many open files")
+            super().__init__()
+
+    Ear.made = []
+    monkeypatch.setattr(monitor, "Listener", Rare)
+    monkeypatch.setattr(monitor, "read_family", lambda: 27)
+    machine.namespaces = {"": 1, "red": 2, "blue": 3}
+    ears = monitor.Ears(None)
+    ears.look_around()
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("too many open files: hears 2 network namespaces") == 1, said
+
+
+def test_named_namespace_that_cannot_be_entered(machine, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(monitor, "Listener", Ear)
+    monkeypatch.setattr(monitor, "read_family", lambda: 27)
+    machine.namespaces = {"": 1, "red": 2}
+    machine.stale = {"red"}
+    assert main(["monitor", "--netns", "red"]) == 1
+    assert "netns red: cannot be entered" in capsys.readouterr().err
+
+
 def test_without_the_module_it_says_so(machine, capsys, monkeypatch) -> None:
     def absent() -> None:
         raise LookupError

@@ -122,8 +122,9 @@ def test_process_that_only_root_may_see(there: System) -> None:
     [
         (FileNotFoundError(2, "x"), Gone, "vanished; see: ip netns"),
         (PermissionError(1, "x"), Denied, "cannot be entered; run it as root"),
-        (OSError(22, "x"), SluiceError,
-         r"cannot be entered \(invalid argument\); see: ip netns"),
+        (OSError(22, "x"), Gone, "is none; see: ip netns"),
+        (OSError(12, "x"), SluiceError,
+         r"cannot be entered \(cannot allocate memory\); see: ip netns"),
     ],
 )
 def test_namespace_that_cannot_be_entered(

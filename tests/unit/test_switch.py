@@ -419,7 +419,7 @@ def test_rule_of_a_device_that_vanishes_is_no_error(machine, capsys, monkeypatch
     assert said.out.startswith("tap0: vanished meanwhile\n") and not said.err
 
 
-@pytest.mark.parametrize("name", ["a b", "a/b", "a#b", "\t"])
+@pytest.mark.parametrize("name", ["a b", "a/b", "#b", "\t"])
 @pytest.mark.parametrize("command", ["on", "off", "forget"])
 def test_what_is_no_name_is_refused(machine, capsys, command: str, name: str) -> None:
     assert main([command, name]) == 2
