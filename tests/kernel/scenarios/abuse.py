@@ -46,7 +46,7 @@ from lab.guest.tun import (
 from lab.row import WorkloadError
 from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
 from sluice import system
-from sluice.netlink import Client
+from sluice.netlink import Client, Queue
 from tests.kernel.scenarios import _faults, _ftrace, _patch
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
@@ -540,13 +540,19 @@ class Abuser:
             gone = self.link.counters() - before
             return self.tap.read_all() == 0 and gone.read + gone.qdisc_drops >= sent
 
-        self.env.wait_for(settled, f"{sent} packets gone", seconds=60)
+        with contextlib.suppress(AssertionError):  # the counters tell more
+            self.env.wait_for(settled, f"{sent} packets gone", seconds=60)
         now = self.link.counters() - before
-        assert now.lost_at_ring == 0 and now.read + now.qdisc_drops == sent, now
+        arrived = now.read + now.qdisc_drops == sent
+        assert now.lost_at_ring == 0 and arrived, (now, self.read_queues())
         assert now.read == self.tap.read_count - already, (now, self.tap.read_count)
         (queue,) = wait_until_open(self.env)
         assert queue.stops == queue.wakes_timer + queue.wakes_other, queue
         assert queue.stops, "300 packets did not fill a ring of 100: proves nothing"
+
+    def read_queues(self) -> List[Queue]:
+        with Client() as client:
+            return list(client.queues(self.link.index))
 
     def wait_until_empty(self) -> None:
         def drained() -> bool:
