@@ -219,11 +219,11 @@ def _longest_send(sock, seconds):
 
 
 def dead_reader_holds_nobody() -> None:
-    """A stop is bounded, and the only one: what follows is dropped."""
+    """Each stop is bounded, and there are two at most: what follows is dropped."""
     tap = Tap()
     ksft_lt(_longest_send(tap.socket(), 3), 4 * STOP_MAX)
     ksft_gt(tap.dropped(), 0)
-    ksft_eq(tap.qstats()["tx-stop"], 1)
+    ksft_lt(tap.qstats()["tx-stop"], 3)
 
 
 def slow_reader_holds_nobody() -> None:
