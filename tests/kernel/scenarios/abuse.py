@@ -529,9 +529,14 @@ class Abuser:
         """The qdisc empties, a burst loses nothing, each stop was followed by a wake."""
         self.wait_until_empty()
         # A queue that was stalled when its ring or file changed stalls once more, at the
-        # first review that sees nothing read: queue_adopted(). This burst is for that.
-        send(300)
-        self.wait_until_empty()
+        # first review that sees nothing read: queue_adopted(). These bursts are for that.
+        # A carrier event, which the kernel delays, makes it look at its file again.
+        for _ in range(3):
+            stalls = self.count_stalls()
+            send(300)
+            self.wait_until_empty()
+            if self.count_stalls() == stalls:
+                break
         before = self.link.counters()
         already = self.tap.read_count
         sent = send(300)
@@ -553,6 +558,9 @@ class Abuser:
     def read_queues(self) -> List[Queue]:
         with Client() as client:
             return list(client.queues(self.link.index))
+
+    def count_stalls(self) -> int:
+        return sum(queue.stalls for queue in self.read_queues())
 
     def wait_until_empty(self) -> None:
         def drained() -> bool:
