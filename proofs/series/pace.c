@@ -82,6 +82,7 @@ static const struct reader readers[] = {
 static struct netdev_queue queue;
 static struct ptr_ring ring;
 static struct tun_txq txq;
+static unsigned long refused;	/* packets that found no slot to reserve */
 static void *slots[SIZE];
 
 static unsigned int chance(unsigned int below)
@@ -162,8 +163,10 @@ static void lane_sends(struct lane *lane)
 
 	while (!queue.stopped) {
 		reserved = tun_txq_reserve(&txq, &queue);
-		if (reserved < 0)
+		if (reserved < 0) {
+			refused++;
 			return;
+		}
 		err = tun_txq_produce(&txq, &queue, (void *)&txq, reserved);
 		lane->divided += queue.stopped && netdev_xmit_more();
 		if (err && reserved)
@@ -184,6 +187,7 @@ static void begin(void)
 	memset(&txq, 0, sizeof(txq));
 	ring = (struct ptr_ring){ .size = SIZE, .batch = BATCH, .queue = slots };
 	queue = (struct netdev_queue){ 0 };
+	refused = 0;
 	now = wait_count = 0;
 	begin_lane(&lanes[0]);
 	tun_txq_init(&txq, &ring);
@@ -269,20 +273,31 @@ static bool run_crowded(int level)
 		    100.0 * lane->produced / reads, lane->produced < reads / 10);
 }
 
-/* A ring of 16, whose batch is 1: the sender fills it. A packet is read every 128 us. */
-static bool run_small(void)
+/*
+ * A ring of so few slots, and so long a batch: the sender fills it. A packet is read
+ * every @pace_ns, in @least per cent of the time or more. The only sender is never
+ * refused a slot, unless there is one slot.
+ */
+static bool run_small(int size, int batch, u64 pace_ns, double least)
 {
 	struct lane *lane = &lanes[0];
-	u64 reads = 100000, i;
+	u64 reads = 100000, taken = 0, i;
+	bool wrong;
 
 	begin();
-	ring.size = 16;
-	ring.batch = 1;
+	ring.size = size;
+	ring.batch = batch;
 	for (i = 0; i < reads; i++) {
-		expire_until(128000 * i);
-		send_and_read(lane);
+		expire_until(pace_ns * i);
+		lane_sends(lane);
+		taken += !lane_is_empty(lane);
+		if (!lane_is_empty(lane))
+			lane_takes(lane);
 	}
-	return told("are lost at a small ring", 100.0 * lane->lost / reads, lane->lost);
+	wrong = told("are lost at a small ring", 100.0 * lane->lost / reads,
+		     lane->lost || (refused && size > 1));
+	return told("of the time a packet is there",
+		    100.0 * taken / reads, taken < least / 100 * reads) | wrong;
 }
 
 /* A packet is read every @pace_ns. About once per second all rests for 300 ms. */
@@ -334,13 +349,20 @@ static bool run_coarse(void)
 
 int main(void)
 {
+	static const struct reader lists = { "lists of 88", .list = 88 };
 	bool wrong = false;
 	size_t i;
 
 	reader = &readers[0];
 	wrong |= run_crowded(SIZE);
 	wrong |= run_crowded(SIZE / 2);
-	wrong |= run_small();
+	wrong |= run_small(16, 1, 128000, 99);
+	wrong |= run_small(16, 1, 5000, 95);
+	wrong |= run_small(1, 1, 1000000, 99);
+	wrong |= run_small(1, 1, 4000000, 99);
+	reader = &lists;
+	wrong |= run_small(500, 16, 3333, 95);
+	reader = &readers[0];
 	wrong |= run_paused(2500000);
 	wrong |= run_paused(1000000);
 	wrong |= run_paused(100000);

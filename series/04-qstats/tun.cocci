@@ -28,6 +28,17 @@ expression tfile, other;
  	...>
  }
 
+@stats_of_deleted@
+expression tfile;
+@@
+ tun_detach_all(...)
+ {
+ 	<...
+ 	tun_txq_release(&tfile->txq);
++	tun_txq_take_stats(&tfile->txq, &tun->past_stats);
+ 	...>
+ }
+
 @stat_ops@
 @@
 +static void tun_get_queue_stats_tx(struct net_device *dev, int index,

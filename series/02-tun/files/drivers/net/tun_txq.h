@@ -160,6 +160,13 @@ static inline int tun_txq_limit(const struct tun_txq *txq)
 	return clamp(txq->ring->size - txq->ring->batch, 1, txq->depth);
 }
 
+/* Segments of a list that may follow beyond that, where they find a free slot. */
+static inline int tun_txq_list(const struct tun_txq *txq)
+{
+	return clamp(txq->ring->size - txq->ring->batch - tun_txq_limit(txq),
+		     0, TUN_TXQ_LIST_PACKETS);
+}
+
 /* Packets at which the queue shall wake. */
 static inline int tun_txq_low(const struct tun_txq *txq)
 {
@@ -319,6 +326,9 @@ static inline void __tun_txq_review(struct tun_txq *txq)
 		read += ring->size;
 	if (read < 0 || read >= ring->size)	/* it was resized */
 		read = 0;
+	/* fewer are left than were there, and none was read: the whole ring was */
+	if (!read && len < txq->stop_len - txq->stop_read)
+		read = ring->size;
 	txq->head = head;
 	txq->reviewed_at = now;
 	over = __tun_txq_is_over(txq, read, ns, len);
@@ -445,7 +455,7 @@ static inline int tun_txq_produce(struct tun_txq *txq,
 			txq->room = tun_txq_limit(txq) - len;
 			if (!__tun_txq_stalled(txq, len - 1) &&
 			    txq->room < (netdev_xmit_more() ?
-					 -TUN_TXQ_LIST_PACKETS : 0))
+					 -tun_txq_list(txq) : 0))
 				__tun_txq_stop(txq, queue, len);
 		}
 	}
