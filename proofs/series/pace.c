@@ -244,12 +244,16 @@ static void expire_until(u64 end)
 	now = end;
 }
 
-/* The sender sends what it may, and the reader reads a packet. */
-static void send_and_read(struct lane *lane)
+/* The sender sends what it may, and the reader reads a packet, if one is there. */
+static bool send_and_read(struct lane *lane)
 {
+	bool is_there;
+
 	lane_sends(lane);
-	if (!lane_is_empty(lane))
+	is_there = !lane_is_empty(lane);
+	if (is_there)
 		lane_takes(lane);
+	return is_there;
 }
 
 /*
@@ -289,10 +293,7 @@ static bool run_small(int size, int batch, u64 pace_ns, double least)
 	ring.batch = batch;
 	for (i = 0; i < reads; i++) {
 		expire_until(pace_ns * i);
-		lane_sends(lane);
-		taken += !lane_is_empty(lane);
-		if (!lane_is_empty(lane))
-			lane_takes(lane);
+		taken += send_and_read(lane);
 	}
 	wrong = told("are lost at a small ring", 100.0 * lane->lost / reads,
 		     lane->lost || (refused && size > 1));

@@ -46,7 +46,7 @@ from lab.guest.tun import (
 from lab.row import WorkloadError
 from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
 from sluice import system
-from sluice.netlink import Client, Queue
+from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _ftrace, _patch
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
@@ -57,7 +57,7 @@ from tests.kernel.scenarios._tap import (
     frees_twice,
     wait_for_carrier,
 )
-from tests.kernel.scenarios._traffic import send, wait_until_open
+from tests.kernel.scenarios._traffic import read_queue, send, wait_until_open
 
 SEQUENCES = 25  # unless SLUICE_ABUSE_SEQUENCES says otherwise
 OPERATIONS = 25  # of a sequence
@@ -532,10 +532,10 @@ class Abuser:
         # first review that sees nothing read: queue_adopted(). These bursts are for that.
         # A carrier event, which the kernel delays, makes it look at its file again.
         for _ in range(3):
-            stalls = self.count_stalls()
+            stalls = read_queue().stalls
             send(300)
             self.wait_until_empty()
-            if self.count_stalls() == stalls:
+            if read_queue().stalls == stalls:
                 break
         before = self.link.counters()
         already = self.tap.read_count
@@ -549,18 +549,11 @@ class Abuser:
             self.env.wait_for(settled, f"{sent} packets gone", seconds=60)
         now = self.link.counters() - before
         arrived = now.read + now.qdisc_drops == sent
-        assert now.lost_at_ring == 0 and arrived, (now, self.read_queues())
+        assert now.lost_at_ring == 0 and arrived, (now, read_queue())
         assert now.read == self.tap.read_count - already, (now, self.tap.read_count)
         (queue,) = wait_until_open(self.env)
         assert queue.stops == queue.wakes_timer + queue.wakes_other, queue
         assert queue.stops, "300 packets did not fill a ring of 100: proves nothing"
-
-    def read_queues(self) -> List[Queue]:
-        with Client() as client:
-            return list(client.queues(self.link.index))
-
-    def count_stalls(self) -> int:
-        return sum(queue.stalls for queue in self.read_queues())
 
     def wait_until_empty(self) -> None:
         def drained() -> bool:
