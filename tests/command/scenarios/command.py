@@ -188,8 +188,8 @@ def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
     for delay in (0, 0.1, 0.3, 1, 3):
         with tap(qdisc="pfifo"):
             time.sleep(delay)
-            set_qdisc(env, "noqueue")
             assert not has_qdisc()
+            set_qdisc(env, "noqueue")
             env.wait_for(has_qdisc, f"fq_codel after {delay} s", seconds=60)
     assert following.poll() is None, "it ended"
 

@@ -124,6 +124,7 @@ def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
     for delay in (0, 0.1, 0.3, 1, 3):
         with tap(qdisc="pfifo"):
             time.sleep(delay)
+            assert not has_qdisc()
             set_qdisc(env, "noqueue")
             env.wait_for(has_qdisc, f"fq_codel after {delay} s", seconds=60)
     assert env.run("systemctl", "is-active", "sluice-follow") == "active\n"
