@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import List, Set
 
 from lab.guest.scenarios import Env, scenario
+from sluice import VERSION
 from tests.kernel.scenarios._traffic import assert_flows, sink
 from tests.packaging.scenarios._machine import (
     BUILD,
@@ -20,6 +22,8 @@ from tests.packaging.scenarios._machine import (
     run,
 )
 
+
+BUILT = Path(f"/var/lib/dkms/sluice/{VERSION}/{os.uname().release}")
 
 # Which a guest may lack.
 FOLDERS = ("/etc/systemd/system/multi-user.target.wants", "/etc/udev/rules.d")
@@ -64,6 +68,13 @@ def tree_is_installed_twice_and_removed(env: Env) -> None:
         assert done.status == 0, done.said
         assert_served(env, reader)
     assert len(module_files()) == 1
+    with broken_headers():
+        failed = install()
+    assert failed.status == 1, failed.said
+    last = failed.said.splitlines()[-1]
+    assert last == "install: module: not built (see above), nothing was changed", last
+    assert len(module_files()) == 1 and BUILT.exists()
+    assert_served(env, reader)
     assert "\n+ dkms install" in done.said and "\n+ install -D" in done.said
     removed = install("--remove")
     assert removed.status == 0 and "\n+ dkms remove" in removed.said, removed.said
@@ -87,7 +98,7 @@ def command_installs_and_uninstalls_whole(env: Env) -> None:
     assert_served(env, reader)
     env.run("/usr/local/sbin/sluice", "status")
     rule = Path("/etc/udev/rules.d/60-sluice.rules").read_text()
-    assert "/usr/local/sbin/sluice apply" in rule
+    assert "/usr/local/sbin/sluice apply --keep" in rule
     gone = command("uninstall")
     assert gone.said.splitlines()[-1] == "uninstalled", gone.said
     assert_no_trace(before)
