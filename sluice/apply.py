@@ -29,32 +29,35 @@ def follow() -> None:
     is_flag=True,
     help="Keep running: attach a rule's qdisc to any device that has noqueue.",
 )
+@click.option("--keep", is_flag=True, help="Keep what was set by hand.")
 @options.dry_run_option
 @options.json_option
-def apply(name: str | None, following: bool, dry_run: bool, as_json: bool) -> int:
+def apply(
+    name: str | None, following: bool, keep: bool, dry_run: bool, as_json: bool
+) -> int:
     """Load the files of the rules into the module.
 
     They are /etc/sluice.conf.d/*.conf and /etc/sluice.conf: all files or, if a
     line is wrong, none. Existing devices follow the rules again, also those
-    that were set by hand; with NAME only those that match.
+    that were set by hand, but for --keep; with NAME only those that match.
     """
     if following and (name is not None or dry_run or as_json):
         raise click.UsageError("--follow excludes a NAME, --dry-run and --json")
-    reset = ["*"] if name is None else [name]
-    switch.check_patterns(reset)
+    names = ["*"] if name is None else [name]
+    switch.check_patterns(names)
     if name is not None:
         views = devices.read_machine(with_owners=False).views
-        devices.check_found(views, reset)
+        devices.check_found(views, names)
     if dry_run:
         whole = config.read_all()
         rules.check(whole)
-        outcomes = switch.preview(whole, reset)
+        outcomes = switch.preview(whole, names, keep)
     else:
         with config.locked():
             whole = config.read_all()
-            if not rules.load(whole, reset):
+            if not rules.load(whole, [] if keep else names):
                 raise SluiceError(rules.NOT_LOADED)
-            outcomes = switch.apply_wanted(reset)
+            outcomes = switch.apply_wanted(names)
     if as_json:
         answer = {"devices": outcomes, "rules": len(whole.entries)}
         output.say_json({**answer, "dry_run": dry_run})

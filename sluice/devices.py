@@ -81,6 +81,11 @@ class View:
         timer, other = self.total("wakes_timer"), self.total("wakes_other")
         return None if timer is None or other is None else timer + other
 
+    @property
+    def by_hand(self) -> bool:
+        """Whether it was switched on or off by hand."""
+        return any((one.name, one.source) == ("on", "by hand") for one in self.settings)
+
     def setting(self, name: str) -> int:
         found = {one.name: one.value for one in self.settings}
         return found.get(name, DEFAULTS[name])

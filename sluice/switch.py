@@ -167,8 +167,13 @@ def outcomes_of(
 # By rules
 
 
-def preview(whole: config.Rules, names: Sequence[str]) -> list[Outcome]:
-    """What these rules would give to the present devices."""
+def preview(
+    whole: config.Rules, names: Sequence[str], keep: bool = False
+) -> list[Outcome]:
+    """What these rules would give to the present devices.
+
+    keep: those that were switched by hand stay as they are.
+    """
     views = devices.read_machine(with_owners=False).views
     default_on = system.read_parameters().get("default_on", "Y") == "Y"
     found = []
@@ -179,6 +184,8 @@ def preview(whole: config.Rules, names: Sequence[str]) -> list[Outcome]:
         origin = f"by {entry.origin}" if entry else "by no rule"
         line = config.format_rule(entry.rule) if entry else "defaults"
         text = f"would be {'on' if on else 'off'}, is {now}; {origin}: {line}"
+        if keep and view.by_hand:
+            on, text = bool(view.on), f"stays {now}, by hand"
         found.append(Outcome(view.name, view.netns, on, True, text))
     return found
 

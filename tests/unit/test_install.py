@@ -219,7 +219,7 @@ def test_module_is_loaded_whatever_the_command_says(tmp_path, command) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "sluice: module: loaded\n" in done.stderr
-    assert (f"+ {there} apply\n" in done.stderr) is bool(command)
+    assert (f"+ {there} apply --keep\n" in done.stderr) is bool(command)
 
 
 @pytest.mark.parametrize(

@@ -167,8 +167,8 @@ def test_python_package_has_what_the_command_imports() -> None:
     ("operation", "status", "calls"),
     [
         ("prepare", 0, ""),
-        ("started", 0, "apply vnet*\n"),
-        ("started", 1, "apply vnet*\n"),
+        ("started", 0, "apply --keep vnet*\n"),
+        ("started", 1, "apply --keep vnet*\n"),
     ],
 )
 def test_hook_of_libvirt(tmp_path: Path, operation, status, calls) -> None:

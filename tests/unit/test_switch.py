@@ -203,6 +203,22 @@ def test_apply_takes_back_what_was_set_by_hand(machine: Machine) -> None:
     assert [one.on for one in machine.devices] == [True, True]
 
 
+def test_apply_keeps_what_was_set_by_hand_if_asked(machine: Machine, capsys) -> None:
+    """As udev and sluice.service run it: rules for all but those set by hand."""
+    assert main(["off", "--now", "tap0"]) == 0
+    config.PATH.write_text("t* on stall-ms=9\ntun0 off\n")
+    capsys.readouterr()
+    assert main(["apply", "--keep", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("tap0: stays off, by hand tun0: would be off, is on; by ")
+    assert main(["apply", "--keep"]) == 0
+    assert [one.on for one in machine.devices] == [False, False]
+    assert [one.by_hand for one in machine.devices] == [("on",), ()]
+    assert machine.devices[0].stall_ms == 9
+    assert main(["apply", "--keep", "tap0"]) == 0
+    assert not machine.devices[0].on
+
+
 def test_by_hand_outlives_rules_of_others(machine: Machine) -> None:
     assert main(["off", "--now", "tap0"]) == 0
     assert main(["on", "tun0"]) == 0
