@@ -123,8 +123,15 @@ def _family(name: str, kind: str, text: str, labels: tuple[str, ...]) -> Family:
     return GaugeMetricFamily(name, text, labels=labels, unit=unit)
 
 
+def _label(name: str) -> str:
+    """Printable, and another one for each name: a scrape with two equal is refused."""
+    if name.isprintable() and "\\" not in name:
+        return name
+    return name.encode("unicode_escape").decode()
+
+
 def _of_device(view: View) -> tuple[str, str]:
-    return (output.printable(view.name), output.printable(view.netns))
+    return (_label(view.name), _label(view.netns))
 
 
 def _device_families(views: list[View]) -> Iterator[Metric]:

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from sluice.cli import main
 from sluice.netlink import DEVICE_STATES
-from tests.unit._machine import DEVICE0, QDISC0, QUEUE0, QUEUE1, Machine
+from tests.unit._machine import DEVICE0, QDISC0, QUEUE0, QUEUE1, TAP0, Machine
 
 SAMPLE = re.compile(r'([a-z_]+)(?:{((?:[a-z_]+="[^"\n]*",?)*)})? (-?[0-9.e+-]+)')
 
@@ -155,6 +155,21 @@ def test_namespaces_are_labels(machine: Machine, capsys) -> None:
     machine.namespaces = {"": 1, 'a"b': 2}
     assert main(["metrics"]) == 0
     assert 'netns="a\\"b"' in capsys.readouterr().out
+
+
+def test_names_that_cannot_be_printed_stay_apart(machine: Machine, capsys) -> None:
+    """Prometheus refuses a scrape with two equal samples, and anybody names devices."""
+    names = ["t\x01", "t\x02", "t\udcff", r"t\x01", "tüp"]
+    machine.links[:] = [
+        replace(TAP0, ifindex=number, name=name)
+        for number, name in enumerate(names, start=10)
+    ]
+    machine.loaded = False
+    assert main(["metrics"]) == 0
+    samples = check_rules(capsys.readouterr().out)
+    seen = [name for name in samples if name.startswith("sluice_device_drops_total")]
+    assert len(seen) == len(names), seen
+    assert any('device="tüp"' in name for name in seen)
 
 
 def test_pace_that_was_not_measured_has_no_sample(machine: Machine, capsys) -> None:
