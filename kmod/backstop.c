@@ -9,6 +9,7 @@
  *
  * A wake that comes while the core changes txqueuelen can be lost: on 7.2.12 the
  * packets in the qdisc survive the change, and then waited for the next packet.
+ * While it lasts the queue has an empty qdisc, so it runs once more at the end.
  */
 #include <linux/workqueue.h>
 #include <net/sch_generic.h>
@@ -55,6 +56,7 @@ static bool rescue_device(struct sluice_device *device)
 
 static void run(struct work_struct *unused)
 {
+	static bool before;
 	struct sluice_device *device;
 	unsigned int bucket;
 	bool again = false;
@@ -66,8 +68,9 @@ static void run(struct work_struct *unused)
 		rcu_read_unlock();
 		cond_resched();
 	}
-	if (again)
+	if (again || before)
 		sluice_backstop_watch();
+	before = again;
 }
 
 /**

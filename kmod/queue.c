@@ -28,8 +28,8 @@
  *     that pace for 1/5 of the time, one that opens or attaches the device
  *     again and again and reads nothing for 1/9;
  *   - the ring does not overflow while the queue is not stalled, with any
- *     number of senders that the headroom covers, see depth.c; with half as
- *     many where a pause of the machine ends a stop at the limit;
+ *     number of senders that the headroom covers, see depth.c; with two fifths
+ *     as many where pauses of the machine end three stops at the limit in a row;
  *   - a queue we stopped has an armed timer: both change only under q->lock,
  *     and so a wake-up cannot be lost. If the timer itself is lost, the
  *     backstop reviews the queue one to two seconds later (backstop.c);
@@ -527,7 +527,8 @@ void sluice_queue_check(struct sluice_queue *q)
  * @q: the queue
  *
  * Also called when something about its reader changed: forget the file, so
- * that the next sender checks the ring.
+ * that the next sender checks the ring. The backstop looks at the queues in use
+ * only, so our stop of a queue that has no reader now ends here.
  *
  * Context: process, RTNL.
  */
@@ -537,6 +538,8 @@ void sluice_queue_opened(struct sluice_queue *q)
 	WRITE_ONCE(q->open, true);
 	sluice_reset_depth(q);
 	WRITE_ONCE(q->file, NULL);
+	if (q->stopped && !READ_ONCE(*q->slot))
+		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
 	raw_spin_unlock_irq(&q->lock);
 }
 

@@ -32,7 +32,7 @@
  * Copy of: kmod/queue.c queue_adopted() 6d845868d0987a1d
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
  * Copy of: kmod/queue.c sluice_queue_check() dd6c3e53c340d2b9
- * Copy of: kmod/queue.c sluice_queue_opened() 3a53d3ee8f314e76
+ * Copy of: kmod/queue.c sluice_queue_opened() 68821a40b8cdd3d0
  * Copy of: kmod/queue.c sluice_queue_closed() 370d2184eae25290
  * Copy of: kmod/entry.h check_needed() 7feee816de47f0cf
  * Copy of: kmod/entry.h queue_to_check() c31fc0936c275239
@@ -491,6 +491,10 @@ inline opened()
 	LOCK;
 	open = true;
 	file = 0;
+	if
+	:: stopped && slot == 0 -> wake()
+	:: else
+	fi;
 	UNLOCK
 }
 

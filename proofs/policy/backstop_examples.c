@@ -66,6 +66,8 @@ static void backstops(void)
 	runner.work.func(&runner.work);
 	EXPECT(q->rescued, 1);
 	EXPECT_LOG("queue_wake 0 1002000001;wake;complain;work 1000000000;");
+	runner.work.func(&runner.work);	/* once more: a qdisc may come back */
+	EXPECT_LOG("work 1000000000;");
 	runner.work.func(&runner.work);
 	EXPECT_LOG("");
 
@@ -76,6 +78,8 @@ static void backstops(void)
 	runner.work.func(&runner.work);
 	EXPECT_LOG("schedule 1;work 1000000000;");
 	dev.real_num_tx_queues = 1;
+	runner.work.func(&runner.work);
+	EXPECT_LOG("work 1000000000;");
 	runner.work.func(&runner.work);
 	EXPECT_LOG("");
 	dev.real_num_tx_queues = 2;

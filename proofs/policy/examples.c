@@ -1376,6 +1376,19 @@ static void openings(void)
 	EXPECT(q->depth, 2000);
 	EXPECT_LOG("");
 
+	/* something about its reader changed: a stop goes on, unless it is gone */
+	fresh_stopped();
+	sluice_queue_opened(q);
+	EXPECT(q->stopped, true);
+	EXPECT_LOG("");
+	queue_slot[0] = NULL;
+	sluice_queue_opened(q);
+	EXPECT(q->stopped, false);
+	EXPECT(q->stalled, false);
+	EXPECT_LOG("queue_wake 0 0;wake;");
+	sluice_queue_opened(q);
+	EXPECT_LOG("");
+
 	fresh_stopped();
 	q->stalled = true;
 	q->unpaid_ns = 5;
