@@ -275,12 +275,15 @@ static u32 read_dumped(const struct netlink_callback *cb)
  * often that device was gone. Devices are listed in the order of registration,
  * so none is missed if others come or go. If the last device itself is gone the
  * dump begins again and sets NLM_F_DUMP_INTR.
+ *
+ * Returns 0 at the end: what fits into one message holds no reference of the
+ * module until it is read.
  */
 static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 {
 	struct net *net = sock_net(skb->sk);
 	u32 only = read_dumped(cb);
-	bool begun, told = false;
+	bool begun, told = false, whole = false;
 	struct sluice_device *d;
 	struct net_device *dev;
 	unsigned int last;
@@ -311,13 +314,14 @@ static int dump(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
 					 cb->args[1]))
 				goto full;
 	}
+	whole = true;
 full:
 	rtnl_unlock();
 	if (only && !told) {
 		NL_SET_ERR_MSG(cb->extack, NO_DEVICE);
 		return -ENODEV;
 	}
-	return skb->len;
+	return whole ? 0 : skb->len;
 }
 
 static int device_dump(struct sk_buff *skb, struct netlink_callback *cb)

@@ -241,6 +241,7 @@ static int put_rule(struct sk_buff *msg, const struct sluice_rule *rule)
 int sluice_rules_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	void *header;
+	bool whole;
 
 	if (!net_eq(sock_net(skb->sk), &init_net)) {
 		NL_SET_ERR_MSG(cb->extack,
@@ -263,6 +264,7 @@ int sluice_rules_dump(struct sk_buff *skb, struct netlink_callback *cb)
 		genlmsg_end(skb, header);
 		cb->args[0]++;
 	}
+	whole = !rules || cb->args[0] >= rules->count;
 	rtnl_unlock();
-	return skb->len;
+	return whole ? 0 : skb->len;
 }

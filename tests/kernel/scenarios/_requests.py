@@ -120,6 +120,10 @@ class Asker:
             except BlockingIOError:
                 return parse_answer(answers)
 
+    def leave_dump(self, cmd: int) -> None:
+        """Ask for a dump that nobody reads."""
+        self._socket.send(self.message(REQUEST | DUMP, cmd, b""))
+
     def flags_of_dump(self, cmd: int, after_first: Callable[[], object]) -> List[int]:
         """Of all messages of a dump; something happens once the first are read."""
         self._socket.send(self.message(REQUEST | DUMP, cmd, b""))

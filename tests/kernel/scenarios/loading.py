@@ -7,7 +7,9 @@ import os
 
 from lab.guest.debug import finds_leaks, forget_leaks, read_leaks
 from lab.guest.scenarios import Env, scenario
+from sluice import netlink
 from tests.kernel.scenarios import _ftrace
+from tests.kernel.scenarios._requests import Asker
 from tests.kernel.scenarios._tap import tap
 
 
@@ -17,6 +19,16 @@ def loads_and_unloads(env: Env) -> None:
     assert os.path.exists("/sys/module/sluice")
     env.run("rmmod", "sluice")
     assert not os.path.exists("/sys/module/sluice")
+
+
+@scenario(on="newest-native")
+def list_that_nobody_reads_does_not_keep_the_module(env: Env) -> None:
+    """It fits into one message; the kernel holds the module for what follows."""
+    env.load()
+    with tap(), Asker() as asker:
+        for cmd in (netlink.DEVICE_GET, netlink.QUEUE_GET, netlink.RULE_GET):
+            asker.leave_dump(cmd)
+        env.run("rmmod", "sluice")
 
 
 def _count_in_log(env: Env, hook: str) -> int:
