@@ -47,7 +47,7 @@ class Ears:
     def look_around(self) -> None:
         """Listen in new namespaces, and forget those that are gone; begin again in all
         after the module was loaded again."""
-        self._follow_module(read_family())
+        again = self._follow_module(read_family())
         if not self._family:
             return
         if self._only is None:
@@ -76,19 +76,22 @@ class Ears:
                     )
                 self._was_full = True
                 break
+        if again:
+            output.note(["module: loaded again"])
 
-    def _follow_module(self, family: int) -> None:
-        """A module that was loaded again is heard by new listeners only."""
+    def _follow_module(self, family: int) -> bool:
+        """A module that was loaded again is heard by new listeners only. Returns whether
+        it was."""
         if family == self._family:
-            return
+            return False
         for _, listener in self._listeners.values():
             listener.close()
         self._listeners.clear()
         if not family:
             output.note(["module: not loaded any more; waiting for it"])
-        elif self._was_loaded:
-            output.note(["module: loaded again"])
+        again = bool(family) and self._was_loaded
         self._family, self._was_loaded = family, True
+        return again
 
     def read(self, seconds: float) -> list[tuple[Namespace, Event]]:
         by_fd = {pair[1].fileno(): pair for pair in self._listeners.values()}
