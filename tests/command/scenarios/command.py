@@ -344,7 +344,7 @@ def _wait_until_gone(env: Env) -> None:
 @scenario(deadline=SECONDS)
 def bench_shows_both_and_leaves_nothing(env: Env) -> None:
     needs_click(env)
-    env.load()
+    env.load("stall_ms=60000")  # a busy host may not run the reader for 250 ms
     with tempfile.TemporaryDirectory() as folder:
         picture = Path(folder) / "bench.svg"
         said = sluice(

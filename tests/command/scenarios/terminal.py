@@ -42,7 +42,7 @@ def _wait_for_line(env: Env, one: Terminal, *words: str) -> list[str]:
 @scenario(deadline=2 * SECONDS, often=False)
 def watch_follows_traffic_size_devices_and_the_module(env: Env) -> None:
     needs_click(env)
-    env.load()
+    env.load("stall_ms=60000")
     reader = sink(env)
     running = env.enter(flood())
     wait_for_stops(env, reader, more_than=20)

@@ -75,7 +75,7 @@ class Freed:
     def __init__(self, env: Env, required: bool = True) -> None:
         if required:
             mount_tracefs()
-        self._counts = has_ftrace()
+        self._env, self._counts = env, has_ftrace()
         if not self._counts:
             return
         self._own = TRACING / "instances" / f"frames{os.getpid()}"
@@ -95,10 +95,14 @@ class Freed:
 
     def assert_rest_read(self, frames: int) -> None:
         """Of so many frames, all of which are read or freed by now."""
-        now = counters()
         if not self._counts:
-            assert 0 < now.read <= frames, (now, frames)
+            assert 0 < counters().read <= frames, (counters(), frames)
             return
+        self._env.wait_for(
+            lambda: counters().read + self.count >= frames,
+            "all frames are read or freed",
+        )
+        now = counters()
         assert now.read + self.count == frames, (now, self.count, frames)
 
 

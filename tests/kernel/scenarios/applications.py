@@ -54,6 +54,9 @@ class Traffic:
     def stops(self) -> int:
         return read_queue(self.device).stops
 
+    def stalls(self) -> int:
+        return read_queue(self.device).stalls
+
     def switch(self, on: bool) -> None:
         set_device(self.device, on=int(on))
 
@@ -77,12 +80,14 @@ class Traffic:
         return read_counters(self.device)
 
     def assert_served(self, stops: int) -> None:
-        """Its queue is stopped, packets flow, and none is lost."""
+        """Its queue is stopped, packets flow, and none is lost, unless the queue stalled
+        because the application did not run on a busy host."""
         assert self.state() == "served", self.state()
-        before = read_counters(self.device)
+        before, stalls = read_counters(self.device), self.stalls()
         self._env.wait_for(lambda: self.stops() > stops, "stops", REFILL_SECONDS)
         after = self.assert_moves("on")
-        assert after.lost_at_ring == before.lost_at_ring, (before, after)
+        lost = after.lost_at_ring - before.lost_at_ring
+        assert lost == 0 or self.stalls() > stalls, (before, after)
 
 
 def _is_served_and_released(env: Env, traffic: Traffic) -> None:

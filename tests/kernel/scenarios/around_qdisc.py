@@ -31,6 +31,7 @@ from tests.kernel.scenarios._traffic import (
     flood,
     ifindex,
     read_stops,
+    ring_is_empty,
     set_device,
 )
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
@@ -93,7 +94,7 @@ class CountingReader:
         def drained() -> bool:
             before = self.all
             time.sleep(0.3)
-            return before == self.all and not counters().held
+            return before == self.all and not counters().held and ring_is_empty()
 
         env.wait_for(drained, "qdisc and ring empty", 30)
 

@@ -61,7 +61,7 @@ def _enter_and_weigh(env: Env, size: int, flags: int = 0) -> int:
     env.enter(crowd(size, flags))
     weigh = _scales(env)
     before = weigh()
-    env.load()
+    env.load("stall_ms=60000")  # a process may stand still for long
     return weigh() - before
 
 

@@ -57,7 +57,7 @@ def dead_reader_cannot_end_its_stall(env: Env) -> None:
 @scenario
 def dead_reader_that_attaches_anew_holds_its_senders_no_longer(env: Env) -> None:
     """Its ring is emptied each time. stall_ms: longer than the pauses of a host."""
-    stall_seconds = 2
+    stall_seconds = 6
     env.load(f"stall_ms={1000 * stall_seconds}")
     device = env.enter(tap(ring=50, flags=IFF_TAP | IFF_MULTI_QUEUE))
     with flood(senders=1) as senders:

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Sequence
+from typing import List, Sequence
 
 from lab.guest.devices import HERE, silence_first_netns
 from lab.guest.scenarios import Env, scenario
@@ -41,7 +41,15 @@ def first_stop_and_stall_are_reported(env: Env) -> None:
     listener = env.enter(Listener())
     send(2 * RING)
     env.wait_for(lambda: read_queue().state == "stalled", "the stall")
-    stop, stall = _collect(listener, 1)
+    told: List[Event] = []
+
+    def told_of_both() -> bool:
+        told.extend(listener.read(0.1))
+        return len(told) >= 2
+
+    env.wait_for(told_of_both, "two events")
+    stop, stall, *more = told + _collect(listener, 0.5)
+    assert not more, more
     where = (ifindex(), HERE.name, 0)
     assert (stop.ifindex, stop.ifname, stop.queue) == where, stop
     assert (stop.kind, stop.count, stop.ring) == ("stop", 1, RING), stop
@@ -61,9 +69,16 @@ def stalls_are_counted_when_they_are_not_reported(env: Env) -> None:
     started, before = time.monotonic(), read_queue().stalls
     while time.monotonic() - started < 3 or read_queue().stalls < before + ENOUGH:
         stall_again(env, device)
-    events = _collect(listener, 2)
-    seconds = time.monotonic() - started
     news = read_queue().stalls - before
+    events: List[Event] = []
+
+    def told_of_all() -> bool:
+        events.extend(listener.read(0.1))
+        return sum(event.count for event in events) >= news
+
+    env.wait_for(told_of_all, "the last message")
+    seconds = time.monotonic() - started
+    events += _collect(listener, 2)
     assert {event.kind for event in events} == {"stall"}, events
     assert sum(event.count for event in events) == news, (events, news)
     assert 2 <= len(events) <= seconds + 1, (len(events), seconds)
@@ -167,7 +182,8 @@ def others_stalls_do_not_silence_a_device(env: Env) -> str:
     resource.setrlimit(resource.RLIMIT_NOFILE, files)
     silence_first_netns()
     env.load("stall_ms=1")
-    storm = [_open_tap(env, f"storm{number}", 256) for number in range(3)]
+    # Four messages of a device in a tenth of a second, 32 of all.
+    storm = [_open_tap(env, f"storm{number}", 64) for number in range(12)]
     quiet = [_open_tap(env, f"quiet{number}", 1) for number in range(6)]
     names = {device.name for device in quiet}
     listener = env.enter(Listener())

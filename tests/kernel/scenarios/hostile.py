@@ -317,7 +317,7 @@ with flood(senders=2, flows=4):
 def namespace_and_all_in_it_are_killed(env: Env) -> None:
     """The device, its reader and blocked senders are killed at once: the packets in its
     ring and its qdisc are freed."""
-    env.load("stall_ms=5000")  # or the stop may end before it is seen
+    env.load("stall_ms=60000")  # or the stop may end before it is seen
     freed = Freed(env)
     for number in range(1, 4):
         command = ["unshare", "--net", sys.executable, "-c", DYING]

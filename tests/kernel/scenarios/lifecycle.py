@@ -218,7 +218,8 @@ def netns_move_leaves_no_stopped_queue(env: Env) -> None:
     attach(there, THERE)
     reader.resume()
     before = read_counters(there)
-    said = env.run(*there.command("ping", "-c", "20", "-i", "0.01", THERE.address))
+    often = ("-c", "20", "-i", "0.01", "-w", "10")  # until 20 answers, or 10 s are over
+    said = env.run(*there.command("ping", *often, THERE.address))
     assert " 20 received" in said, said
     assert read_counters(there).read >= before.read + 20
 

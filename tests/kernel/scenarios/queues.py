@@ -227,5 +227,6 @@ def device_without_a_reader_is_served_once_it_has_one(env: Env) -> None:
     assert read_device().state == "unread"
     device = env.enter(tap(ring=100))
     env.wait_for(lambda: read_device().state == "served", "served")
+    wait_for_carrier(env)
     _stop_all(env, device)
     _assert_all_flow(env, device)

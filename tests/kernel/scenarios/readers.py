@@ -205,7 +205,8 @@ def _assert_tcp_is_lossless(env: Env, flags: int = 0) -> Reader:
             *("iperf3", "--client", FAR.address, "--time", "3"),
             *("--parallel", "8", "--json"),
         )
-    wait_until_empty(env)
+    for device in (HERE, FAR):
+        wait_until_empty(env, device)
     here, far = counters(), read_counters(FAR)
     near_end, far_end = reader.pause()
     assert read_queue().stops > 0, "the ring never filled: proves nothing"

@@ -13,6 +13,7 @@ from lab.guest.scenarios import Env, scenario
 from lab.workloads.dead_reader import send_in_turn
 from tests.kernel.scenarios._tap import slow_reader, tap
 from tests.kernel.scenarios._traffic import (
+    STOPS_OF_A_DEAD_READER,
     assert_senders_are_held_shortly,
     compare,
     counters,
@@ -33,10 +34,10 @@ def _reader_of_one_packet_per(env: Env, milliseconds: int) -> str:
 
 @scenario(on="newest-native")
 def dead_reader_holds_senders_shortly(env: Env) -> str:
-    """A second stop if a timer is late by more than a quarter of `stall_ms`."""
+    """One stop, or more if timers are late by more than a quarter of `stall_ms`."""
     env.load()
     reader = sink(env, ring=500, paused=True)
-    return assert_senders_are_held_shortly(env, reader, stops=2)
+    return assert_senders_are_held_shortly(env, reader, stops=STOPS_OF_A_DEAD_READER)
 
 
 @scenario(on="newest-native")

@@ -26,7 +26,7 @@ from lab.guest.scenarios import Env, scenario
 from lab.workloads import tcp
 from sluice.netlink import Queue
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
-from tests.kernel.scenarios._traffic import read_queues
+from tests.kernel.scenarios._traffic import read_queues, ring_is_empty
 
 SECONDS = 15.0  # unless SLUICE_SOAK_SECONDS says otherwise
 SEED = 1
@@ -206,11 +206,12 @@ class Lane:
 
 
 def _drained(device: Device) -> Optional[Counters]:
-    """The counters, once the qdisc is empty and no counter changes."""
+    """The counters, once qdisc and ring are empty and no counter changes."""
     before = read_counters(device)
     time.sleep(0.2)
     now = read_counters(device)
-    return now if now == before and not now.held else None
+    drained = now == before and not now.held and ring_is_empty(device)
+    return now if drained else None
 
 
 class TcpLane:

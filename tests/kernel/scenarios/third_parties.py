@@ -41,7 +41,6 @@ SECONDS = 4.0
 SEND_BUFFER = 64 * 1024
 # On an emulated or busy machine a single play may differ by a factor of two; SECURITY.md
 # has what was measured.
-SHARE = 0.25
 SLOW, FAST = Device("slow0", "", port_mac(9)), Device("fast0", "", port_mac(9))
 PAUSE, BURST = 0.001, 500  # of a fast reader
 
@@ -91,7 +90,7 @@ def _socket_reaches_the_other_port(env: Env, pace: int) -> str:
     addresses = _read_ports(env, pace)
     send = functools.partial(_send_in_turn, addresses)
     names = (SLOW.name, FAST.name)
-    return compare(lambda: _read_by_the_fast_port(send), *names, share=SHARE)
+    return compare(lambda: _read_by_the_fast_port(send), *names)
 
 
 @scenario(deadline=120, often=False)
@@ -156,7 +155,7 @@ def _writer_reaches_the_other_port(env: Env, pace: int) -> str:
     names = (source.name, SLOW.name, FAST.name)
     wait = functools.partial(time.sleep, SECONDS)
     with Writer(source):
-        return compare(lambda: _read_by_the_fast_port(wait), *names, share=SHARE)
+        return compare(lambda: _read_by_the_fast_port(wait), *names)
 
 
 @scenario(deadline=120, often=False)
@@ -188,7 +187,7 @@ def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
     addresses = teach(names)
     with slow_reader(taps["slow0"], 0.05), slow_reader(taps["fast0"], 0.001, 500):
         result = compare(
-            lambda: _send_in_turn(addresses, SECONDS), *names, share=0.25
+            lambda: _send_in_turn(addresses, SECONDS), *names
         )
         fast = taps["fast0"].read_count
     assert fast > 1000, fast
@@ -258,5 +257,9 @@ def pings_beside_four_floods_are_answered_as_without_sluice(env: Env) -> str:
     set_device(on=1)
     sent, answered = count()
     assert read_stops() > 0, "the queue was never stopped"
-    assert answered * stock_sent >= stock * sent, (answered, sent, stock, stock_sent)
+    under_way = 3  # pings whose answer came after the end
+    assert (answered + under_way) * stock_sent >= stock * sent, (
+        *(answered, sent),
+        *(stock, stock_sent),
+    )
     return f"answered: stock {stock} of {stock_sent}, sluice {answered} of {sent}"
