@@ -178,7 +178,7 @@ static void call_directly(struct work_struct *unused)
 		ftrace_set_filter_ip(callback_hook,
 				     (unsigned long)ftrace_pin_target, 0, 1);
 	} else {
-		ftrace_set_filter(&direct_call, NULL, 0, 1);
+		sluice_clear_filter(&direct_call);
 	}
 	WRITE_ONCE(sluice_direct_call, !err);
 }
@@ -217,7 +217,7 @@ bool sluice_direct_stop(void)
 	err = sluice_direct_unregister(&direct_call, called_from,
 				       (unsigned long)sluice_entry);
 	if (!err)	/* see remove_callback() */
-		ftrace_set_filter(&direct_call, NULL, 0, 1);
+		sluice_clear_filter(&direct_call);
 	synchronize_rcu();	/* for senders that are in there, with BH off */
 	return !err;
 }

@@ -6,8 +6,25 @@
 #ifndef SLUICE_DIRECT_H
 #define SLUICE_DIRECT_H
 
+#include <linux/ftrace.h>
+#include <linux/sched.h>
+
 #include "compat.h"
 #include "sluice.h"
+
+#define CLEAR_TRIES	100
+
+/*
+ * A filter keeps its memory until it is empty, and ftrace asks for memory to
+ * empty it. ftrace_free_filter() does not, but modules may call it since 6.2 only.
+ */
+static inline void sluice_clear_filter(struct ftrace_ops *ops)
+{
+	unsigned int tries = CLEAR_TRIES;
+
+	while (ftrace_set_filter(ops, NULL, 0, 1) == -ENOMEM && --tries)
+		cond_resched();
+}
 
 #ifdef SLUICE_CALLS_DIRECTLY
 void sluice_direct_start(struct ftrace_ops *callback, unsigned long transmit);

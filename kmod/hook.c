@@ -61,7 +61,7 @@ static const char *place_callback(unsigned long transmit)
 	}
 	err = register_ftrace_function(&transmit_hook);
 	if (err) {
-		ftrace_set_filter(&transmit_hook, NULL, 0, 1);
+		sluice_clear_filter(&transmit_hook);
 		pr_err_ratelimited("ftrace refuses the hook (%d); is kernel.ftrace_enabled 0?\n",
 				   err);
 		return "ftrace refuses the hook";
@@ -77,7 +77,7 @@ static bool remove_callback(void)
 	 * a filter every function is traced.
 	 */
 	if (!err)
-		ftrace_set_filter(&transmit_hook, NULL, 0, 1);
+		sluice_clear_filter(&transmit_hook);
 	return !err;
 }
 

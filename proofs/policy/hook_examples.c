@@ -3,6 +3,7 @@
 
 static unsigned long patched_at;	/* ftrace takes this address at any rate */
 static int filter_error, register_error, unregister_error, direct_filter_error;
+static int filter_fails;	/* so often: no memory */
 static bool direct_stops = true;
 static jmp_buf waits_for_ever;
 
@@ -36,7 +37,10 @@ int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
 		      int reset)
 {
 	note("%sfilter %d %d %d;", whose(ops), !!name, length, !!reset);
-	return 0;
+	if (!filter_fails)
+		return 0;
+	filter_fails--;
+	return -ENOMEM;
 }
 
 int register_ftrace_function(struct ftrace_ops *ops)
@@ -134,4 +138,17 @@ static void hooks(void)
 	EXPECT_LOG("stop;unregister;filter 0 0 1;");
 	EXPECT(removed(), true);
 	EXPECT_LOG("");
+	/* ftrace asks for memory to empty the filter */
+	transmit_ops.ndo_start_xmit = (void *)4711;
+	EXPECT(sluice_hook_place(&dev) == NULL, true);
+	*text = '\0';
+	filter_fails = 2;
+	EXPECT(removed(), true);
+	EXPECT_LOG("stop;unregister;filter 0 0 1;filter 0 0 1;filter 0 0 1;");
+	EXPECT(sluice_hook_place(&dev) == NULL, true);
+	filter_fails = CLEAR_TRIES + 1;
+	EXPECT(removed(), true);
+	EXPECT(filter_fails, 1);
+	filter_fails = 0;
+	*text = '\0';
 }

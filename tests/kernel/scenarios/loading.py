@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 
 from lab.guest.debug import finds_leaks, forget_leaks, read_leaks
 from lab.guest.scenarios import Env, scenario
 from sluice import netlink
-from tests.kernel.scenarios import _ftrace
+from tests.kernel.scenarios import _faults, _ftrace
 from tests.kernel.scenarios._requests import Asker
 from tests.kernel.scenarios._tap import tap
 
@@ -62,5 +63,26 @@ def unloading_leaves_no_memory(env: Env) -> None:
         env.load()
         with tap():
             env.run("rmmod", "sluice")
+    leaks = read_leaks()
+    assert not leaks, leaks
+
+
+@scenario(deadline=120, often=False)
+def unloading_while_memory_is_refused_leaves_none(env: Env) -> None:
+    """Every second allocation of who unloads fails: to empty a filter ftrace asks for
+    memory."""
+    if not finds_leaks() or not _faults.is_offered():
+        env.skip("kmemleak, failslab: not in this kernel; make debug has some with them")
+    _ftrace.mount_tracefs()
+    delete = ctypes.CDLL(None).delete_module
+    forget_leaks()
+    for _ in range(5):
+        env.load()
+        with tap():
+            _ftrace.settles_on_direct_call(env)
+            with _faults.refused_memory([os.getpid()], 50):
+                while delete(b"sluice", os.O_NONBLOCK):
+                    pass  # for lack of memory: once more
+        assert not os.path.exists("/sys/module/sluice")
     leaks = read_leaks()
     assert not leaks, leaks
