@@ -103,6 +103,9 @@ static void hooks(void)
 	filter_error = -12;
 	EXPECT(is_reason(sluice_hook_place(&dev)), true);
 	EXPECT_LOG("filter_ip 4711 0 0;complain;");
+	filter_error = -28;
+	EXPECT(is_reason(sluice_hook_place(&dev)), true);
+	EXPECT_LOG("filter_ip 4711 0 0;complain;");
 	filter_error = -22;
 	/* arm64 before 5.18 with BTI */
 	patched_at = 4719;
