@@ -58,7 +58,7 @@ def assert_installs_nothing(before: Set[str], status: int, *words: str) -> None:
     assert_no_trace(before)
 
 
-@scenario(deadline=900, often=False)
+@scenario(deadline=1800, often=False)
 def tree_is_installed_twice_and_removed(env: Env) -> None:
     reader = sink(env, ring=100)
     before = read_machine()
