@@ -27,7 +27,9 @@ STALL_MS = 250  # the default
 LONGEST_STOP_NS = 8 * STALL_MS * 1_000_000
 STOPS_OF_A_DEAD_READER = 5  # at most, if each timer is late: see kmod/queue.c
 STOCK_SECONDS, HELD_SECONDS = 1.0, 3.0
-SHARE = 0.25  # of stock's: the host may be busy while the other is counted
+# Of stock's count. On an emulated or busy machine a single play may differ by a factor of
+# two; SECURITY.md has what was measured.
+SHARE = 0.25
 
 
 def sink(env: Env, ring: int = 1000, **how: Any) -> Reader:

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import time
-from typing import List, Sequence
+from typing import Callable, List, Sequence
 
 from lab.guest.devices import HERE, silence_first_netns
 from lab.guest.scenarios import Env, scenario
@@ -34,6 +34,19 @@ def _collect(listener: Listener, seconds: float) -> list[Event]:
     return events
 
 
+def _collect_until(
+    env: Env, listener: Listener, enough: Callable[[List[Event]], bool], what: str
+) -> List[Event]:
+    told: List[Event] = []
+
+    def read() -> bool:
+        told.extend(listener.read(0.1))
+        return enough(told)
+
+    env.wait_for(read, what)
+    return told
+
+
 @scenario
 def first_stop_and_stall_are_reported(env: Env) -> None:
     env.load("stall_ms=300")
@@ -41,13 +54,7 @@ def first_stop_and_stall_are_reported(env: Env) -> None:
     listener = env.enter(Listener())
     send(2 * RING)
     env.wait_for(lambda: read_queue().state == "stalled", "the stall")
-    told: List[Event] = []
-
-    def told_of_both() -> bool:
-        told.extend(listener.read(0.1))
-        return len(told) >= 2
-
-    env.wait_for(told_of_both, "two events")
+    told = _collect_until(env, listener, lambda told: len(told) >= 2, "two events")
     stop, stall, *more = told + _collect(listener, 0.5)
     assert not more, more
     where = (ifindex(), HERE.name, 0)
@@ -70,13 +77,11 @@ def stalls_are_counted_when_they_are_not_reported(env: Env) -> None:
     while time.monotonic() - started < 3 or read_queue().stalls < before + ENOUGH:
         stall_again(env, device)
     news = read_queue().stalls - before
-    events: List[Event] = []
 
-    def told_of_all() -> bool:
-        events.extend(listener.read(0.1))
-        return sum(event.count for event in events) >= news
+    def are_all(told: List[Event]) -> bool:
+        return sum(event.count for event in told) >= news
 
-    env.wait_for(told_of_all, "the last message")
+    events = _collect_until(env, listener, are_all, "the last message")
     seconds = time.monotonic() - started
     events += _collect(listener, 2)
     assert {event.kind for event in events} == {"stall"}, events

@@ -39,8 +39,6 @@ from tests.kernel.scenarios._traffic import (
 
 SECONDS = 4.0
 SEND_BUFFER = 64 * 1024
-# On an emulated or busy machine a single play may differ by a factor of two; SECURITY.md
-# has what was measured.
 SLOW, FAST = Device("slow0", "", port_mac(9)), Device("fast0", "", port_mac(9))
 PAUSE, BURST = 0.001, 500  # of a fast reader
 
@@ -186,9 +184,7 @@ def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
     taps = env.enter(bridge(names))
     addresses = teach(names)
     with slow_reader(taps["slow0"], 0.05), slow_reader(taps["fast0"], 0.001, 500):
-        result = compare(
-            lambda: _send_in_turn(addresses, SECONDS), *names
-        )
+        result = compare(lambda: _send_in_turn(addresses, SECONDS), *names)
         fast = taps["fast0"].read_count
     assert fast > 1000, fast
     return f"rounds: {result}; {fast} packets read by the fast one"
@@ -258,8 +254,6 @@ def pings_beside_four_floods_are_answered_as_without_sluice(env: Env) -> str:
     sent, answered = count()
     assert read_stops() > 0, "the queue was never stopped"
     under_way = 3  # pings whose answer came after the end
-    assert (answered + under_way) * stock_sent >= stock * sent, (
-        *(answered, sent),
-        *(stock, stock_sent),
-    )
-    return f"answered: stock {stock} of {stock_sent}, sluice {answered} of {sent}"
+    said = f"answered: stock {stock} of {stock_sent}, sluice {answered} of {sent}"
+    assert (answered + under_way) * stock_sent >= stock * sent, said
+    return said
