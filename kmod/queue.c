@@ -26,7 +26,8 @@
  *     queue stops again. So a dead reader holds senders that go on sending for
  *     stall_ms (for five stops if each timer is later than that), one at half
  *     that pace for 1/5 of the time, one that opens or attaches the device
- *     again and again and reads nothing for 1/9;
+ *     again and again and reads nothing for 1/9; a queue that stops while
+ *     another of its device is stalled begins as unpaid as that one;
  *   - the ring does not overflow while the queue is not stalled, with any
  *     number of senders that the headroom covers, see depth.c; with two fifths
  *     as many where pauses of the machine end three stops at the limit in a row;
@@ -245,6 +246,21 @@ static void __queue_charge(struct sluice_queue *q, u64 ns, int packets)
 	q->unpaid_ns = min(q->unpaid_ns, stall_ns(q));
 }
 
+/*
+ * A queue that stops after another of its device stalled, and before the time of that
+ * stall is over, begins with stall_ms of unpaid time, once for each stall: a reader
+ * that steers its senders from queue to queue would otherwise hold them at each.
+ */
+static void __queue_inherit_debt(struct sluice_queue *q)
+{
+	u64 until = READ_ONCE(q->device->debt_until);
+
+	lockdep_assert_held(&q->lock);
+	if (until != q->debt_seen && until > q->stopped_at)
+		q->unpaid_ns = stall_ns(q);
+	q->debt_seen = until;
+}
+
 /* proofs/litmus: stop_against_wake, expiry_against_stop, one_owner */
 static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 			 int fill, int depth)
@@ -272,6 +288,7 @@ static void __queue_stop(struct sluice_queue *q, struct ptr_ring *ring,
 	q->idle_reviews = 0;
 	q->stop_producer = READ_ONCE(ring->producer);
 	q->unpaid_ns -= min(q->unpaid_ns, div_u64(q->open_ns, PASS_FACTOR));
+	__queue_inherit_debt(q);
 	__queue_charge(q, 0, __queue_read_since(q, head, fill));
 	WRITE_ONCE(q->head, head);
 	__queue_arm(q, fill - sluice_low(q, depth), q->stopped_at);
@@ -297,7 +314,8 @@ static void __queue_wake(struct sluice_queue *q, int fill,
 
 /*
  * Senders pass, and a full ring drops their packets as the driver does without
- * us, until the reader has caught up or the time is over: see stall_lasts().
+ * us, until the reader has caught up or the time is over: see stall_lasts(). What
+ * is unpaid stays so: only open time and packets that are read pay.
  */
 static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
 {
@@ -305,7 +323,8 @@ static void __queue_stall(struct sluice_queue *q, int fill, u64 now)
 
 	WRITE_ONCE(q->pass_until, now + PASS_FACTOR * stall_ns(q));
 	WRITE_ONCE(q->stalled, true);
-	q->unpaid_ns = 0;
+	q->debt_seen = q->pass_until;
+	WRITE_ONCE(q->device->debt_until, q->pass_until);
 	q->stalls++;
 	sluice_events_schedule(q->device);
 	trace_queue_stall(q, fill, now - q->stopped_at);

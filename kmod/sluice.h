@@ -124,6 +124,7 @@ struct sluice_queue {
 	u64 next_review_at;
 	u64 pass_until;
 	u64 unpaid_ns;
+	u64 debt_seen;
 	u64 read_ns;
 	u64 read;
 	s64 depth_ns;
@@ -192,12 +193,14 @@ struct sluice_rule {
  * @limit: the operator's limit in packets, 0 for none
  * @target_us: time the reader needs for what the ring holds, microseconds;
  *	       0 for the whole ring
+ * @debt_until: end of the last stall of any of its queues; written under that
+ *	       queue's lock
  * @rule: the rule that matches its name, or NULL
  * @by_hand: what was set for this device alone
  * @noqueue_reported_at: when the event that its qdisc is missing was last sent
  * @queue: one per TX queue
  *
- * Everything but @events_pending and @queue is written under RTNL.
+ * Everything but @events_pending, @debt_until and @queue is written under RTNL.
  */
 struct sluice_device {
 	struct hlist_node node;
@@ -214,6 +217,7 @@ struct sluice_device {
 	u32 low_percent;
 	u32 limit;
 	u32 target_us;
+	u64 debt_until;
 	const struct sluice_rule *rule;
 	struct sluice_settings by_hand;
 	u64 noqueue_reported_at;

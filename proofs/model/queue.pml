@@ -22,9 +22,9 @@
  * Copy of: kmod/depth.c headroom_for() cd203d6c887d84d2
  * Copy of: kmod/depth.c sluice_limit() c3d54c0b2bd74338
  * Copy of: kmod/depth.c sluice_low() 370144d0cb60e300
- * Copy of: kmod/queue.c __queue_stop() c5b784fb6ad77c83
+ * Copy of: kmod/queue.c __queue_stop() d05fe7faa0e4883a
  * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
- * Copy of: kmod/queue.c __queue_stall() 322b2579bb3b08b4
+ * Copy of: kmod/queue.c __queue_stall() 411f8d250c083a6e
  * Copy of: kmod/queue.c __queue_review() 6c0c97024d4a3db0
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
  * Copy of: kmod/queue.c queue_filled() afe32fbdcb4e1f12

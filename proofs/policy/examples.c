@@ -620,7 +620,8 @@ static void stalls(void)
 	EXPECT_LOG("event;queue_stall 9 7000000;queue_wake 9 7000000;wake;");
 	EXPECT(q->stalled, true);
 	EXPECT(q->pass_until, now + 8 * 250 * MS);
-	EXPECT(q->unpaid_ns, 0);
+	EXPECT(q->unpaid_ns, 1);	/* nothing is forgiven */
+	EXPECT(q->device->debt_until, q->pass_until);
 	EXPECT(q->stalls, 1);
 	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
 

@@ -8,7 +8,8 @@
  *
  *   - a stop lasts longer than stall_ms, one review and the timers' lateness;
  *   - a slow or dead reader holds its sender for more than its share of the time,
- *     also if it opens or attaches its file again and again;
+ *     also if it opens or attaches its file again and again, empties the ring
+ *     when it is stalled, or moves its senders to another queue then;
  *   - a reader that is fast enough loses a packet or is stalled;
  *   - the median packet waits in the ring for more than half the target and the
  *     timers' lateness, and for more than what the fewest packets in a ring (and a
@@ -458,6 +459,49 @@ static bool run_reopened(unsigned int reads, bool anew)
 }
 
 /*
+ * The reader reads nothing until the queue stalls, then all there is; or it reads
+ * one packet and moves its senders to the next of @queues queues.
+ */
+static bool run_stalled(unsigned int queues)
+{
+	static const struct reader prompt = { "stalled" };
+	u64 stopped_ns = 0, read = 0;
+	unsigned int id = 0;
+	bool fine;
+
+	reader = &prompt;
+	begin(queues);
+	for (unsigned int i = 0; i < 2000; i++) {
+		struct lane *lane = &lanes[id];
+		struct ptr_ring *ring = &modules[id].ring;
+		u64 stalls = device->queue[id].stalls;
+
+		/* its senders have a few packets only: it empties the ring first */
+		for (lane_sends(lane); lane->fires; ) {
+			now = max(now, lane->fires);
+			lane_expires(lane);
+			if (device->queue[id].stalls != stalls)
+				break;
+			lane_sends(lane);
+		}
+		do
+			read += !!__ptr_ring_consume(ring);
+		while (queues == 1 && !__ptr_ring_empty(ring));
+		id = (id + 1) % queues;
+		now += NSEC_PER_MSEC;	/* of packets that pass */
+	}
+	for (id = 0; id < queues; id++)
+		stopped_ns += lanes[id].stopped_ns;
+	/* one that reads half of what it must may hold them for longer */
+	fine = stopped_ns <= now * 15 / 100 ||
+	       read >= stopped_ns / (sluice_default_stall_ms * NSEC_PER_MSEC) * 25;
+	printf("%u queues, %s when one stalls: senders held %4.1f %%, %lu packets read in %.1f s%s\n",
+	       queues, queues == 1 ? "empties the ring" : "moves its senders",
+	       100.0 * stopped_ns / now, read, now / 1e9, fine ? "" : ": TOO MUCH");
+	return fine;
+}
+
+/*
  * Each CPU is at one of three points: before the stopped test, before the check,
  * before the ring. Whose turn it is is chance. The reader is slower than all.
  */
@@ -531,6 +575,7 @@ int main(void)
 	      run_reopened(0, false) && run_reopened(0, true) &&
 	      run_reopened(1, false) && run_reopened(1, true) &&
 	      run_reopened(5, false) && run_reopened(5, true) &&
+	      run_stalled(1) && run_stalled(9) && run_stalled(64) &&
 	      run_beside(200000, 100) && run_beside(200000, 2000) &&
 	      run_beside(20000, 100) && run_beside(20000, 2000) &&
 	      run_beside(2000, 100) && run_beside(2000, 2000) &&
