@@ -18,16 +18,22 @@
 
 #define RUN_EVERY	HZ
 
+/* Read with each stop, and so written only once in a second. */
+static bool watching;
 static void run(struct work_struct *unused);
 static DECLARE_DELAYED_WORK(runner, run);
 
 /**
  * sluice_backstop_watch() - a queue was stopped
  *
- * Context: any, hard irq included.
+ * Context: any, hard irq included; the lock of that queue, which run() takes after
+ *	    it cleared @watching. So it sees that stop, or this call schedules it.
  */
 void sluice_backstop_watch(void)
 {
+	if (READ_ONCE(watching))
+		return;
+	WRITE_ONCE(watching, true);
 	schedule_delayed_work(&runner, RUN_EVERY);
 }
 
@@ -61,6 +67,7 @@ static void run(struct work_struct *unused)
 	unsigned int bucket;
 	bool again = false;
 
+	WRITE_ONCE(watching, false);
 	for (bucket = 0; bucket < HASH_SIZE(sluice_devices); bucket++) {
 		rcu_read_lock();
 		hlist_for_each_entry_rcu(device, &sluice_devices[bucket], node)

@@ -153,10 +153,10 @@ void sluice_device_configure(struct sluice_device *device)
 		sluice_events_watch();
 	settings_merge(&s, &device->by_hand);
 	device->on = s.on;
-	WRITE_ONCE(device->stall_ms, s.stall_ms);
-	WRITE_ONCE(device->low_percent, s.low_percent);
-	WRITE_ONCE(device->limit, s.limit);
-	WRITE_ONCE(device->target_us, s.target_us);
+	WRITE_ONCE(device->flow.stall_ms, s.stall_ms);
+	WRITE_ONCE(device->flow.low_percent, s.low_percent);
+	WRITE_ONCE(device->flow.user_limit, s.limit);
+	WRITE_ONCE(device->flow.target_us, s.target_us);
 	sluice_device_update(device);
 }
 

@@ -18,7 +18,7 @@
  */
 static __always_inline bool check_needed(const struct sluice_queue *q)
 {
-	/* pairs with queue_adopted(): q->ring is in this file, or a later
+	/* pairs with queue_adopt(): q->ring is in this file, or a later
 	 * proofs/litmus: ring_before_file
 	 */
 	void *file = smp_load_acquire(&q->file);

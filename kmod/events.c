@@ -39,15 +39,15 @@ static DECLARE_DELAYED_WORK(runner, run);
 
 /**
  * sluice_events_schedule() - a queue stopped for the first time, or stalled
- * @device: its device
+ * @q: the queue
  *
- * Context: any with interrupts off, hard irq included; that queue's lock,
- *	    which report_queue() takes after report_device() cleared
- *	    @device->events_pending.
+ * Context: any with interrupts off, hard irq included; @q->lock, which
+ *	    report_queue() takes after report_device() cleared both flags.
  */
-void sluice_events_schedule(struct sluice_device *device)
+void sluice_events_schedule(struct sluice_queue *q)
 {
-	WRITE_ONCE(device->events_pending, true);
+	WRITE_ONCE(q->events_pending, true);
+	WRITE_ONCE(q->device->events_pending, true);
 	if (READ_ONCE(ready))	/* pairs with sluice_events_stop() */
 		schedule_delayed_work(&runner, RUN_EVERY);
 }
@@ -80,13 +80,21 @@ static bool report_queue(struct sluice_queue *q, unsigned int *budget)
 /* Returns how many messages were sent. */
 static unsigned int report_device(struct sluice_device *device)
 {
-	unsigned int n, id, budget = MESSAGES_PER_DEVICE;
+	unsigned int n, queues = device->dev->real_num_tx_queues;
+	unsigned int budget = MESSAGES_PER_DEVICE;
+	struct sluice_queue *q;
 	bool pending = false;
 
 	WRITE_ONCE(device->events_pending, false);
-	for (n = 0; n < device->queues; n++) {
-		id = (device->next_queue + n) % device->queues;
-		pending |= report_queue(&device->queue[id], &budget);
+	for (n = 0; n < queues; n++) {
+		q = &device->queue[(device->next_queue + n) % queues];
+		if (!READ_ONCE(q->events_pending))
+			continue;
+		WRITE_ONCE(q->events_pending, false);
+		if (report_queue(q, &budget)) {
+			WRITE_ONCE(q->events_pending, true);
+			pending = true;
+		}
 	}
 	device->next_queue += MESSAGES_PER_DEVICE;
 	if (pending)

@@ -54,10 +54,10 @@ static int put_device_attrs(struct sk_buff *msg,
 		nla_put_string(msg, SLUICE_A_DEVICE_REASON, d->reason)) ||
 	       nla_put_u32(msg, SLUICE_A_DEVICE_QUEUES,
 			   d->dev->real_num_tx_queues) ||
-	       nla_put_u32(msg, SLUICE_A_DEVICE_STALL_MS, d->stall_ms) ||
-	       nla_put_u32(msg, SLUICE_A_DEVICE_LOW_PERCENT, d->low_percent) ||
-	       nla_put_u32(msg, SLUICE_A_DEVICE_LIMIT, d->limit) ||
-	       nla_put_u32(msg, SLUICE_A_DEVICE_TARGET_US, d->target_us) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_STALL_MS, d->flow.stall_ms) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_LOW_PERCENT, d->flow.low_percent) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_LIMIT, d->flow.user_limit) ||
+	       nla_put_u32(msg, SLUICE_A_DEVICE_TARGET_US, d->flow.target_us) ||
 	       put_origins(msg, d) ||
 	       nla_put_u64_64bit(msg, SLUICE_A_DEVICE_TX_DROPPED,
 				 read_tx_dropped(d->dev), SLUICE_A_DEVICE_PAD);

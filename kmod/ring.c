@@ -5,26 +5,22 @@
  */
 #include "sluice.h"
 
-/**
- * sluice_slots_between() - slots from one index forward to another
- * @from: an index of a ring
- * @to: another
- * @size: slots of the ring
+/*
+ * Slots kept free for senders that are past the stopped test. Let n be the CPUs
+ * that send at once. When a sender finds the limit reached, others may have found
+ * it not reached and not yet put their packet into the ring (n - 1), and once they
+ * did each CPU may be past the stopped test again (n): 2n - 1 packets after the last
+ * check that passed. The reader frees slots in batches, from the last to the first,
+ * without a barrier: one batch more. Never above half the ring: then it covers
+ * (size / 2 - batch) / 2 senders at once.
  *
- * A ring that changes may show any index: the producer is at the end for a
- * moment before it wraps to 0, and a ring that is resized may show indices of
- * its other size.
- *
- * Context: any.
- * Return: 0 to @size - 1, whatever the indices are.
+ * Half a ring is also more than a batch that was read and is not handed back, so an
+ * empty ring is below the limit.
  */
-int sluice_slots_between(int from, int to, int size)
+static int headroom_for(const struct ptr_ring *ring, int size)
 {
-	int slots = to - from;
-
-	if (slots < 0)
-		slots += size;
-	return (unsigned int)slots < (unsigned int)size ? slots : 0;
+	return min_t(int, 2 * num_online_cpus() + READ_ONCE(ring->batch),
+		     size / 2);
 }
 
 /*
@@ -49,35 +45,43 @@ static bool __ring_is_full(const struct ptr_ring *ring, int size)
  *
  * Equal indices mean empty or full; the producer's lock tells which, because it
  * keeps a resize from freeing the slots. In a hard irq that finds it taken the
- * answer is "full", which the next review corrects; what was read since the last
- * counts as not read.
+ * answer is "full", which the next review corrects.
  *
  * Context: BH off, or hard irq.
- * Return: the slots in use and the packets.
+ * Return: what the ring holds; its safe_limit is what the headroom leaves.
  */
-struct sluice_ring_count sluice_count_ring(struct ptr_ring *ring, int size,
-					   bool in_irq)
+struct sluice_flow_ring sluice_count_ring(struct ptr_ring *ring, int size,
+					  bool in_irq)
 {
+	struct sluice_flow_ring count = {
+		.size = size,
+		.safe_limit = max(size - headroom_for(ring, size), 1),
+	};
+	int head = READ_ONCE(ring->consumer_head);
 	int tail = READ_ONCE(ring->consumer_tail);
-	struct sluice_ring_count count;
 
 	smp_rmb(); /* proofs/litmus: tail_before_slots, tail_before_producer */
-	count.used = sluice_slots_between(tail, READ_ONCE(ring->producer), size);
+	count.producer = READ_ONCE(ring->producer);
+	count.used = sluice_slots_between(tail, count.producer, size);
 	if (!count.used) {
-		if (!in_irq)
+		if (!in_irq) {
 			spin_lock(&ring->producer_lock);
-		else if (!spin_trylock(&ring->producer_lock))
-			return (struct sluice_ring_count){ size, size };
+		} else if (!spin_trylock(&ring->producer_lock)) {
+			count.used = size;
+			count.fill = size;
+			return count;
+		}
+		head = READ_ONCE(ring->consumer_head);
 		tail = READ_ONCE(ring->consumer_tail);
 		smp_rmb(); /* as above */
-		count.used = sluice_slots_between(tail, ring->producer, size);
+		count.producer = ring->producer;
+		count.used = sluice_slots_between(tail, count.producer, size);
 		if (!count.used && __ring_is_full(ring, size))
 			count.used = size;
 		spin_unlock(&ring->producer_lock);
 	}
 	/* head == producer means empty or full; @used tells which. */
-	count.fill = sluice_slots_between(READ_ONCE(ring->consumer_head),
-					  READ_ONCE(ring->producer), size);
+	count.fill = sluice_slots_between(head, count.producer, size);
 	if (!count.fill)
 		count.fill = count.used == size ? size : 0;
 	/* The reader may move the tail past a head that is about to follow. */

@@ -7,16 +7,16 @@
  *   direct.c   the same by a direct call, through entry_....S
  *   selftest_ring.c, selftest_reset.c   what no compiler can check, at load
  *   entry.h    whether a packet leads to a check of the ring
- *   ring.c     what a ring holds
- *   depth.c    how much it may hold: headroom, reader's pace, target
- *   queue.c    the policy: when a queue stops, wakes, stalls
+ *   ring.c     what a ring holds, and how much is safe
+ *   flow.c     the policy: when a queue stops, wakes, stalls, as arithmetic
+ *   queue.c    the mechanism: the queue's bit, lock and timer
  *   device.c   which devices are served, through their whole life
  *   rules.c    which settings a device gets by its name
  *   backstop.c reviews a queue whose timer was lost
  *   netlink.c  what the operator sees and sets
  *   events.c   when events are sent to those who listen
  *
- * The contract is the DOC block of queue.c and docs/design.md.
+ * The contract is the DOC blocks of flow.c and queue.c, and docs/design.md.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -27,6 +27,7 @@
 #include <linux/ptr_ring.h>
 #include <linux/spinlock.h>
 
+#include "flow.h"
 #include "uapi.h"
 
 #undef pr_fmt
@@ -66,31 +67,11 @@ enum sluice_wake_cause {
  * @open: the device is up and served
  * @stopped: we stopped @txq. Invariant: @stopped implies that @timer is armed,
  *	     or that its handler waits for @lock
- * @stalled: senders pass until @pass_until and until something was read, or until
- *	     the reader has caught up
- * @idle_reviews: reviews in a row that saw no packet read, see REVIEW_BACKOFF_MAX
- * @head: the reader's head at the last review or stop
- * @stop_producer: the producer at the last stop
- * @stop_read: packets that count as read in this stop
- * @stop_fill: packets in the ring when it began
- * @headroom: slots to keep free, learned; see depth.c
- * @depth: packets the reader reads in @depth_ns, for senders
- * @reader_ns: the reader's pace, nanoseconds per packet: @read_ns over @read
- * @timer_late_ns: average lateness of @timer, nanoseconds
+ * @flow: the policy's memory; senders read its depth and stalled without @lock
  * @timer: reviews a stopped queue, on the CPU that armed it: that of the sender
  *	   that stopped it, unless this went offline
- * @stopped_at: start of this stop; this and the following times in nanoseconds
- *		of CLOCK_MONOTONIC
- * @reviewed_at: the last review, or the start of this stop
- * @open_ns: from the review before this stop until the stop
- * @next_review_at: earliest next review, by the bound on their rate
- * @pass_until: end of the stall
- * @unpaid_ns: stopped time for which neither packets that were read nor open time
- *	       paid yet
- * @read_ns: time the reader was seen to work; older time decays
- * @read: packets it read in that time, in 1/PACE_SCALE
- * @depth_ns: how long the packets in the ring shall last, nanoseconds
  * @rescued: reviews by the backstop because @timer was lost
+ * @events_pending: it may have an event to send, see events.c; set under @lock
  * @stop_reported: the event of the first stop was sent; this and the following
  *		   are used by events.c alone, under RTNL
  * @stalls_reported: how many stalls were sent as events
@@ -108,26 +89,7 @@ struct sluice_queue {
 	raw_spinlock_t lock ____cacheline_aligned_in_smp;
 	bool open;
 	bool stopped;
-	bool stalled;
-	u8 idle_reviews;
-	int head;
-	int stop_producer;
-	int stop_read;
-	int stop_fill;
-	int headroom;
-	int depth;
-	u32 reader_ns;
-	u32 timer_late_ns;
-	u64 stopped_at;
-	u64 reviewed_at;
-	u64 open_ns;
-	u64 next_review_at;
-	u64 pass_until;
-	u64 unpaid_ns;
-	u64 debt_seen;
-	u64 read_ns;
-	u64 read;
-	s64 depth_ns;
+	struct sluice_flow flow;
 	struct hrtimer timer;
 
 	u64 stops;
@@ -137,6 +99,7 @@ struct sluice_queue {
 	u64 longest_stop_ns;
 	atomic64_t drops;
 
+	bool events_pending;
 	bool stop_reported;
 	u64 stalls_reported;
 	u64 stalls_reported_at;
@@ -188,19 +151,14 @@ struct sluice_rule {
  * @state: what we do for it, and why
  * @reason: why it is refused
  * @queues: how many of @queue there are
- * @stall_ms: the longest stop; see STALL_PACKETS in queue.c
- * @low_percent: low watermark in per cent of the limit
- * @limit: the operator's limit in packets, 0 for none
- * @target_us: time the reader needs for what the ring holds, microseconds;
- *	       0 for the whole ring
- * @debt_until: end of the last stall of any of its queues; written under that
- *	       queue's lock
+ * @flow: the settings of its queues
+ * @shared: what the policy knows of all of them
  * @rule: the rule that matches its name, or NULL
  * @by_hand: what was set for this device alone
  * @noqueue_reported_at: when the event that its qdisc is missing was last sent
  * @queue: one per TX queue
  *
- * Everything but @events_pending, @debt_until and @queue is written under RTNL.
+ * Everything but @events_pending, @shared and @queue is written under RTNL.
  */
 struct sluice_device {
 	struct hlist_node node;
@@ -213,11 +171,8 @@ struct sluice_device {
 	bool on;
 	enum sluice_device_state state;
 	const char *reason;
-	u32 stall_ms;
-	u32 low_percent;
-	u32 limit;
-	u32 target_us;
-	u64 debt_until;
+	struct sluice_flow_settings flow;
+	struct sluice_flow_device shared;
 	const struct sluice_rule *rule;
 	struct sluice_settings by_hand;
 	u64 noqueue_reported_at;
@@ -239,32 +194,8 @@ const char *sluice_hook_place(const struct net_device *dev);
 void sluice_hook_remove(void);
 
 /* ring.c */
-/**
- * struct sluice_ring_count - what a ring holds
- * @used: slots that are not free: packets, and slots that were read but are not
- *	  yet handed back with their batch. Too high while a batch is handed
- *	  back, never too low
- * @fill: packets
- */
-struct sluice_ring_count {
-	int used;
-	int fill;
-};
-
-int sluice_slots_between(int from, int to, int size);
-struct sluice_ring_count sluice_count_ring(struct ptr_ring *ring, int size,
-					   bool in_irq);
-
-/* depth.c */
-int sluice_limit(const struct sluice_queue *q, const struct ptr_ring *ring,
-		 int size);
-int sluice_depth(const struct sluice_queue *q, int limit);
-int sluice_low(const struct sluice_queue *q, int depth);
-u64 sluice_learn_pace(struct sluice_queue *q, int packets, u64 ns, bool dry);
-void sluice_learn_depth(struct sluice_queue *q, s64 idle);
-void sluice_learn_headroom(struct sluice_queue *q, const struct ptr_ring *ring);
-void sluice_reset_depth(struct sluice_queue *q);
-void sluice_init_depth(struct sluice_queue *q);
+struct sluice_flow_ring sluice_count_ring(struct ptr_ring *ring, int size,
+					  bool in_irq);
 
 /* queue.c */
 struct sluice_queue_view {
@@ -341,7 +272,7 @@ void sluice_backstop_watch(void);
 void sluice_backstop_stop(void);
 
 /* events.c */
-void sluice_events_schedule(struct sluice_device *device);
+void sluice_events_schedule(struct sluice_queue *q);
 void sluice_events_watch(void);
 void sluice_events_start(void);
 void sluice_events_stop(void);

@@ -16,7 +16,6 @@ import re
 import subprocess
 import tempfile
 import threading
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -39,7 +38,7 @@ SPOKEN = re.compile(
     r"(pr_(err|crit|warn|notice|info)(_once|_ratelimited)?|netdev_warn|ASSERT_RTNL"
     r"|lockdep_assert_held|WARN_ON_ONCE)\("
 )
-POLICY = ("queue.c", "ring.c", "depth.c")
+POLICY = ("queue.c", "ring.c", "flow.c")
 FILES = (
     *(*POLICY, "hook.c", "direct.c", "entry.h", "device.c", "layout.c"),
     *("backstop.c", "events.c"),
@@ -56,11 +55,10 @@ class Effort:
 
     seeds: int
     seconds: int
-    threads: int  # seeds of real threads
 
 
-FULL = Effort(20000, 60, 6)
-SHORT = Effort(4000, 12, 0)
+FULL = Effort(20000, 60)
+SHORT = Effort(4000, 12)
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Mutant:
 @dataclass(frozen=True)
 class Result:
     mutant: Mutant
-    verdict: str  # killed, survives, equivalent, same, invalid
+    verdict: str  # killed, survives, same, invalid
 
 
 def first_difference(original: str, mutated: str) -> tuple[int, str, str]:
@@ -119,22 +117,10 @@ def is_wanted(mutant: Mutant) -> bool:
     return bool(mutant.line) and not mutant.was.startswith("#") and not spoken
 
 
-def read_equivalents() -> dict[tuple[str, str, str], str]:
-    """Why a mutant changes nothing, by file and what its line was and is."""
-    listed = tomllib.loads((MUTATION / "equivalent.toml").read_text())
-    whys: dict[tuple[str, str, str], str] = {}
-    for one in listed["equivalent"]:
-        whys[one["file"], one["was"], one["now"]] = one["why"]
-    for one in listed["unordered"]:
-        whys |= {(one["file"], *pair): one["why"] for pair in one["pairs"]}
-    return whys
-
-
 class Trial:
     def __init__(self, place: Workshop, effort: Effort) -> None:
         self._place, self._effort = place, effort
-        place.must_build("examples", "steps", "pace", "threads")
-        self._equivalents = read_equivalents()
+        place.must_build("examples", "steps", "pace")
         self._decided = {self._code(place)}
         self._lock = threading.Lock()
 
@@ -151,8 +137,6 @@ class Trial:
         return decided
 
     def try_one(self, mutant: Mutant) -> Result:
-        if (mutant.file, mutant.was, mutant.now) in self._equivalents:
-            return Result(mutant, "equivalent")
         file = f"kmod/{mutant.file}"
         with self._place.changed(mutant.name, file, mutant.text) as copy:
             if copy.build("examples") is not None or copy.build("steps") is not None:
@@ -180,9 +164,6 @@ class Trial:
             copy.build("pace")
             yield copy.ask("pace")
         yield copy.ask("steps", 1000, effort.seeds, effort.seconds)
-        if effort.threads:
-            copy.build("threads")
-            yield copy.ask("threads", 0, effort.threads)
 
 
 def try_all(trial: Trial, mutants: list[Mutant], sample: int) -> list[Result]:
@@ -215,7 +196,6 @@ def by_file(results: list[Result]) -> dict[str, dict[str, Any]]:
                 "tried": len(own),
                 "do_not_compile": counts["invalid"],
                 "same_code": counts["same"],
-                "equivalent": counts["equivalent"],
                 "killed": counts["killed"],
                 "survive": [str(one.mutant) for one in own if one.verdict == "survives"],
             }

@@ -33,8 +33,6 @@ class Proof:
 
 
 SEEDS_SHORT, SEEDS_LONG = 1500, 50000
-THREAD_SEEDS_SHORT, THREAD_SEEDS_LONG = 6, 48
-ADDRESS_SECONDS_SHORT = 5  # a seed takes some
 
 
 def parse_observation(log: str, name: str) -> str:
@@ -98,12 +96,7 @@ def model_proofs(place: Workshop) -> list[Proof]:
 
 def program_proofs(place: Workshop, short: bool) -> list[Proof]:
     """The programs of proofs/Makefile, and each fault that one of them must find."""
-    few = THREAD_SEEDS_SHORT if short else THREAD_SEEDS_LONG
-    asked = {
-        "steps": (0, SEEDS_SHORT if short else SEEDS_LONG),
-        "threads": (0, few),
-        "addresses": (0, few, ADDRESS_SECONDS_SHORT if short else 0),
-    }
+    asked = {"steps": (0, SEEDS_SHORT if short else SEEDS_LONG)}
     proofs = []
     for folder in programs.FOLDERS:
         faults = read_faults(folder)

@@ -182,7 +182,8 @@ def check_style(root: Root, sources: list[Path]) -> list[str]:
     """What checkpatch --strict says about these files."""
     files = ensure_checkpatch(root)
     command = ["perl", str(files / "checkpatch.pl"), "--no-tree", "--strict"]
-    command += ["--terse", "--no-summary", "--show-types", "-f"]
+    # CAMELCASE: struct Qdisc is the kernel's own name
+    command += ["--terse", "--no-summary", "--show-types", "--ignore", "CAMELCASE", "-f"]
     command += [str(path) for path in sources if path.suffix in (".c", ".h")]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.stderr.strip():

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Timers and work that wait for their time: what steps.c and threads.c do alike.
+ * Timers and work that wait for their time: for steps.c.
  * The caller keeps others away.
  */
 #ifndef POLICY_AGENDA_H

@@ -66,7 +66,7 @@ static void backstops(void)
 	now = q->timer.expires + NSEC_PER_SEC + 1;
 	runner.work.func(&runner.work);
 	EXPECT(q->rescued, 1);
-	EXPECT_LOG("queue_wake 0 1002000001;wake;complain;work 1000000000;");
+	EXPECT_LOG("queue_wake 61 1002000001;wake;complain;work 1000000000;");
 	runner.work.func(&runner.work);	/* once more: a qdisc may come back */
 	EXPECT_LOG("work 1000000000;");
 	runner.work.func(&runner.work);

@@ -221,10 +221,10 @@ static void expect_settings(int line, int on, u32 stall_ms, u32 low_percent, u32
 	const struct sluice_device *known = sluice_device_find(&tun);
 
 	expect(line, "on", known->on, on);
-	expect(line, "stall_ms", known->stall_ms, stall_ms);
-	expect(line, "low_percent", known->low_percent, low_percent);
-	expect(line, "limit", known->limit, limit);
-	expect(line, "target_us", known->target_us, target_us);
+	expect(line, "stall_ms", known->flow.stall_ms, stall_ms);
+	expect(line, "low_percent", known->flow.low_percent, low_percent);
+	expect(line, "limit", known->flow.user_limit, limit);
+	expect(line, "target_us", known->flow.target_us, target_us);
 }
 
 #define EXPECT_SETTINGS(...)	expect_settings(__LINE__, __VA_ARGS__)
@@ -260,7 +260,7 @@ static void settings_of_devices(void)
 	sluice_device_find(&tun)->by_hand.target_us = 99000;
 	state_after(NETDEV_REGISTER);
 	EXPECT_SETTINGS(1, 250, 50, 0, 99000);
-	EXPECT(sluice_device_find(&tun)->queue[0].depth, 98);
+	EXPECT(sluice_device_find(&tun)->queue[0].flow.depth, 98);
 	EXPECT_LOG("events;");
 	has_rule = false;
 	sluice_device_find(&tun)->by_hand.given = 0;
@@ -292,7 +292,7 @@ static void unload_of_devices(void)
 	sluice_default_stall_ms = 3;
 	EXPECT(state_after(NETDEV_CHANGENAME), SLUICE_DEVICE_DOWN);
 	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_DOWN);
-	EXPECT(sluice_device_find(&tun)->stall_ms, 250);
+	EXPECT(sluice_device_find(&tun)->flow.stall_ms, 250);
 	*text = '\0';
 	EXPECT(state_after(NETDEV_UNREGISTER), -1);
 	EXPECT_LOG("cancel;cancel;free;");

@@ -38,7 +38,7 @@ bool sluice_netlink_report(const struct sluice_queue *of,
 	if (!quiet)
 		note("tell %d %d %u;", (int)(of - of->device->queue), kind, count);
 	if (stalls_meanwhile)
-		schedule_events(device);
+		schedule_events(q);
 	return true;
 }
 
@@ -54,6 +54,7 @@ static void fresh_events(void)
 	*text = '\0';
 	sluice_devices[0].first = NULL;
 	hash_add_rcu(sluice_devices, &device->node, 0);
+	dev.real_num_tx_queues = 2;
 	ready = true;
 	not_sent = stalls_meanwhile = leaving = false;
 }
@@ -66,7 +67,7 @@ static void events_of_stops(void)
 	q->stops = 1;
 	send();		/* nobody said so */
 	EXPECT_LOG("rtnl 0;unlock 0;");
-	schedule_events(device);
+	schedule_events(q);
 	EXPECT_LOG("work 100000000;");
 	not_sent = true;
 	send();
@@ -75,11 +76,11 @@ static void events_of_stops(void)
 	send();
 	EXPECT_LOG("rtnl 0;tell 0 0 1;unlock 0;");
 	q->stops = 2;
-	schedule_events(device);
+	schedule_events(q);
 	send();		/* the first alone */
 	EXPECT_LOG("work 100000000;rtnl 0;unlock 0;");
 	ready = false;
-	schedule_events(device);
+	schedule_events(q);
 	EXPECT_LOG("");
 	send();
 	EXPECT_LOG("rtnl 0;unlock 0;");
@@ -89,7 +90,7 @@ static void events_of_stalls(void)
 {
 	fresh_events();
 	q->stalls = 2;
-	device->events_pending = not_sent = true;
+	device->events_pending = q->events_pending = not_sent = true;
 	send();
 	EXPECT_LOG("rtnl 0;unlock 0;work 100000000;");
 	q->stalls = 3;
@@ -98,7 +99,7 @@ static void events_of_stalls(void)
 	EXPECT_LOG("rtnl 0;tell 0 1 3;unlock 0;");
 	EXPECT(device->events_pending, false);
 	q->stalls = 4;
-	device->events_pending = true;
+	device->events_pending = q->events_pending = true;
 	now += NSEC_PER_SEC - 1;
 	send();		/* one message a second */
 	EXPECT_LOG("rtnl 0;unlock 0;work 100000000;");
@@ -110,7 +111,7 @@ static void events_of_stalls(void)
 	/* what happens while the device is reported is not forgotten */
 	now += 2 * NSEC_PER_SEC;
 	q->stalls = 7;
-	device->events_pending = stalls_meanwhile = true;
+	device->events_pending = q->events_pending = stalls_meanwhile = true;
 	send();
 	EXPECT_LOG("rtnl 0;tell 0 1 1;work 100000000;unlock 0;work 100000000;");
 	EXPECT(device->events_pending, true);
@@ -124,7 +125,7 @@ static void events_of_stalls(void)
 	fresh_events();
 	now = 5;
 	q->stalls = 1;
-	device->events_pending = true;
+	device->events_pending = q->events_pending = true;
 	send();
 	EXPECT_LOG("rtnl 0;tell 0 1 1;unlock 0;");
 }
@@ -135,7 +136,8 @@ static struct sluice_device *add_to_crowd(unsigned int list, unsigned int queues
 	struct sluice_device *one = zeroed(struct_size(one, queue, queues));
 	unsigned int id;
 
-	one->dev = &dev;
+	one->dev = zeroed(sizeof(dev));
+	one->dev->real_num_tx_queues = queues;
 	one->queues = queues;
 	one->events_pending = true;
 	for (id = 0; id < queues; id++) {
@@ -143,6 +145,7 @@ static struct sluice_device *add_to_crowd(unsigned int list, unsigned int queues
 		one->queue[id].txq = &txqs[0];
 		raw_spin_lock_init(&one->queue[id].lock);
 		one->queue[id].stalls = id + 1;
+		one->queue[id].events_pending = true;
 	}
 	hash_add_rcu(sluice_devices, &one->node, list);
 	return one;
@@ -153,8 +156,10 @@ static void send_ten_more(struct sluice_device *one)
 {
 	unsigned int id;
 
-	for (id = 0; id < one->queues; id++)
+	for (id = 0; id < one->queues; id++) {
 		one->queue[id].stalls += 10;
+		one->queue[id].events_pending = true;
+	}
 	now += NSEC_PER_SEC;
 	send();
 }

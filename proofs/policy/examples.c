@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What each function of ring.c, depth.c, queue.c, entry.h, hook.c, direct.c,
- * device.c, layout.c and main.c does, by examples whose results were worked out
- * by hand from the comments above the functions. One thread; the sources are
+ * What flow.c, ring.c, queue.c, entry.h, hook.c, direct.c, device.c, layout.c and
+ * main.c do, by examples whose results were worked out by hand from the comments
+ * above the functions. One thread; the sources are
  * included, so that their static functions can be called.
  */
 #include <setjmp.h>
@@ -17,7 +17,6 @@ void wait_for_ever(long ticks);
 
 #include <linux/ptr_ring.h>
 #include "ring.c"
-#include "depth.c"
 #include "queue.c"
 #include "hook.c"
 #include "device.c"
@@ -94,7 +93,7 @@ static void note(const char *format, ...)
 }
 
 /* What queue.c calls */
-void sluice_events_schedule(struct sluice_device *of) { note("event;"); }
+void sluice_events_schedule(struct sluice_queue *of) { note("event;"); }
 void sluice_backstop_watch(void) { note("watch;"); }
 
 void show(const char *event, const struct sluice_queue *of, int fill, u64 ns)
@@ -179,8 +178,8 @@ static void fresh(void)
 	device->dev = &dev;
 	device->queues = 2;
 	device->verified = true;
-	device->stall_ms = 250;
-	device->low_percent = 50;
+	device->flow.stall_ms = 250;
+	device->flow.low_percent = 50;
 	dev.num_tx_queues = 2;
 	txqs[0] = txqs[1] = (struct netdev_queue){ .qdisc = &fq, .dev = &dev };
 	memset(&ring, 0, sizeof(ring));
@@ -190,7 +189,6 @@ static void fresh(void)
 	layout_wrong = NULL;
 	cpus = 2;
 	now = NSEC_PER_SEC;
-	atomic_set(&stopped_queues, 0);
 	sluice_queue_init(&device->queue[0], device, 0);
 	sluice_queue_init(&device->queue[1], device, 1);
 	q = &device->queue[0];
@@ -201,13 +199,19 @@ static void fresh(void)
 	*text = '\0';
 }
 
-/* Stopped now, by us. */
+/* Stopped now, by us, with 60 packets. */
 static void fresh_stopped(void)
 {
+	struct sluice_flow_ring count;
+
 	fresh();
+	set_ring(100, 0, 0, 60);
+	count = sluice_count_ring(&ring, 100, false);
+	sluice_flow_rebase(&q->flow, &count, true);
 	raw_spin_lock_irq(&q->lock);
-	__queue_stop(q, &ring, 60, 92);
+	__queue_stop(q, &count);
 	raw_spin_unlock_irq(&q->lock);
+	set_ring(100, 0, 0, 61);	/* with the packet that stopped it */
 	*text = '\0';
 }
 
@@ -217,20 +221,9 @@ static void fresh_stopped(void)
 	raw_spin_unlock_irq(&q->lock);		\
 } while (0)
 
-static void slots_and_counts(void)
+static void counts(void)
 {
-	struct sluice_ring_count count;
-
-	EXPECT(sluice_slots_between(0, 0, 8), 0);
-	EXPECT(sluice_slots_between(2, 5, 8), 3);
-	EXPECT(sluice_slots_between(0, 7, 8), 7);
-	EXPECT(sluice_slots_between(6, 2, 8), 4);
-	EXPECT(sluice_slots_between(7, 0, 8), 1);
-	EXPECT(sluice_slots_between(5, 4, 8), 7);
-	/* indices of another size */
-	EXPECT(sluice_slots_between(0, 8, 8), 0);
-	EXPECT(sluice_slots_between(0, 20, 8), 0);
-	EXPECT(sluice_slots_between(20, 0, 8), 0);
+	struct sluice_flow_ring count;
 
 	fresh();
 	count = sluice_count_ring(&ring, 100, false);
@@ -253,12 +246,19 @@ static void slots_and_counts(void)
 	count = sluice_count_ring(&ring, 100, false);
 	EXPECT(count.used, 5);
 	EXPECT(count.fill, 5);
+	EXPECT(count.producer, 20);
+	/* two slots for each CPU and a batch, half a ring at most */
+	EXPECT(count.safe_limit, 92);
+	EXPECT(sluice_count_ring(&ring, 8, false).safe_limit, 4);
+	EXPECT(sluice_count_ring(&ring, 1, false).safe_limit, 1);
+	cpus = 64;
+	EXPECT(sluice_count_ring(&ring, 100, false).safe_limit, 50);
 	EXPECT_LOG("");
 }
 
 static void full_rings(void)
 {
-	struct sluice_ring_count count;
+	struct sluice_flow_ring count;
 
 	fresh();
 	set_full_ring(100, 0, 0);
@@ -314,7 +314,7 @@ static void batch_is_freed(void)
 /* Whoever held the producer's lock changed the ring. */
 static void rings_that_change(void)
 {
-	struct sluice_ring_count count;
+	struct sluice_flow_ring count;
 
 	fresh();
 	set_ring(100, 30, 30, 30);
@@ -328,54 +328,6 @@ static void rings_that_change(void)
 	EXPECT(count.used, 2);
 	EXPECT(count.fill, 2);
 	EXPECT_LOG("");
-}
-
-static void limits(void)
-{
-	fresh();
-	EXPECT(headroom_for(q, &ring, 100), 2 * 2 + 4);
-	EXPECT(sluice_limit(q, &ring, 100), 92);
-	EXPECT(headroom_for(q, &ring, 8), 4);
-	EXPECT(headroom_for(q, &ring, 1), 0);
-	EXPECT(sluice_limit(q, &ring, 1), 1);
-	EXPECT(sluice_limit(q, &ring, 0), 1);
-	cpus = 64;
-	EXPECT(headroom_for(q, &ring, 1000), 2 * 64 + 4);
-	q->headroom = 130;
-	EXPECT(headroom_for(q, &ring, 1000), 130);
-	q->headroom = 10;
-	EXPECT(headroom_for(q, &ring, 1000), 125);	/* an eighth */
-	EXPECT(headroom_for(q, &ring, 96), 2 * 8 + 4);	/* SENDERS_MIN */
-	q->headroom = INT_MAX;
-	EXPECT(headroom_for(q, &ring, 96), 48);		/* half a ring */
-	cpus = 8;	/* no more than SENDERS_MIN: nothing is learned */
-	q->headroom = 1;
-	EXPECT(headroom_for(q, &ring, 100), 20);
-	EXPECT(headroom_for(q, &ring, 1000), 20);
-
-	fresh();
-	EXPECT(sluice_depth(q, 92), 92);
-	q->depth = 7;
-	EXPECT(sluice_depth(q, 92), 92);	/* no target */
-	device->limit = 200;
-	EXPECT(sluice_depth(q, 92), 92);
-	device->limit = 10;
-	EXPECT(sluice_depth(q, 92), 10);
-	device->target_us = 1;
-	EXPECT(sluice_depth(q, 92), 7);
-	q->depth = 30;
-	EXPECT(sluice_depth(q, 92), 10);
-	device->limit = 0;
-	EXPECT(sluice_depth(q, 92), 30);
-	q->depth = 300;
-	EXPECT(sluice_depth(q, 92), 92);
-	EXPECT(sluice_low(q, 92), 46);
-	EXPECT(sluice_low(q, 920), 460);
-	device->low_percent = 95;
-	EXPECT(sluice_low(q, 3), 2);
-	EXPECT(stall_ns(q), 250 * MS);
-	device->stall_ms = 60000;
-	EXPECT(stall_ns(q), 60000 * MS);
 }
 
 /* What of a queue and its ring is read and released, and the barriers between. */
@@ -402,654 +354,19 @@ static void barriers(void)
 	set_ring(100, 10, 12, 20);
 	when_ordered = note_order;
 	sluice_count_ring(&ring, 100, false);
-	EXPECT_LOG("read tail;barrier ;read producer;read producer;");
+	EXPECT_LOG("read tail;barrier ;read producer;");
 	set_full_ring(100, 30, 30);
 	sluice_count_ring(&ring, 100, false);
 	EXPECT_LOG("read tail;barrier ;read producer;"
-		   "read tail;barrier ;read newest;read producer;");
+		   "read tail;barrier ;read newest;");
 	set_ring(100, 10, 12, 20);
 	sluice_queue_check(q);
 	EXPECT_LOG("read next_check;barrier ;read slot;read size;read file;"
 		   "read q->size;"
-		   "read producer;"
-		   "read tail;barrier ;read producer;read producer;");
-	queue_adopted(q, &ring, 100);
-	EXPECT_LOG("release q->size;release file;");
+		   "read tail;barrier ;read producer;");
+	queue_adopt(q, &ring, 100);
+	EXPECT_LOG("read tail;barrier ;read producer;release q->size;release file;");
 	when_ordered = NULL;
-}
-
-static const char *armed(int packets)
-{
-	LOCKED(__queue_arm(q, packets, now));
-	return text;
-}
-
-static void timers(void)
-{
-	fresh_stopped();
-	q->reader_ns = 1000;
-	armed(100);
-	EXPECT_LOG("arm 100000;");
-	q->timer_late_ns = 30000;
-	armed(100);
-	EXPECT_LOG("arm 70000;");
-	armed(1);
-	EXPECT_LOG("arm 20000;");
-	armed(40);
-	EXPECT_LOG("arm 20000;");
-	armed(10000);
-	EXPECT_LOG("arm 2000000;");
-	q->idle_reviews = 3;
-	armed(1);
-	EXPECT_LOG("arm 160000;");
-	q->idle_reviews = 0;
-	/* others are stopped, and the reader reads */
-	atomic_set(&stopped_queues, 101);
-	armed(1);
-	EXPECT_LOG("arm 20000;");
-	armed(10000);
-	EXPECT_LOG("arm 2000000;");
-	/* or does not */
-	q->idle_reviews = 1;
-	atomic_set(&stopped_queues, 5);
-	armed(1);
-	EXPECT_LOG("arm 200000;");
-	atomic_set(&stopped_queues, 41);
-	armed(1);
-	EXPECT_LOG("arm 2000000;");
-	atomic_set(&stopped_queues, 101);
-	armed(1);
-	EXPECT_LOG("arm 4000000;");
-	armed(10000);
-	EXPECT_LOG("arm 4000000;");
-	q->idle_reviews = 0;
-	atomic_set(&stopped_queues, 1);
-	/* the bound on reviews */
-	q->next_review_at = now + 3 * MS;
-	armed(1);
-	EXPECT_LOG("arm 3000000;");
-	q->next_review_at = 0;
-	/* the longest stop */
-	now = q->stopped_at + 249 * MS + 500 * US;
-	armed(10000);
-	EXPECT_LOG("arm 500000;");
-	q->next_review_at = now + 3 * MS;
-	armed(1);
-	EXPECT_LOG("arm 500000;");
-	now = q->stopped_at + 251 * MS;
-	armed(1);
-	EXPECT_LOG("arm 20000;");
-}
-
-static void reviews_are_paid(void)
-{
-	fresh();
-	LOCKED(__queue_pay_review(q, 0, now));
-	EXPECT(q->idle_reviews, 1);
-	EXPECT(q->next_review_at, now - 4 * MS + 500 * US);
-	q->next_review_at = now + 1;
-	LOCKED(__queue_pay_review(q, 0, now));
-	EXPECT(q->next_review_at, now + 1 + 500 * US);
-	EXPECT(q->idle_reviews, 2);
-	q->idle_reviews = 4;
-	LOCKED(__queue_pay_review(q, 0, now));
-	LOCKED(__queue_pay_review(q, 0, now));
-	EXPECT(q->idle_reviews, 5);
-	q->next_review_at = now;
-	LOCKED(__queue_pay_review(q, 1, now));
-	EXPECT(q->idle_reviews, 0);
-	EXPECT(q->next_review_at, now + 500000 - 7812);
-	q->next_review_at = now;
-	LOCKED(__queue_pay_review(q, 64, now));
-	EXPECT(q->next_review_at, now + 500000 - 64 * 7812);
-	q->next_review_at = now;
-	LOCKED(__queue_pay_review(q, 65, now));
-	EXPECT(q->next_review_at, now + 500000 - 64 * 7812);
-	/* the machine has just booted */
-	q->next_review_at = 0;
-	LOCKED(__queue_pay_review(q, 0, 1 * MS));
-	EXPECT(q->next_review_at, 500 * US);
-
-	q->timer_late_ns = 80000;
-	q->timer.expires = now - 160000;
-	LOCKED(EXPECT(__queue_learn_lateness(q), 160000));
-	EXPECT(q->timer_late_ns, 90000);
-	q->timer.expires = now - 10 * MS;
-	q->timer_late_ns = 0;
-	LOCKED(EXPECT(__queue_learn_lateness(q), 10 * MS));
-	EXPECT(q->timer_late_ns, 250 * US);
-	q->timer.expires = now + 1000;
-	q->timer_late_ns = 8000;
-	LOCKED(EXPECT(__queue_learn_lateness(q), 0));
-	EXPECT(q->timer_late_ns, 7000);
-}
-
-static void charges(void)
-{
-	fresh();
-	LOCKED(__queue_charge(q, 20 * MS, 1));
-	EXPECT(q->unpaid_ns, 15 * MS);
-	LOCKED(__queue_charge(q, 1 * MS, 2));
-	EXPECT(q->unpaid_ns, 6 * MS);
-	LOCKED(__queue_charge(q, 1 * MS, 2));
-	EXPECT(q->unpaid_ns, 0);
-	LOCKED(__queue_charge(q, 3 * MS, 0));
-	EXPECT(q->unpaid_ns, 3 * MS);
-}
-
-static void stops(void)
-{
-	fresh();
-	set_ring(100, 10, 12, 90);
-	q->head = 10;
-	q->reader_ns = 1000;
-	q->unpaid_ns = 14 * MS + 2;
-	q->idle_reviews = 3;
-	q->reviewed_at = now - 16;	/* an eighth of that is paid */
-	LOCKED(__queue_stop(q, &ring, 78, 80));
-	EXPECT_LOG("event;arm 38000;watch;queue_stop 78 0;");
-	EXPECT(q->stopped, true);
-	EXPECT(txqs[0].state, XOFF);
-	EXPECT(txqs[1].state, 0);
-	EXPECT(atomic_read(&stopped_queues), 1);
-	EXPECT(q->stops, 1);
-	EXPECT(q->stopped_at, now);
-	EXPECT(q->open_ns, 16);
-	EXPECT(q->reviewed_at, now);
-	EXPECT(q->idle_reviews, 0);
-	EXPECT(q->stop_producer, 90);
-	EXPECT(q->head, 12);
-	EXPECT(q->unpaid_ns, 4 * MS);
-
-	/* somebody else woke it */
-	txqs[0].state = 0;
-	now += MS;
-	LOCKED(__queue_stop(q, &ring, 78, 80));
-	EXPECT_LOG("");
-	EXPECT(txqs[0].state, XOFF);
-	EXPECT(q->stops, 1);
-	EXPECT(q->stopped_at, now - MS);
-	LOCKED(__queue_stop(q, &ring, 78, 80));
-	EXPECT_LOG("");
-
-	LOCKED(__queue_wake(q, 5, SLUICE_WAKE_TIMER));
-	EXPECT_LOG("queue_wake 5 1000000;wake;");
-	EXPECT(q->stopped, false);
-	EXPECT(atomic_read(&stopped_queues), 0);
-	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
-	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 0);
-	EXPECT(q->longest_stop_ns, MS);
-
-	/* the second stop, shorter; then one by somebody else */
-	LOCKED(__queue_stop(q, &ring, 78, 80));
-	EXPECT_LOG("arm 38000;watch;queue_stop 78 0;");
-	now += 1000;
-	LOCKED(__queue_wake(q, 6, SLUICE_WAKE_OTHER));
-	EXPECT_LOG("queue_wake 6 1000;wake;");
-	EXPECT(q->longest_stop_ns, MS);
-	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
-	EXPECT(q->stops, 2);
-	txqs[0].state = XOFF;
-	LOCKED(__queue_stop(q, &ring, 78, 80));
-	EXPECT_LOG("");
-	EXPECT(q->stopped, false);
-
-	txqs[0].state = 0;	/* more than twice as full as it wakes */
-	LOCKED(__queue_stop(q, &ring, 90, 80));
-	EXPECT_LOG("arm 50000;watch;queue_stop 90 0;");
-
-	/* 2 packets and those in the ring make a whole ring: they were not read */
-	for (int fill = 97; fill <= 98; fill++) {
-		fresh();
-		set_ring(100, 10, 12, 90);
-		q->head = 10;
-		q->unpaid_ns = 14 * MS;
-		q->reviewed_at = now;
-		LOCKED(__queue_stop(q, &ring, fill, 80));
-		EXPECT(q->unpaid_ns, fill < 98 ? 4 * MS : 14 * MS);
-		*text = '\0';
-	}
-}
-
-static void stalls(void)
-{
-	fresh_stopped();
-	now += 7 * MS;
-	q->unpaid_ns = 1;
-	LOCKED(__queue_stall(q, 9, now));
-	EXPECT_LOG("event;queue_stall 9 7000000;queue_wake 9 7000000;wake;");
-	EXPECT(q->stalled, true);
-	EXPECT(q->pass_until, now + 8 * 250 * MS);
-	EXPECT(q->unpaid_ns, 1);	/* nothing is forgiven */
-	EXPECT(q->device->debt_until, q->pass_until);
-	EXPECT(q->stalls, 1);
-	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
-
-	q->head = 3;
-	ring.consumer_head = 4;
-	EXPECT(stall_lasts(q, &ring, 50, 40), true);
-	EXPECT(stall_lasts(q, &ring, 41, 40), true);
-	EXPECT(stall_lasts(q, &ring, 40, 40), false);	/* it caught up */
-	now = q->pass_until - 1;
-	EXPECT(stall_lasts(q, &ring, 50, 40), true);
-	now = q->pass_until;
-	EXPECT(stall_lasts(q, &ring, 50, 40), false);
-	ring.consumer_head = 3;	/* it has read nothing */
-	EXPECT(stall_lasts(q, &ring, 50, 40), true);
-	q->stalled = false;
-	EXPECT(stall_lasts(q, &ring, 50, 40), false);
-
-	fresh_stopped();
-	now += 2 * NSEC_PER_SEC;
-	LOCKED(__queue_stall(q, 9, now));
-	EXPECT_LOG("event;queue_stall 9 2000000000;queue_wake 9 2000000000;wake;");
-}
-
-static void depths(void)
-{
-	fresh();
-	device->target_us = 2000;
-	q->reader_ns = 999;
-	q->depth_ns = 2 * MS;
-	LOCKED(__set_depth(q));
-	EXPECT(q->depth, 2000);
-	q->depth_ns = 4 * MS;
-	LOCKED(__set_depth(q));
-	EXPECT(q->depth, 4000);
-	q->reader_ns = NSEC_PER_SEC;
-	LOCKED(__set_depth(q));
-	EXPECT(q->depth, 4);
-	q->reader_ns = 0;
-	q->depth_ns = 1UL << 40;
-	LOCKED(__set_depth(q));
-	EXPECT(q->depth, INT_MAX);
-
-	q->reader_ns = 999;
-	q->depth_ns = 2 * MS;
-	LOCKED(sluice_learn_depth(q, 300 * US));
-	EXPECT(q->depth_ns, 2300 * US);
-	EXPECT(q->depth, 2300);
-	q->depth_ns = 2 * MS;
-	LOCKED(sluice_learn_depth(q, 5 * MS));
-	EXPECT(q->depth_ns, 3 * MS);
-	q->depth_ns = 2640 * US;
-	LOCKED(sluice_learn_depth(q, 0));
-	EXPECT(q->depth_ns, 2630 * US);
-	q->depth_ns = 99 * MS;
-	LOCKED(sluice_learn_depth(q, 5 * MS));
-	EXPECT(q->depth_ns, 100 * MS);
-	EXPECT(q->depth, 100000);
-
-	/* a refill in less than a quarter of the stop: a quarter of the target */
-	q->stopped_at = 7 * MS;
-	q->reviewed_at = 8 * MS;
-	q->open_ns = 250 * US;
-	q->depth_ns = 2 * MS;
-	LOCKED(sluice_learn_depth(q, 0));
-	EXPECT(q->depth_ns, 2 * MS);
-	q->open_ns++;
-	LOCKED(sluice_learn_depth(q, 0));
-	EXPECT(q->depth_ns, 2 * MS);
-	q->open_ns -= 2;
-	LOCKED(sluice_learn_depth(q, 0));
-	EXPECT(q->depth_ns, 2 * MS - 1500 * US / 64);
-	q->depth_ns = 500 * US;
-	LOCKED(sluice_learn_depth(q, 0));
-	EXPECT(q->depth_ns, 500 * US);
-	q->open_ns++;
-	LOCKED(sluice_learn_depth(q, 0));
-	EXPECT(q->depth_ns, 500 * US + 1500 * US / 64);
-
-	/* but 16 packets, if they are read within the target */
-	q->open_ns = 0;
-	q->reader_ns = 100 * US;
-	q->depth_ns = 1600 * US;
-	LOCKED(sluice_learn_depth(q, 0));
-	EXPECT(q->depth_ns, 1600 * US);
-	q->reader_ns = MS;
-	q->depth_ns = 2 * MS;
-	LOCKED(sluice_learn_depth(q, 0));
-	EXPECT(q->depth_ns, 2 * MS);
-}
-
-static void paces(void)
-{
-	fresh();
-	q->depth_ns = 2 * MS;
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 100000, false), 0));
-	EXPECT(q->read_ns, 1000000 + 100000 - 125000);
-	EXPECT(q->read, 64 + 640 - 8);
-	EXPECT(q->reader_ns, 975000 * 64 / 696);
-	EXPECT(q->depth, 2000000 / (89655 + 1));
-	/* the ring was empty: it waited, or it is faster than was known */
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 1800000, true), 1800000 - 896550));
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 950000, true), 59375));
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 896550, true), 56034));
-	EXPECT(q->reader_ns, 89655);
-	EXPECT(q->read, 696);
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 5000, true), 312));
-	EXPECT(q->read_ns, 40000);
-	EXPECT(q->read, 5120);
-	EXPECT(q->reader_ns, 500);
-	EXPECT(q->depth, 2000000 / 501);
-	/* of a pace a second at most, but of waiting all */
-	LOCKED(sluice_learn_pace(q, 1, 5 * NSEC_PER_SEC, false));
-	EXPECT(q->read_ns, 40000 + NSEC_PER_SEC - 5000);
-	EXPECT(q->read, 5120 + 64 - 640);
-	q->read_ns = 1000 * 8;
-	q->reader_ns = 1 << 30;
-	LOCKED(sluice_learn_pace(q, 10, 5 * NSEC_PER_SEC, true));
-	EXPECT(q->read_ns, 8 * NSEC_PER_SEC);
-	q->reader_ns = 1000;
-	LOCKED(EXPECT(sluice_learn_pace(q, 10, 5 * NSEC_PER_SEC, true),
-		      5 * NSEC_PER_SEC - 10000));
-
-	fresh();
-	cpus = 64;	/* 132 at most */
-	q->stop_producer = 10;
-	ring.producer = 15;
-	LOCKED(sluice_learn_headroom(q, &ring));
-	EXPECT(q->headroom, 132 - 7);
-	q->headroom = 20;
-	LOCKED(sluice_learn_headroom(q, &ring));
-	EXPECT(q->headroom, 24);
-	LOCKED(sluice_learn_headroom(q, &ring));
-	EXPECT(q->headroom, 24);
-	q->headroom = 25;
-	LOCKED(sluice_learn_headroom(q, &ring));
-	EXPECT(q->headroom, 24);
-	ring.producer = 60;
-	LOCKED(sluice_learn_headroom(q, &ring));
-	EXPECT(q->headroom, 132);
-	ring.producer = 9;	/* once round */
-	q->headroom = 20;
-	LOCKED(sluice_learn_headroom(q, &ring));
-	EXPECT(q->headroom, 132);
-	ring.producer = 13;
-	q->headroom = INT_MAX;
-	LOCKED(sluice_learn_headroom(q, &ring));
-	EXPECT(q->headroom, 132 - 8);
-}
-
-static void reviewed_late(u64 ns, u64 late)
-{
-	now += ns;
-	LOCKED(__queue_review(q, late));
-}
-
-static void reviewed_after(u64 ns)
-{
-	reviewed_late(ns, 0);
-}
-
-/* Nothing but a wake: there is no ring of ours behind the queue any more. */
-static void reviews_of_a_change(void)
-{
-	struct ptr_ring other = { .size = 100 };
-	int i;
-
-	for (i = 0; i < 6; i++) {
-		fresh_stopped();
-		if (i == 0)
-			queue_slot[0] = NULL;
-		else if (i == 1)
-			queue_slot[0] = &other;
-		else if (i == 2)
-			q->ring = &other;
-		else if (i == 3)
-			ring.size = 101;
-		else if (i == 4)
-			ring.size = 99;
-		else
-			txqs[0].qdisc = &noqueue;
-		reviewed_after(MS);
-		EXPECT_LOG("queue_wake 0 1000000;wake;");
-		EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
-		EXPECT(q->unpaid_ns, 0);
-	}
-	fresh_stopped();
-	q->ring = NULL;
-	queue_slot[0] = NULL;
-	reviewed_after(MS);
-	EXPECT_LOG("queue_wake 0 1000000;wake;");
-}
-
-static void reviews(void)
-{
-	/* limit 92, low 46: 22 packets too many */
-	fresh_stopped();
-	q->reader_ns = 1000;
-	q->read_ns = 1000;
-	set_ring(100, 0, 4, 72);
-	q->head = 0;
-	reviewed_after(40 * US);
-	EXPECT(q->head, 4);
-	EXPECT(q->reviewed_at, now);
-	EXPECT(q->reader_ns, (1000 + 40000 - 125) * 64 / (64 + 256 - 8));
-	EXPECT(q->unpaid_ns, 0);
-	EXPECT(q->next_review_at, now - 4 * MS + 500000 - 4 * 7812);
-	EXPECT_LOG("arm 184448;");
-	EXPECT(q->stopped, true);
-	EXPECT(q->headroom, INT_MAX);
-	/* nothing is read: that is charged */
-	reviewed_after(5 * MS);
-	EXPECT(q->unpaid_ns, 5 * MS);
-	EXPECT(q->reader_ns, 8384);
-	EXPECT(q->idle_reviews, 1);
-	EXPECT_LOG("arm 184448;");
-	/* 57 packets are few enough, 58 are not */
-	set_ring(100, 4, 4, 62);
-	reviewed_after(MS);
-	EXPECT(q->stopped, true);
-	EXPECT_LOG("arm 100608;");
-	set_ring(100, 5, 5, 62);
-	q->depth_ns = 2 * MS;
-	q->headroom = INT_MAX;
-	reviewed_after(MS);
-	EXPECT_LOG("queue_wake 57 7040000;wake;");
-	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
-	EXPECT(q->depth_ns, 2 * MS - 2 * MS / 64);
-	EXPECT(q->headroom, 8);
-
-	/* slots that are read and not handed back do not wake it */
-	fresh_stopped();
-	set_ring(100, 0, 90, 92);
-	reviewed_after(MS);
-	EXPECT(q->stopped, true);
-	set_ring(100, 1, 90, 92);
-	*text = '\0';
-	reviewed_after(MS);
-	EXPECT_LOG("queue_wake 2 2000000;wake;");
-	/* with 94 in use the next review is when three more are handed back */
-	fresh_stopped();
-	q->reader_ns = 200 * US;
-	q->head = 90;
-	set_ring(100, 0, 90, 94);
-	reviewed_after(MS);
-	EXPECT_LOG("arm 600000;");
-	EXPECT(q->stopped, true);
-
-	/* it wakes at half of the depth, not of the limit */
-	fresh_stopped();
-	device->limit = 20;
-	q->reader_ns = 100 * US;
-	set_ring(100, 0, 0, 15);
-	reviewed_after(MS);
-	EXPECT_LOG("arm 500000;");
-}
-
-/* Its sender holds the lock that would tell full from empty. */
-static void reviews_in_an_interrupt(void)
-{
-	fresh_stopped();
-	set_ring(100, 30, 30, 30);
-	spin_lock(&ring.producer_lock);
-	reviewed_after(MS);
-	spin_unlock(&ring.producer_lock);
-	EXPECT_LOG("arm 2000000;");
-	EXPECT(q->stopped, true);
-	reviewed_after(MS);
-	EXPECT_LOG("queue_wake 0 2000000;wake;");
-}
-
-/* Soon after the boot: times are of the order of what lies between them. */
-static void reviews_at_boot(void)
-{
-	fresh();
-	now = 200 * MS;
-	LOCKED(__queue_stop(q, &ring, 60, 92));
-	EXPECT_LOG("event;arm 2000000;watch;queue_stop 60 0;");
-	q->reviewed_at = 2 * MS;
-	set_ring(100, 0, 0, 60);
-	now = 7 * MS;
-	q->stopped_at = 3 * MS;
-	reviewed_after(0);
-	EXPECT(q->unpaid_ns, 5 * MS);
-	EXPECT_LOG("arm 2000000;");
-	q->stopped_at = 200 * MS;
-	q->reviewed_at = now = 460 * MS;
-	reviewed_after(0);
-	EXPECT_LOG("queue_wake 60 260000000;wake;");
-}
-
-/* The reader found the ring empty: it waits, and the ring becomes deeper. */
-static void reviews_of_an_empty_ring(void)
-{
-	fresh_stopped();
-	q->depth_ns = 2 * MS;
-	q->reader_ns = 1000;
-	q->read_ns = 1000;
-	q->head = 0;
-	set_ring(100, 60, 60, 60);
-	reviewed_after(100 * US);
-	EXPECT_LOG("queue_wake 0 100000;wake;");
-	EXPECT(q->reader_ns, 1000);
-	EXPECT(q->depth_ns, 2 * MS + 40 * US);
-	EXPECT(q->unpaid_ns, 0);
-
-	/* neither what it waited nor a long lateness is charged, whichever is more */
-	fresh_stopped();
-	q->reader_ns = 1000;
-	q->read_ns = 1000;
-	set_ring(100, 1, 1, 1);
-	q->unpaid_ns = 200 * MS;
-	reviewed_after(10 * MS);
-	EXPECT(q->unpaid_ns, 200 * MS + 1000 - 5 * MS);
-}
-
-static void reviews_of_a_slow_reader(void)
-{
-	/* 249 ms unpaid, then 250 */
-	fresh_stopped();
-	set_ring(100, 0, 0, 60);
-	q->stopped_at -= MS;
-	reviewed_after(249 * MS - 1);
-	EXPECT(q->stopped, true);
-	*text = '\0';
-	q->unpaid_ns = 250 * MS - 1;
-	q->stopped_at = now;
-	reviewed_after(0);
-	EXPECT(q->stopped, true);
-	*text = '\0';
-	reviewed_after(1);
-	EXPECT_LOG("event;queue_stall 60 1;queue_wake 60 1;wake;");
-
-	/* the longest stop is over: it read enough, so it is woken */
-	fresh_stopped();
-	set_ring(100, 0, 0, 60);
-	q->reviewed_at = now + 250 * MS - 1;
-	reviewed_after(250 * MS - 1);
-	EXPECT(q->stopped, true);
-	*text = '\0';
-	q->reviewed_at = now;
-	reviewed_after(1);
-	EXPECT_LOG("queue_wake 60 250000000;wake;");
-	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
-	EXPECT(q->stalled, false);
-
-	/* the machine was paused: so was the reader, however full the ring is */
-	fresh_stopped();
-	set_ring(100, 0, 0, 98);
-	reviewed_late(300 * MS, 299 * MS);
-	EXPECT_LOG("queue_wake 98 300000000;wake;");
-	EXPECT(q->stalled, false);
-	EXPECT(q->unpaid_ns, 63500 * US);
-	/* all of what is not lateness is charged, and all of less */
-	fresh_stopped();
-	set_ring(100, 0, 0, 98);
-	reviewed_after(200 * MS);
-	EXPECT(q->unpaid_ns, 200 * MS);
-	*text = '\0';
-	fresh_stopped();
-	set_ring(100, 0, 0, 98);
-	reviewed_late(63 * MS, 62500 * US);
-	EXPECT(q->unpaid_ns, 63 * MS);
-	*text = '\0';
-	/* the fourth time in a row it stalls */
-	fresh_stopped();
-	q->unpaid_ns = 3 * 62500 * US;
-	set_ring(100, 0, 0, 60);
-	reviewed_late(300 * MS, 300 * MS);
-	EXPECT_LOG("event;queue_stall 60 300000000;queue_wake 60 300000000;wake;");
-	/* no more than stall_ms is unpaid, however often it has caught up */
-	fresh_stopped();
-	q->unpaid_ns = 249 * MS;
-	set_ring(100, 1, 1, 20);
-	reviewed_after(10 * MS);
-	EXPECT_LOG("queue_wake 19 10000000;wake;");
-	EXPECT(q->unpaid_ns, 250 * MS);
-
-	fresh_stopped();
-	set_ring(100, 0, 0, 60);
-	q->unpaid_ns = 251 * MS;
-	reviewed_after(0);
-	EXPECT_LOG("event;queue_stall 60 0;queue_wake 60 0;wake;");
-
-	/* 40 read, 59 or 60 slots in use: the last were not of our senders */
-	for (int used = 59; used <= 60; used++) {
-		fresh_stopped();
-		set_ring(100, 40, 40, (40 + used) % 100);
-		reviewed_after(MS);
-		EXPECT(q->head, 40);
-		EXPECT(q->unpaid_ns, used < 60 ? 0 : MS);
-		EXPECT(q->reader_ns == NSEC_PER_MSEC, used == 60);
-		EXPECT(q->stop_read, used < 60 ? 40 : 0);
-		*text = '\0';
-	}
-
-	/* a stop that is over, 50 read or more: others put in half as many, or fewer */
-	for (int read = 49; read <= 51; read++)
-		for (int came = 24; came <= 26; came++) {
-			fresh_stopped();
-			q->stop_fill = 90;
-			q->stop_read = read - 5;
-			set_ring(100, 5, 5, 5 + 90 - read + came);
-			q->stopped_at -= 250 * MS;
-			device->limit = 10;
-			reviewed_after(MS);
-			EXPECT(q->stopped, false);
-			EXPECT(q->stalled, read >= 50 && 2 * came >= read);
-			*text = '\0';
-		}
-	/* not before that */
-	fresh_stopped();
-	q->stop_fill = 60;
-	q->stop_read = 60;
-	set_ring(100, 5, 5, 65);
-	reviewed_after(MS);
-	EXPECT(q->stop_read, 65);
-	EXPECT(q->stopped, true);
-	/* somebody woke our stop: its senders filled the ring again */
-	txqs[0].state = 0;
-	LOCKED(__queue_stop(q, &ring, 60, 92));
-	EXPECT(q->stop_read, 0);
-	EXPECT(q->stop_fill, 60);
-	*text = '\0';
-}
-
-static void queue_is_stalled(void)
-{
-	q->stalled = true;
 }
 
 static void queue_is_opened(void)
@@ -1057,164 +374,150 @@ static void queue_is_opened(void)
 	sluice_queue_opened(q);
 }
 
-static void expiries(void)
+static void queue_stalls(void)
 {
-	static struct ptr_ring other[2] = { { .size = 100 }, { .size = 100 } };
-	unsigned int i;
+	q->flow.stalled = true;
+	q->flow.unread = 300;
+}
+
+static void queue_gets_another_ring(void)
+{
+	q->ring = NULL;
+}
+
+/* What a review does to the bit, the timer and the counts. */
+static void reviews(void)
+{
+	fresh_stopped();
+	now += 2 * MS;		/* it read nothing */
+	timer_expired(&q->timer);
+	EXPECT_LOG("arm 2000000;");
+	ring.consumer_head = ring.consumer_tail = 20;
+	now += 2 * MS;		/* the depth is 92: the low watermark 46 */
+	timer_expired(&q->timer);
+	EXPECT_LOG("queue_wake 41 4000000;wake;");
+	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
+	timer_expired(&q->timer);	/* a timer that was late */
+	EXPECT_LOG("");
 
 	fresh_stopped();
-	now = q->timer.expires + 3 * MS;
-	q->reviewed_at = now - 10 * MS;
-	set_ring(100, 0, 0, 60);
-	EXPECT(q->timer.function(&q->timer), HRTIMER_NORESTART);
-	EXPECT(q->unpaid_ns, 10 * MS);
-	EXPECT(q->timer_late_ns, 250 * US);
-	EXPECT_LOG("arm 2000000;");
-	LOCKED(__queue_wake(q, 0, SLUICE_WAKE_OTHER));
-	*text = '\0';
-	EXPECT(q->timer.function(&q->timer), HRTIMER_NORESTART);
-	EXPECT_LOG("");
-	EXPECT(q->timer_late_ns, 250 * US);
+	q->flow.debt_ns = 250 * MS;
+	now += MS;
+	timer_expired(&q->timer);
+	EXPECT_LOG("event;queue_stall 61 1000000;queue_wake 61 1000000;wake;");
+	EXPECT(q->stalls, 1);
+	EXPECT(device->shared.stalls, 1);
+	EXPECT(q->flow.device_stalls, 1);
+	EXPECT(q->longest_stop_ns, MS);
+
+	for (int i = 0; i < 5; i++) {	/* what ends a stop at once */
+		fresh_stopped();
+		if (i == 0)
+			queue_slot[0] = NULL;
+		if (i == 1)
+			q->ring = NULL;
+		if (i == 2)
+			ring.size = 99;
+		if (i == 3)
+			txqs[0].qdisc = &noqueue;
+		timer_expired(&q->timer);
+		EXPECT(q->stopped, i == 4);
+		EXPECT(q->wakes[SLUICE_WAKE_OTHER], i != 4);
+		*text = '\0';
+	}
+}
+
+/* Somebody else stops and wakes the queue, too. */
+static void others_stop(void)
+{
+	struct sluice_flow_ring count = { 100, 60, 60, 60, 92 };
 
 	fresh();
-	q->stalled = true;
-	q->head = 1;	/* the reader reads */
-	queue_filled(q, &ring, 60, 92, true);
-	EXPECT(q->stalled, false);
-	EXPECT(q->stopped, true);
-	*text = '\0';
-	fresh();
-	q->open = false;
-	q->stalled = true;
-	q->head = 1;
-	queue_filled(q, &ring, 60, 92, true);
-	EXPECT(q->stalled, false);
-	EXPECT_LOG("");
-	fresh();	/* not full: only the stall ends */
-	q->stalled = true;
-	q->head = 1;
-	queue_filled(q, &ring, 60, 92, false);
-	EXPECT(q->stalled, false);
+	txqs[0].state = XOFF;
+	LOCKED(__queue_stop(q, &count));
 	EXPECT(q->stopped, false);
-	fresh();	/* stalled while it waited for the lock: by a reader that read since */
-	while_waiting = queue_is_stalled;
-	q->head = 1;
-	queue_filled(q, &ring, 60, 92, true);
-	EXPECT(q->stalled, false);
-	EXPECT(q->stopped, true);
-	*text = '\0';
-	for (i = 0; i < 2; i++) {	/* it has another ring since */
+	EXPECT_LOG("");
+	fresh_stopped();
+	txqs[0].state = 0;	/* woken by others: ours again */
+	LOCKED(__queue_stop(q, &count));
+	EXPECT(q->stops, 1);
+	EXPECT(txqs[0].state, XOFF);
+	EXPECT_LOG("");
+}
+
+/* What changed while a sender waited for the lock. */
+static void fills(void)
+{
+	static const struct { void (*meanwhile)(void); bool open, full, stopped; } cases[] = {
+		{ NULL, true, true, true },
+		{ NULL, true, false, false },
+		{ NULL, false, true, false },
+		{ queue_stalls, true, true, false },
+		{ queue_gets_another_ring, true, true, false },
+	};
+	struct sluice_flow_ring count = { 100, 0, 0, 0, 92 };
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		fresh();
-		q->ring = &other[i];
-		queue_filled(q, &other[!i], 60, 92, true);
-		EXPECT(q->stopped, false);
-		q->stalled = true;
-		queue_filled(q, &other[!i], 0, 92, false);
-		EXPECT(q->stalled, true);
-		EXPECT_LOG("");
+		q->open = cases[i].open;
+		while_waiting = cases[i].meanwhile;
+		queue_filled(q, &ring, &count, cases[i].full);
+		EXPECT(q->stopped, cases[i].stopped);
+		*text = '\0';
 	}
-	fresh();	/* and by one that did not: the stall lasts, above the low watermark */
-	while_waiting = queue_is_stalled;
-	queue_filled(q, &ring, 47, 92, true);
-	EXPECT(q->stalled, true);
-	EXPECT(q->stopped, false);
-	queue_filled(q, &ring, 46, 92, false);
-	EXPECT(q->stalled, false);
-	EXPECT_LOG("");
+	fresh();	/* it has read enough since: the stall ends, and the queue stops */
+	q->flow.stalled = true;
+	queue_filled(q, &ring, &count, true);
+	EXPECT(q->flow.stalled, false);
+	EXPECT(q->stopped, true);
+	*text = '\0';
 }
 
 static void adoptions(void)
 {
-	static struct ptr_ring other = { .size = 50, .consumer_head = 7, .producer = 9 };
+	static struct ptr_ring other = { .size = 50, .consumer_head = 7,
+					 .consumer_tail = 7, .producer = 9 };
 
 	fresh();
-	q->stalled = true;
 	layout_wrong = "wrong";
-	EXPECT(queue_adopted(q, &other, 50), false);
-	EXPECT(q->stalled, true);
+	EXPECT(queue_adopt(q, &other, 50), false);
 	EXPECT(q->ring == &ring, true);
 	layout_wrong = NULL;
-	q->headroom = 20;
+	q->flow.stalled = true;
+	q->flow.debt_ns = 5;
 	atomic64_set(&q->next_check, 5L << 32 | 40);
-	q->stop_read = 30;
-	EXPECT(queue_adopted(q, &other, 50), true);
+	EXPECT(queue_adopt(q, &other, 50), true);
 	EXPECT(atomic64_read(&q->next_check), 6L << 32 | U32_MAX);
-	EXPECT(q->stop_read, 0);
-	EXPECT(q->stop_fill, 50);
-	EXPECT(q->stalled, false);
-	EXPECT(q->unpaid_ns, 250 * MS);	/* the next stop may stall at once */
 	EXPECT(q->ring == &other && q->file == &other, true);
 	EXPECT(q->size, 50);
-	EXPECT(q->head, 7);
-	EXPECT(q->stop_producer, 9);
-	EXPECT(q->headroom, INT_MAX);
-	/* the same: what was learned is kept, what was read does not pay */
-	q->head = q->stop_producer = 1;
-	q->headroom = 20;
-	q->stalled = true;
-	q->unpaid_ns = 7;
-	EXPECT(queue_adopted(q, &other, 50), true);
-	EXPECT(q->stalled, true);
-	EXPECT(q->unpaid_ns, 250 * MS);
-	EXPECT(q->head, 7);
-	EXPECT(q->stop_producer, 1);
-	EXPECT(q->headroom, 20);
-	/* another size, another ring of the same size */
-	q->unpaid_ns = 7;
-	EXPECT(queue_adopted(q, &other, 51), true);
-	EXPECT(q->stalled, false);
-	EXPECT(q->unpaid_ns, 250 * MS);
-	q->unpaid_ns = 7;	/* was not stalled: no more to pay than before */
-	EXPECT(q->head, 7);
-	EXPECT(q->headroom, INT_MAX);
-	q->headroom = 20;
-	EXPECT(queue_adopted(q, &other, 40), true);
-	EXPECT(q->headroom, INT_MAX);
-	EXPECT(q->unpaid_ns, 7);
-	q->headroom = 20;
-	EXPECT(queue_adopted(q, &ring, 40), true);
-	EXPECT(q->head, 0);
-	EXPECT(q->headroom, INT_MAX);
-	q->headroom = 20;
-	EXPECT(queue_adopted(q, &other, 40), true);
-	EXPECT(q->head, 7);
-	EXPECT(q->headroom, INT_MAX);
-	/* at the same time */
-	while_waiting = queue_is_stalled;
-	EXPECT(queue_adopted(q, &ring, 40), true);
-	EXPECT(q->stalled, false);
-	when_released = queue_is_opened;
-	EXPECT(queue_adopted(q, &other, 40), true);
+	EXPECT(q->flow.stalled, true);	/* and what it owes */
+	EXPECT(q->flow.debt_ns, 5);
+	when_released = queue_is_opened;	/* at the same time */
+	EXPECT(queue_adopt(q, &other, 40), true);
 	EXPECT(q->file == NULL, true);
 	EXPECT_LOG("");
 }
 
-/* The last index without a check, after the packet that is at @producer. */
-static u32 next_check(int producer, int room, int size)
-{
-	s64 before = 5L << 32 | 77;
-
-	atomic64_set(&q->next_check, before);
-	set_next_check(q, before, producer, room, size);
-	return sluice_check_last(atomic64_read(&q->next_check));
-}
-
+/* Where the next check is due, @room packets after the one at @producer. */
 static void next_checks(void)
 {
+	static const struct { int producer, room; u32 last; } cases[] = {
+		{ 10, 5, 14 }, { 10, 0, 9 }, { 10, -3, 9 }, { 10, 50, 34 },
+		{ 95, 20, 99 }, { 0, 0, U32_MAX },
+	};
+	struct sluice_flow_ring count = { .size = 100 };
+
 	fresh();
-	EXPECT(next_check(10, 5, 100), 14);
-	EXPECT(next_check(10, 0, 100), 9);
-	EXPECT(next_check(10, -3, 100), 9);
-	EXPECT(next_check(10, 50, 100), 34);	/* a quarter of the ring */
-	EXPECT(next_check(95, 20, 100), 99);
-	EXPECT(next_check(0, 0, 100), (u32)-1);
-	EXPECT(atomic64_read(&q->next_check) >> 32, 6);
-	EXPECT(next_check(73, 5, 100), 77);
-	EXPECT(atomic64_read(&q->next_check) >> 32, 5);
-	/* somebody else wrote it */
-	atomic64_set(&q->next_check, 3);
-	set_next_check(q, 4, 10, 5, 100);
-	EXPECT(atomic64_read(&q->next_check), 3);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		atomic64_set(&q->next_check, 5L << 32 | 77);
+		count.producer = cases[i].producer;
+		set_next_check(q, 5L << 32 | 77, &count, cases[i].room);
+		EXPECT(sluice_check_last(q->next_check.counter), cases[i].last);
+		EXPECT(sluice_check_count(q->next_check.counter), 6);
+	}
+	atomic64_set(&q->next_check, 3);	/* somebody else wrote it */
+	set_next_check(q, 4, &count, 5);
+	EXPECT(q->next_check.counter, 3);
 }
 
 /* A check at these indices: what the next one is due at. */
@@ -1229,37 +532,20 @@ static u32 checked(int tail, int head, int producer)
 static void checks(void)
 {
 	fresh();
-	EXPECT(checked(0, 0, 10), 34);
+	EXPECT(checked(0, 0, 10), 34);		/* a quarter of the ring later */
 	EXPECT(checked(0, 0, 75), 75 + 92 - 75 - 1 - 1);
-	EXPECT(checked(0, 0, 90), 90);
-	EXPECT(checked(0, 20, 80), 80 + 92 - 80 - 1 - 1);
+	EXPECT(checked(0, 20, 90), 90);
 	EXPECT_LOG("");
 	EXPECT(checked(0, 0, 91), 90);
 	EXPECT_LOG("event;arm 2000000;watch;queue_stop 91 0;");
 
-	fresh();	/* the depth, in packets and not in slots */
-	device->limit = 20;
-	EXPECT(checked(0, 10, 20), 20 + 9 - 1);
-	EXPECT(checked(0, 10, 28), 28);
-	EXPECT_LOG("");
-	EXPECT(checked(0, 10, 29), 28);
-	EXPECT_LOG("event;arm 2000000;watch;queue_stop 19 0;");
-
 	fresh();	/* a list is not divided, but at the limit */
-	device->limit = 20;
+	device->flow.user_limit = 20;
 	more_follow = true;
 	EXPECT(checked(0, 10, 29), 28);
-	EXPECT(checked(0, 10, 90), 89);
 	EXPECT_LOG("");
 	EXPECT(checked(0, 10, 91), 90);
 	EXPECT_LOG("event;arm 2000000;watch;queue_stop 81 0;");
-
-	fresh();	/* and 64 packets beyond the depth */
-	device->limit = 20;
-	EXPECT(checked(0, 0, 82), 81);
-	EXPECT_LOG("");
-	EXPECT(checked(0, 0, 83), 82);
-	EXPECT_LOG("event;arm 2000000;watch;queue_stop 83 0;");
 	more_follow = false;
 
 	fresh();	/* nothing is open, read, known */
@@ -1273,36 +559,86 @@ static void checks(void)
 	layout_wrong = "wrong";
 	EXPECT(checked(0, 0, 95), 7777);
 	EXPECT_LOG("");
-	ring.size = 0;
-	sluice_queue_check(q);
-	ring.size = 1;
-	sluice_queue_check(q);
-	EXPECT(q->drops.counter, 0);
-	EXPECT_LOG("");
 
 	fresh();	/* adopted: another file, another size */
-	q->file = NULL;
-	EXPECT(checked(0, 0, 10), U32_MAX);
-	EXPECT(q->file == &ring, true);
 	q->file = (void *)-1L;
 	EXPECT(checked(0, 0, 10), U32_MAX);
 	EXPECT(q->file == &ring, true);
-	q->size = 7;
-	EXPECT(checked(0, 0, 10), U32_MAX);
-	EXPECT(q->size, 100);
 	q->size = 101;
 	EXPECT(checked(0, 0, 10), U32_MAX);
 	EXPECT(q->size, 100);
+}
+
+static void checks_of_full_rings(void)
+{
+	fresh();
+	txqs[0].qdisc = &noqueue;
+	EXPECT(checked(0, 0, 80), 80 + 11 - 1);
+	EXPECT(checked(0, 0, 99), 98);
+	set_full_ring(100, 30, 30);
+	sluice_queue_check(q);
+	EXPECT(q->drops.counter, 0);	/* as without us */
+	EXPECT_LOG("");
 
 	fresh();
-	q->stalled = true;	/* and has nearly caught up */
-	q->pass_until = now + 1;
-	EXPECT(checked(0, 0, 10), 34);
-	EXPECT(q->stalled, false);
+	set_full_ring(100, 30, 30);
+	queue_stalls();
+	sluice_queue_check(q);
+	EXPECT(q->drops.counter, 1);
+	EXPECT(sluice_check_last(q->next_check.counter), 29);	/* each packet */
+	EXPECT(q->flow.stalled, true);
+	EXPECT(q->stopped, false);
+	EXPECT(checked(0, 0, 50), 57);	/* each eighth */
 	EXPECT_LOG("");
-	q->stalled = true;
-	EXPECT(checked(0, 0, 91), 90);
-	EXPECT(q->stalled, true);
+}
+
+static void openings(void)
+{
+	fresh();
+	device->flow.target_us = 2000;
+	q->open = false;
+	q->flow.held = 99;
+	sluice_queue_opened(q);
+	EXPECT(q->open, true);
+	EXPECT(q->file == NULL, true);
+	EXPECT(q->flow.depth, 4);
+	EXPECT_LOG("");
+
+	/* something about its reader changed: a stop goes on, unless it is gone */
+	fresh_stopped();
+	sluice_queue_opened(q);
+	EXPECT(q->stopped, true);
+	EXPECT_LOG("");
+	queue_slot[0] = NULL;
+	sluice_queue_opened(q);
+	EXPECT_LOG("queue_wake 0 0;wake;");
+
+	fresh_stopped();
+	q->flow.debt_ns = 5;
+	sluice_queue_closed(q);
+	EXPECT_LOG("queue_wake 0 0;wake;cancel;");
+	EXPECT(q->open, false);
+	EXPECT(q->flow.debt_ns, 5);	/* who brings it up again owes it still */
+	sluice_queue_closed(q);
+	EXPECT_LOG("cancel;");
+}
+
+static void rescues(void)
+{
+	bool stopped = false;
+
+	fresh_stopped();
+	now = q->timer.expires + NSEC_PER_SEC;
+	EXPECT(sluice_queue_rescue(q, &stopped), false);
+	EXPECT(stopped, true);
+	EXPECT_LOG("");
+	now++;
+	EXPECT(sluice_queue_rescue(q, &stopped), true);
+	EXPECT(q->rescued, 1);
+	EXPECT_LOG("queue_wake 61 1002000001;wake;");	/* the longest stop is over */
+	stopped = false;
+	EXPECT(sluice_queue_rescue(q, &stopped), false);
+	EXPECT(stopped, false);
 	EXPECT_LOG("");
 }
 
@@ -1323,7 +659,7 @@ static void checks_of_small_rings(void)
 	set_ring(1, 0, 0, 0);	/* one packet fits, but no second */
 	sluice_queue_check(q);
 	EXPECT(q->size, 1);
-	EXPECT_LOG("event;arm 20000;watch;queue_stop 0 0;");
+	EXPECT_LOG("event;arm 1000000;watch;queue_stop 0 0;");
 
 	fresh();	/* a sender waits for the lock that tells full from empty */
 	set_ring(100, 30, 30, 30);
@@ -1332,115 +668,6 @@ static void checks_of_small_rings(void)
 	sluice_queue_check(q);
 	EXPECT(q->stopped, false);
 	EXPECT_LOG("");
-}
-
-static void checks_of_full_rings(void)
-{
-	fresh();
-	txqs[0].qdisc = &noqueue;
-	EXPECT(checked(0, 0, 10), 34);
-	EXPECT(checked(0, 0, 80), 80 + 11 - 1);
-	EXPECT(checked(0, 0, 91), 90);
-	EXPECT(checked(0, 0, 99), 98);
-	set_full_ring(100, 30, 30);
-	sluice_queue_check(q);
-	EXPECT(q->drops.counter, 0);	/* as without us */
-	EXPECT_LOG("");
-
-	fresh();
-	set_full_ring(100, 30, 30);
-	q->stalled = true;
-	q->head = 30;
-	atomic64_set(&q->next_check, 7777);
-	sluice_queue_check(q);
-	EXPECT(q->drops.counter, 1);
-	EXPECT(sluice_check_last(q->next_check.counter), 29);
-	EXPECT(q->stalled, true);
-	EXPECT_LOG("");
-	EXPECT(checked(0, 0, 99), 98);
-	EXPECT(q->drops.counter, 1);
-	EXPECT(q->stopped, true);	/* it has read, and the time is over */
-	EXPECT(q->stalled, false);
-}
-
-static void openings(void)
-{
-	fresh();
-	device->target_us = 2000;
-	q->open = false;
-	q->reader_ns = 999;
-	q->depth_ns = 9 * MS;
-	sluice_queue_opened(q);
-	EXPECT(q->open, true);
-	EXPECT(q->file == NULL, true);
-	EXPECT(q->depth_ns, 2 * MS);
-	EXPECT(q->depth, 2000);
-	EXPECT_LOG("");
-
-	/* something about its reader changed: a stop goes on, unless it is gone */
-	fresh_stopped();
-	sluice_queue_opened(q);
-	EXPECT(q->stopped, true);
-	EXPECT_LOG("");
-	queue_slot[0] = NULL;
-	sluice_queue_opened(q);
-	EXPECT(q->stopped, false);
-	EXPECT(q->stalled, false);
-	EXPECT_LOG("queue_wake 0 0;wake;");
-	sluice_queue_opened(q);
-	EXPECT_LOG("");
-
-	fresh_stopped();
-	q->stalled = true;
-	q->unpaid_ns = 5;
-	sluice_queue_closed(q);
-	EXPECT_LOG("queue_wake 0 0;wake;cancel;");
-	EXPECT(q->open, false);
-	EXPECT(q->stalled, false);
-	EXPECT(q->unpaid_ns, 0);
-	EXPECT(q->wakes[SLUICE_WAKE_OTHER], 1);
-	sluice_queue_closed(q);
-	EXPECT_LOG("cancel;");
-}
-
-static void rescues(void)
-{
-	bool stopped = false;
-
-	fresh_stopped();
-	EXPECT(sluice_queue_rescue(q, &stopped), false);
-	now = q->timer.expires + NSEC_PER_SEC;
-	EXPECT(sluice_queue_rescue(q, &stopped), false);
-	EXPECT(stopped, true);
-	EXPECT(q->rescued, 0);
-	EXPECT_LOG("");
-	now++;
-	stopped = false;
-	EXPECT(sluice_queue_rescue(q, &stopped), true);
-	EXPECT(stopped, true);
-	EXPECT(q->rescued, 1);
-	EXPECT(q->wakes[SLUICE_WAKE_TIMER], 1);
-	EXPECT_LOG("queue_wake 0 1002000001;wake;");
-	stopped = false;
-	EXPECT(sluice_queue_rescue(q, &stopped), false);
-	EXPECT(stopped, false);
-	EXPECT_LOG("");
-
-	/* as at any review: 62.5 ms of the lateness are charged, which is enough here */
-	fresh_stopped();
-	set_ring(100, 0, 0, 60);
-	q->unpaid_ns = 3 * 62500 * US;
-	now = q->timer.expires + NSEC_PER_SEC + 1;
-	EXPECT(sluice_queue_rescue(q, &stopped), true);
-	EXPECT_LOG("event;queue_stall 60 1002000001;queue_wake 60 1002000001;wake;");
-	/* a stop that may last longer goes on */
-	fresh_stopped();
-	set_ring(100, 0, 0, 60);
-	device->stall_ms = 2000;
-	now = q->timer.expires + NSEC_PER_SEC + 1;
-	EXPECT(sluice_queue_rescue(q, &stopped), true);
-	EXPECT(q->stopped, true);
-	EXPECT_LOG("arm 2000000;");
 }
 
 static struct sluice_queue_view seen(void)
@@ -1458,7 +685,7 @@ static void views(void)
 
 	fresh_stopped();
 	set_ring(100, 0, 2, 30);
-	q->reader_ns = 11;
+	q->flow.pace_ns = 11;
 	q->stops = 12;
 	q->wakes[0] = 13;
 	q->wakes[1] = 14;
@@ -1487,9 +714,8 @@ static void views(void)
 	LOCKED(__queue_wake(q, 0, SLUICE_WAKE_TIMER));
 	*text = '\0';
 	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
-	q->stalled = true;
-	q->head = 2;
-	EXPECT(seen().state, SLUICE_QUEUE_OPEN);	/* 28 of 46 */
+	q->flow.stalled = true;	/* 28 packets of 46 */
+	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
 	set_ring(100, 0, 2, 80);
 	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
 	txqs[0].qdisc = &noqueue;
@@ -1535,10 +761,7 @@ static void new_queues(void)
 	EXPECT(q->device == device, true);
 	EXPECT(q->slot == &queue_slot[1], true);
 	EXPECT(q->txq == &txqs[1], true);
-	EXPECT(q->reader_ns, MS);
-	EXPECT(q->read, 64);
-	EXPECT(q->read_ns, MS);
-	EXPECT(q->headroom, INT_MAX);
+	EXPECT(q->flow.pace_ns, MS);
 	EXPECT(q->timer.function == timer_expired, true);
 	EXPECT(q->lock.owner == NULL, true);
 }
@@ -1610,6 +833,7 @@ static void callbacks(void)
 	sluice_devices[0].first = NULL;
 }
 
+#include "flow_examples.c"
 #include "hook_examples.c"
 #include "direct_examples.c"
 #include "device_examples.c"
@@ -1621,26 +845,14 @@ static void callbacks(void)
 int main(void)
 {
 	alarm(20);	/* a loop without an end */
-	EXPECT(atomic_read(&stopped_queues), 0);
-	slots_and_counts();
+	flows();
+	counts();
 	full_rings();
 	rings_that_change();
-	limits();
 	barriers();
-	timers();
-	reviews_are_paid();
-	charges();
-	stops();
-	stalls();
-	depths();
-	paces();
-	reviews_of_a_change();
 	reviews();
-	reviews_in_an_interrupt();
-	reviews_at_boot();
-	reviews_of_an_empty_ring();
-	reviews_of_a_slow_reader();
-	expiries();
+	others_stop();
+	fills();
 	adoptions();
 	next_checks();
 	checks();

@@ -11,10 +11,9 @@
 
 static inline bool queue_open(const struct sluice_queue *q) { return load(q->open); }
 static inline bool queue_stopped(const struct sluice_queue *q) { return q->stopped; }
-static inline bool queue_stalled(const struct sluice_queue *q) { return load(q->stalled); }
+static inline bool queue_stalled(const struct sluice_queue *q) { return load(q->flow.stalled); }
 static inline u64 queue_drops(const struct sluice_queue *q) { return load(q->drops.counter); }
 static inline s64 queue_next_check(const struct sluice_queue *q) { return load(q->next_check.counter); }
-static inline u64 queue_stalls(const struct sluice_queue *q) { return q->stalls; }
 static inline const struct ptr_ring *queue_ring_seen(const struct sluice_queue *q) { return q->ring; }
 static inline int queue_size_seen(const struct sluice_queue *q) { return q->size; }
 static inline spinlock_t *queue_lock(struct sluice_queue *q) { return &q->lock; }

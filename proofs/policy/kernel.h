@@ -50,12 +50,14 @@ typedef unsigned int gfp_t;
 	({ __typeof__(a) __a = (a); __typeof__(b) __b = (b); __a < __b ? __a : __b; })
 #define max(a, b) \
 	({ __typeof__(a) __a = (a); __typeof__(b) __b = (b); __a > __b ? __a : __b; })
+#define max3(a, b, c)		max(max(a, b), c)
 #define min_t(type, a, b)	min((type)(a), (type)(b))
 #define max_t(type, a, b)	max((type)(a), (type)(b))
 /* As in newer kernels, which ask for @high first and not for the smaller of two. */
 #define clamp_t(type, v, low, high) \
 	({ type __v = (v), __low = (low), __high = (high); \
 	   __v >= __high ? __high : __v <= __low ? __low : __v; })
+#define clamp(v, low, high)	clamp_t(__typeof__(v), v, low, high)
 #define NSEC_PER_USEC		1000L
 #define NSEC_PER_MSEC		1000000L
 #define U32_MAX			((u32)~0U)
@@ -64,7 +66,7 @@ typedef unsigned int gfp_t;
 #define div64_u64(a, b)	((u64)(a) / (u64)(b))
 #define div_u64(a, b)		((u64)(a) / (u32)(b))
 
-/* steps.c, threads.c: who runs when, locks, timers, grace periods */
+/* steps.c: who runs when, locks, timers, grace periods */
 void step(void);
 u64 ktime_get_ns(void);
 void sleep_ns(u64 ns);

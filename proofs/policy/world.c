@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The world around the real hook.c, ring.c, depth.c, queue.c, device.c and
+ * The world around the real hook.c, ring.c, flow.c, queue.c, device.c and
  * layout.c: a device of the stock driver, senders, readers, and an operator
  * (operator.c) who does to it whatever may be done, as long as there is time. It
  * fails when
@@ -30,15 +30,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef THREADS
-#include "threads.c"
-#define SLACK_NS	(100000 * NSEC_PER_SEC)	/* real time is not judged */
-#define REST_TRIES	30000
-#else
 #include "steps.c"
 #define SLACK_NS	(60 * NSEC_PER_MSEC)	/* CPUs that are held, late timers */
 #define REST_TRIES	0
-#endif
 
 #include "driver.h"
 #include "fields.h"
@@ -196,9 +190,9 @@ void sluice_rules_free(void)
 }
 
 /* events.c: nobody listens */
-void sluice_events_schedule(struct sluice_device *device)
+void sluice_events_schedule(struct sluice_queue *q)
 {
-	WRITE_ONCE(device->events_pending, true);
+	WRITE_ONCE(q->device->events_pending, true);
 }
 
 void sluice_events_watch(void)
@@ -461,7 +455,7 @@ static int limit_of(const struct tun_file *file)
 
 static bool whole_ring(const struct sluice_device *served)
 {
-	return !served->limit && !served->target_us;
+	return !served->flow.user_limit && !served->flow.target_us;
 }
 
 /* Of the sender that runs; NULL where others go on meanwhile. */
