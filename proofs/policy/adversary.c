@@ -1,0 +1,752 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Searches for a reader before which the real queue.c and flow.c break the
+ * contract.
+ *
+ *	adversary SEED SECONDS		plays what is known; if that is fine, searches
+ *	adversary SEED SECONDS BOUND	the same for one bound, and searches anyway
+ *	adversary --play 'BOUND SEQUENCE'	plays one sequence, see sequence.h
+ *
+ * It fails where a bound is passed, and prints the sequence, which is then added
+ * to the known ones. A sequence has a score for each bound, above 1 if it passes
+ * it. A search begins with the best of some sequences, random ones and known ones
+ * that are changed. Then it keeps each change that does not lower the score. Short
+ * plays choose, a long one decides.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <linux/ptr_ring.h>
+#include "sluice.h"
+#include "entry.h"
+
+#include "single.h"
+
+/* The contract. */
+#define STALL_PACKETS	50	/* in stall_ms: a reader of more loses none */
+#define HELD_MOST	.15	/* of the time, by one of fewer than half */
+#define PEER_LEAST	.8	/* of stock, beside it */
+#define READS_LEAST	.97	/* of stock */
+#define REVIEW_NS	2000000	/* a stop may end so much later */
+#define REVIEWS_PER_SEC	2000	/* of a queue, and one for each attach */
+#define REVIEWS_BURST	50
+#define REVIEW_PACKETS	64	/* read, for one review more */
+#define CROWD		500	/* queues */
+#define CROWD_REVIEWS	12000	/* of all: 3 % of a CPU, 2.5 us each */
+#define CROWD_PER_READ	64	/* more, for each packet that is read */
+#define FEWEST		4	/* packets that a ring may always hold */
+
+#include "sequence.h"
+#include "arena.h"
+
+#define FASTEST_NS	4000UL	/* for a packet: no sender is faster */
+#define BEGINNINGS	20	/* of a climb: it goes on from the best */
+#define EVENTS_SHORT	40000
+#define EVENTS_LONG	3000000
+#define CLIMB_IDLE	80	/* it ends after so many changes in vain */
+
+#define HONEST	(1 << READ | 1 << DRAIN | 1 << REST | 1 << TICK | 1 << IDLE)
+#define ANY	((1 << KINDS) - 1)
+#define SENDER	(1 << RATE | 1 << SOCKET)
+
+struct bound {
+	const char *name, *what;
+	double (*score)(const struct sequence *of, const struct outcome *sluice,
+			const struct outcome *stock);
+	const char *begin;		/* settings that all its sequences have */
+	unsigned int kinds, settings;	/* what the search may use and change */
+	unsigned int ops_most;
+	double few, many;		/* short and long plays, s (or stall_ms) */
+	bool in_stalls;
+};
+
+struct known {
+	const char *what, *sequence;
+};
+
+static double fewer_than_half(const struct sequence *of,
+			      const struct outcome *sluice)
+{
+	double half = STALL_PACKETS / 2 * (double)NSEC_PER_SEC / of->set[STALL];
+
+	return sluice->net_reads < half ? 1 : half / sluice->net_reads;
+}
+
+/* Senders are held only so long by a device that reads little. */
+static double score_held(const struct sequence *of,
+			 const struct outcome *sluice,
+			 const struct outcome *stock)
+{
+	double fewer = fewer_than_half(of, sluice);
+	double score = sluice->held / HELD_MOST;
+
+	return fewer < 1 ? min(score, .99) * fewer : score;
+}
+
+/* A peer on the same socket gets nearly what it gets without us. */
+static double score_peer(const struct sequence *of,
+			 const struct outcome *sluice,
+			 const struct outcome *stock)
+{
+	double fewer = fewer_than_half(of, sluice);
+	double score = (1 - sluice->peer) / (1 - PEER_LEAST);
+
+	return fewer < 1 ? min(score, .99) * fewer : score;
+}
+
+/*
+ * A reader of one queue gets nearly what it gets without us. Stock lets a sender go
+ * on while the ring is full; one that loses packets then, and at other times is too
+ * slow for the reader, sends less if it is held: that is no fault.
+ */
+static double score_reads(const struct sequence *of,
+			  const struct outcome *sluice,
+			  const struct outcome *stock)
+{
+	double score;
+
+	if (stock->reads <= 0)
+		return 0;
+	score = (1 - sluice->reads / stock->reads) / (1 - READS_LEAST);
+	return 100 * stock->lost > stock->taken && stock->dry ?
+		       min(score, .99) : score;
+}
+
+/* One that is fast enough loses nothing. */
+static double score_lost(const struct sequence *of,
+			 const struct outcome *sluice,
+			 const struct outcome *stock)
+{
+	if (sluice->slowest >= 1)
+		return .5 / sluice->slowest;
+	return sluice->lost ? 1 + sluice->lost : .5 + .4 * sluice->slowest;
+}
+
+static double score_reviews(const struct sequence *of,
+			    const struct outcome *sluice,
+			    const struct outcome *stock)
+{
+	return sluice->review_share;
+}
+
+/* Of many queues, those that see nothing read. */
+static double score_crowd(const struct sequence *of,
+			  const struct outcome *sluice,
+			  const struct outcome *stock)
+{
+	double most = CROWD_REVIEWS * of->set[QUEUES] / (double)CROWD;
+
+	return sluice->idle_reviews / (most + CROWD_PER_READ * sluice->reads);
+}
+
+static double score_stop(const struct sequence *of,
+			 const struct outcome *sluice,
+			 const struct outcome *stock)
+{
+	return sluice->longest_stop /
+	       (double)(of->set[STALL] + REVIEW_NS + of->set[LATE]);
+}
+
+/* A steady reader that is fast enough has no more than the target, or FEWEST. */
+static double score_wait(const struct sequence *of,
+			 const struct outcome *sluice,
+			 const struct outcome *stock)
+{
+	u64 slowest = 0;
+
+	if (sluice->slowest >= 1)
+		return .5 / sluice->slowest;
+	for (unsigned int i = 0; i < of->count; i++)
+		slowest = max(slowest, of->ops[i].ns);
+	return sluice->median_wait / (double)(of->set[LATE] + slowest +
+		max(of->set[TARGET], FEWEST * slowest));
+}
+
+static const struct bound bounds[] = {
+	{ "held", "senders of a slow device are held",
+	  score_held, "", ANY,
+	  SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, OPS_MAX, 10, 80, true },
+	{ "peer", "a peer beside a slow device gets less",
+	  score_peer, "turns=1 rate=20000 socket=3", ANY,
+	  SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, OPS_MAX, 10, 80, true },
+	{ "reads", "a reader gets less than from stock",
+	  score_reads, "", HONEST,
+	  SENDER | 1 << RING | 1 << TARGET | 1 << REFUSES | 1 << STEP |
+	  1 << BESIDE | 1 << OTHERS, OPS_MAX, 2, 20, false },
+	{ "lost", "a reader that is fast enough loses packets",
+	  score_lost, "", HONEST,
+	  SENDER | 1 << RING | 1 << TARGET | 1 << LATE, OPS_MAX, 10, 80, true },
+	{ "reviews", "a queue is reviewed too often",
+	  score_reviews, "", ANY, SENDER | 1 << STALL | 1 << TARGET | 1 << LATE,
+	  OPS_MAX, 1.2, 6, false },
+	{ "crowd", "500 queues are reviewed too often",
+	  score_crowd, "queues=50 each=1", ANY & ~(1 << STEER), 1 << STALL,
+	  OPS_MAX, 2, 8, false },
+	{ "stop", "a stop takes too long",
+	  score_stop, "", ANY,
+	  SENDER | 1 << QUEUES | 1 << STALL | 1 << TARGET | 1 << LATE,
+	  OPS_MAX, 5, 40, true },
+	{ "wait", "packets wait in the ring of a steady reader",
+	  score_wait, "", 1 << READ,
+	  SENDER | 1 << RING | 1 << LATE | 1 << REFUSES | 1 << STEP,
+	  1, 2, 10, false },
+};
+
+#define BOUNDS	(sizeof(bounds) / sizeof(*bounds))
+
+/* Those that passed a bound once, and what the contract was written for. */
+static const struct known known[] = {
+	{ "waits for the stall, empties the ring, window of 3",
+	  "held rate=200000 socket=3: await 300ms; drain 1000 5us" },
+	{ "the same, beside a peer",
+	  "peer turns=1 rate=200000 socket=3: await 300ms; drain 1000 5us" },
+	{ "1000/s, drained each 270 ms, beside a peer",
+	  "peer turns=1 rate=1000 socket=3: rest 270ms; drain 1000 5us" },
+	{ "the same alone",
+	  "held rate=1000 socket=3: rest 270ms; drain 1000 5us" },
+	{ "1000/s, drained each 255 ms, window of 3",
+	  "reads rate=1000 socket=3: rest 255ms; drain 1000 5us" },
+	{ "1000/s, drained each 255 ms, qdisc of 1000",
+	  "reads rate=1000 socket=1000 refuses=1: rest 255ms; drain 1000 5us" },
+	{ "steers over 9 queues, 4 packets/s",
+	  "held queues=9: await 300ms; steer 1; read 1 5us" },
+	{ "steers over 64 queues, reads nothing",
+	  "held queues=64: await 300ms; steer 1" },
+	{ "500 at most each 10 ms", "reads: drain 500 5us; tick 10ms" },
+	{ "500 at most each 20 ms", "reads: drain 500 5us; tick 20ms" },
+	{ "500 at most each 50 ms", "reads: drain 500 5us; tick 50ms" },
+	{ "all each 50 ms, 15 000/s in steps, ring of 1000",
+	  "reads ring=1000 rate=15000 step=500us socket=277 refuses=1: drain 2000 10us; idle 50ms" },
+	{ "all each 20 ms",
+	  "reads ring=1000 rate=15000 step=500us socket=277 refuses=1: drain 2000 10us; idle 20ms" },
+	{ "all each 10 ms",
+	  "reads ring=1000 rate=15000 step=500us socket=277 refuses=1: drain 2000 10us; idle 10ms" },
+	{ "all each 5 ms",
+	  "reads ring=1000 rate=15000 step=500us socket=277 refuses=1: drain 2000 10us; idle 5ms" },
+	{ "500 each 50 ms, 15 000/s",
+	  "reads ring=1000 rate=15000 step=500us socket=277 refuses=1: drain 500 5us; tick 50ms" },
+	{ "100 each 10 ms", "reads: read 100 5us; tick 10ms" },
+	{ "400 each 100 ms", "reads: read 400 5us; tick 100ms" },
+	{ "64 each 5 ms", "reads: read 64 5us; tick 5ms" },
+	{ "rests 300 ms of each second",
+	  "reads: read 140000 5us; rest 300ms" },
+	{ "rests 30 of 60 ms", "reads: read 6000 5us; rest 30ms" },
+	{ "rests 30 of 60 ms beside 30 stopped queues",
+	  "reads beside=30: read 6000 5us; rest 30ms" },
+	{ "rests 30 of 60 ms beside 100 stopped queues",
+	  "reads beside=100: read 6000 5us; rest 30ms" },
+	{ "rests 30 of 60 ms beside 30 queues that stop and 30 that stall",
+	  "reads beside=30 others=30: read 6000 5us; rest 30ms" },
+	{ "rests 5 of 100 ms beside 100 stopped queues",
+	  "reads beside=100: read 19000 5us; rest 5ms" },
+	{ "2300/s, reads two, then all",
+	  "reads ring=1000 rate=2300 socket=32: read 2 98us; idle 230ms; drain 100 98us" },
+	{ "reads all, waits for three, rests",
+	  "reads ring=1000 target=500us: drain 540 2us; read 3 2us; rest 3900us" },
+	{ "250 each 39 ms, and waits for one",
+	  "reads target=500us: tick 39ms; drain 250 120us; read 1 120us" },
+	{ "visits farther apart than stall_ms",
+	  "reads rate=1000 socket=32: rest 255ms; drain 340 160us" },
+	{ "reads while the queue is open, ring full again",
+	  "lost target=0ns rate=3100: rest 240ms; read 140 2us" },
+	{ "reads more than a ring while the queue is open",
+	  "lost target=0ns rate=2100: rest 160ms; tick 72ms; drain 240 12us" },
+	{ "62 each 250 ms", "lost target=0ns rate=1200: rest 250ms; drain 62 2us" },
+	{ "180 each 248 ms",
+	  "lost target=0ns rate=1400 socket=3: rest 247800us; read 180 4us" },
+	{ "140 each 250 ms, and twice as many",
+	  "lost ring=1000 target=0ns rate=3100: read 280 3us; rest 250ms; read 140 1us" },
+	{ "steers away while a sender waits, 95 packets/s",
+	  "held queues=8 rate=230000: await 230ms; steer 3; read 24 2700ns" },
+	{ "steers over 7 queues, each pays while others are stopped",
+	  "held queues=7 rate=53000: touch; steer 2; await 69ms; drain 19 10us; turn 2" },
+	{ "blocks at first, then leaves when the ring is empty",
+	  "reads ring=1000 rate=2800: read 97 110us; idle 250ms" },
+	{ "hands back more than it reads",
+	  "held stall=1s: rest 280ms; back 35; drain 17 69us" },
+	{ "hands back, and others fill",
+	  "held queues=2 stall=1s: fill 64; drain 3 1us; back 64; fill 64; touch; turn 1" },
+	{ "hands back what it reads", "held: drain 64 5us; back 64; rest 10ms" },
+	{ "attaches again each 236 ms", "held: rest 236ms; attach" },
+	{ "opens again each 236 ms", "held: rest 236ms; anew" },
+	{ "reads nothing", "held:" },
+	{ "half of what is enough", "held: read 1 10100us" },
+	{ "just enough", "lost: read 1 4900us" },
+	{ "500 queues, nothing read", "crowd queues=500 each=1:" },
+	{ "500 queues, nothing read, stops of a minute",
+	  "crowd queues=500 each=1 stall=60s:" },
+	{ "a packet each 20 us", "reviews: read 1 20us" },
+	{ "64 packets each 450 us", "reviews: drain 64 1us; rest 450us" },
+	{ "attaches again and again", "reviews rate=42000: attach; back 6; anew" },
+	{ "half a ring takes longer than a stop",
+	  "stop target=0ns: read 1 2ms" },
+	{ "stops of a minute", "stop stall=60s:" },
+	{ "200 000 packets/s", "wait: read 1 5us" },
+};
+
+#define KNOWN	(sizeof(known) / sizeof(*known))
+
+static u64 length_of(const struct bound *of, const struct sequence *sequence,
+		     double units)
+{
+	return units * (of->in_stalls ? sequence->set[STALL] : NSEC_PER_SEC);
+}
+
+/*
+ * Play it for so many units of time, or a shorter time if that takes more than
+ * @events.
+ */
+static double measure(const struct bound *of, const struct sequence *sequence,
+		      double units, u64 events, struct outcome *sluice,
+		      struct outcome *stock)
+{
+	u64 end = length_of(of, sequence, units);
+
+	if (!play(sequence, end, false, events, sluice)) {
+		end = now;
+		play(sequence, end, false, ~0ULL, sluice);
+	}
+	memset(stock, 0, sizeof(*stock));
+	if (of->score == score_reads)
+		play(sequence, end, true, ~0ULL, stock);
+	return of->score(sequence, sluice, stock);
+}
+
+static double score_short(const struct bound *of,
+			  const struct sequence *sequence)
+{
+	struct outcome sluice, stock;
+
+	return measure(of, sequence, of->few, EVENTS_SHORT, &sluice, &stock);
+}
+
+static double score_long(const struct bound *of,
+			 const struct sequence *sequence)
+{
+	struct outcome sluice, stock;
+
+	return measure(of, sequence, of->many, EVENTS_LONG, &sluice, &stock);
+}
+
+/* Play it long, and tell what came of it. */
+static bool tell_play(const struct bound *of, const struct sequence *sequence,
+		      const char *what)
+{
+	struct outcome sluice, stock;
+	double score = measure(of, sequence, of->many, EVENTS_LONG, &sluice,
+			       &stock);
+
+	printf("%s %s (%s): ", of->name, print_sequence(sequence), what);
+	if (of->score == score_reads)
+		printf("reads %.1f/s of %.1f (%.3f), ", sluice.reads,
+		       stock.reads, sluice.reads / stock.reads);
+	else
+		printf("reads %.1f/s, ", sluice.net_reads);
+	if (of->score == score_peer)
+		printf("peer's share %.3f, ", sluice.peer);
+	printf("held %.1f %%, lost %lu, %lu stalls, longest stop %.3f ms, ",
+	       100 * sluice.held, sluice.lost, sluice.stalls,
+	       sluice.longest_stop / 1e6);
+	printf("median wait %.3f ms, %.0f reviews/s, %.0f idle%s\n",
+	       sluice.median_wait / 1e6, sluice.reviews, sluice.idle_reviews,
+	       score <= 1 ? "" : ": TOO MUCH");
+	return score <= 1;
+}
+
+/* The bound that a text begins with; the text then goes on behind it. */
+static const struct bound *parse_bound(const char **text)
+{
+	for (size_t i = 0; i < BOUNDS; i++)
+		if (skip_word(text, bounds[i].name))
+			return &bounds[i];
+	fail("no bound: '%s'", *text);
+}
+
+static bool play_text(const char *text, const char *what)
+{
+	const struct bound *of = parse_bound(&text);
+	struct sequence sequence;
+
+	parse_sequence(&sequence, text);
+	return tell_play(of, &sequence, what);
+}
+
+/* Returns how many of them pass their bound; @of: all if NULL. */
+static unsigned int play_known(const struct bound *of)
+{
+	unsigned int passed = 0;
+
+	for (size_t i = 0; i < KNOWN; i++) {
+		const char *text = known[i].sequence;
+
+		if (!of || parse_bound(&text) == of)
+			passed += !play_text(known[i].sequence, known[i].what);
+	}
+	return passed;
+}
+
+/* The search's own chance: that of a play begins anew with each. */
+static u64 search_state;
+
+static u64 pick(u64 below)
+{
+	search_state ^= search_state << 13;
+	search_state ^= search_state >> 7;
+	search_state ^= search_state << 17;
+	return (search_state >> 8) % below;
+}
+
+static double pick_share(void)
+{
+	return pick(1 << 24) / (double)(1 << 24);
+}
+
+/* To two digits, which are easier to read, or to more. */
+static u64 rounded(double number, u64 below)
+{
+	u64 unit = 1;
+
+	while (number / unit >= below)
+		unit *= 10;
+	return (u64)(number / unit + .5) * unit;
+}
+
+/* As often from 1 to 10 as from 10 to 100. */
+static u64 pick_log(u64 least, u64 most)
+{
+	double share = pick_share();
+
+	return clamp_t(u64,
+		       rounded(least * pow((double)most / least, share), 100),
+		       least, most);
+}
+
+/* A little or much more, or less. */
+static u64 pick_near(u64 number, u64 least, u64 most)
+{
+	static const double powers[] = { .02, .2, 1, 3 };
+	u64 how = pick(ARRAY_SIZE(powers));
+	double changed = number * exp(powers[how] * (2 * pick_share() - 1));
+
+	if (number < 100)
+		return clamp_t(u64, changed + pick(2), least, most);
+	/* fine steps, so that times can meet each other */
+	return clamp_t(u64, rounded(changed, how ? 100 : 10000), least, most);
+}
+
+static u64 pick_setting(enum setting setting)
+{
+	static const u64 stalls_ms[] = { 250, 250, 250, 50, 100, 1000 };
+	static const u64 targets_us[] = { 2000, 2000, 500, 20000, 0 };
+
+	switch (setting) {
+	case RING:
+		return pick(2) ? 500 : 1000;
+	case QUEUES:
+		return 1 + pick(8);
+	case STALL:
+		return stalls_ms[pick(ARRAY_SIZE(stalls_ms))] * NSEC_PER_MSEC;
+	case TARGET:
+		return targets_us[pick(ARRAY_SIZE(targets_us))] * NSEC_PER_USEC;
+	case LATE:
+		return pick(2) ? 0 : pick_log(10000, 10000000);
+	case RATE:
+		return pick(3) ? pick_log(500, 200000) : 0;
+	case SOCKET:
+		return pick_log(1, 300);
+	case STEP:
+		return pick(2) ? 0 : pick_log(100000, 20000000);
+	case BESIDE:
+	case OTHERS:
+		return pick(8) ? 0 : pick_log(1, 30);
+	default:
+		return pick(2);
+	}
+}
+
+static struct op pick_op(const struct bound *of, const struct sequence *in)
+{
+	struct op op = { };
+
+	do {
+		op.kind = pick(KINDS);
+	} while (!(of->kinds & 1 << op.kind) ||
+		 (in->set[QUEUES] == 1 && (op.kind == STEER || op.kind == TURN)));
+	if (kinds[op.kind].count)
+		op.count = pick_log(1, kinds[op.kind].most);
+	if (kinds[op.kind].time)
+		op.ns = pick(8) ? pick_log(kinds[op.kind].least_ns,
+					   kinds[op.kind].most_ns) :
+			clamp_t(u64, in->set[STALL], kinds[op.kind].least_ns,
+				kinds[op.kind].most_ns);
+	return op;
+}
+
+static bool leaves_if_empty(const struct sequence *sequence)
+{
+	for (unsigned int i = 0; i < sequence->count; i++)
+		if (sequence->ops[i].kind == DRAIN)
+			return true;
+	return false;
+}
+
+/*
+ * A reader of one pace. If it leaves when the ring is empty, it takes no more at a
+ * visit than the ring holds: all depended on who is faster.
+ */
+static void make_honest(struct sequence *sequence)
+{
+	u64 left = leaves_if_empty(sequence) ? .97 * sequence->set[RING] : NEVER;
+	struct op *first = NULL;
+
+	for (unsigned int i = 0; i < sequence->count; i++) {
+		struct op *op = &sequence->ops[i];
+
+		if (op->kind != READ && op->kind != DRAIN)
+			continue;
+		if (!first)
+			first = op;
+		op->ns = first->ns;
+		if (!sequence->set[RATE])
+			op->ns = max(op->ns, FASTEST_NS);
+		op->count = clamp_t(u64, op->count, 1, max(left, 1UL));
+		left -= min(left, op->count);
+	}
+}
+
+/* What makes no sense, or is no matter of the contract. */
+static void put_right(const struct bound *of, struct sequence *sequence)
+{
+	u64 *set = sequence->set;
+
+	if (set[TURNS] && !set[RATE])
+		set[RATE] = 20000;
+	if (!set[RATE])
+		set[REFUSES] = set[STEP] = 0;
+	if (!set[REFUSES])
+		set[STEP] = 0;
+	/* what is refused because a burst does not fit is the sender's fault */
+	if (set[REFUSES])
+		set[SOCKET] = max(set[SOCKET], 32);
+	if (set[STEP])
+		set[STEP] = min(set[STEP],
+				set[SOCKET] * NSEC_PER_SEC / set[RATE]);
+	if (of->score == score_lost)
+		set[LATE] = min(set[LATE], set[STALL] / 16);
+	if (of->score == score_reads)
+		make_honest(sequence);
+}
+
+static void pick_sequence(const struct bound *of, struct sequence *to)
+{
+	parse_sequence(to, of->begin);
+	for (int i = 0; i < SETTINGS; i++)
+		if (of->settings & 1 << i)
+			to->set[i] = pick_setting(i);
+	to->count = 1 + pick(min(of->ops_most, 6));
+	for (unsigned int i = 0; i < to->count; i++)
+		to->ops[i] = pick_op(of, to);
+	put_right(of, to);
+}
+
+static void change_setting(const struct bound *of, struct sequence *sequence)
+{
+	int i;
+
+	do {
+		i = pick(SETTINGS);
+	} while (!(of->settings & 1 << i));
+	if ((i == RATE || i == SOCKET || i == LATE) && sequence->set[i] && pick(2))
+		sequence->set[i] = pick_near(sequence->set[i], 1, 1000000);
+	else
+		sequence->set[i] = pick_setting(i);
+}
+
+static void change_op(struct op *op)
+{
+	if (kinds[op->kind].time && (!kinds[op->kind].count || pick(2)))
+		op->ns = pick_near(op->ns, kinds[op->kind].least_ns,
+				   kinds[op->kind].most_ns);
+	else if (kinds[op->kind].count)
+		op->count = pick_near(op->count, 1, kinds[op->kind].most);
+}
+
+static void remove_op(struct sequence *sequence, unsigned int at)
+{
+	sequence->count--;
+	memmove(&sequence->ops[at], &sequence->ops[at + 1],
+		(sequence->count - at) * sizeof(struct op));
+}
+
+static void insert_op(struct sequence *sequence, unsigned int at, struct op op)
+{
+	memmove(&sequence->ops[at + 1], &sequence->ops[at],
+		(sequence->count - at) * sizeof(struct op));
+	sequence->ops[at] = op;
+	sequence->count++;
+}
+
+static void change(const struct bound *of, struct sequence *sequence)
+{
+	unsigned int at = sequence->count ? pick(sequence->count) : 0;
+	unsigned int how = pick(10);
+
+	if (how < 2)
+		change_setting(of, sequence);
+	else if (how < 4 && sequence->count < of->ops_most)
+		insert_op(sequence, pick(sequence->count + 1),
+			  pick_op(of, sequence));
+	else if (!sequence->count)
+		return;
+	else if (how == 4 && sequence->count > 1)
+		remove_op(sequence, at);
+	else if (how == 5)
+		sequence->ops[at] = pick_op(of, sequence);
+	else
+		change_op(&sequence->ops[at]);
+	if (!pick(3))
+		change(of, sequence);
+	put_right(of, sequence);
+}
+
+/* A known one, changed; or a random one. */
+static void begin_climb(const struct bound *of, struct sequence *to)
+{
+	const char *text;
+
+	if (pick(3)) {
+		pick_sequence(of, to);
+		return;
+	}
+	do {
+		text = known[pick(KNOWN)].sequence;
+	} while (parse_bound(&text) != of);
+	parse_sequence(to, text);
+	if (to->set[QUEUES] > 8)	/* more take too long */
+		to->set[QUEUES] = to->set[EACH] ? 50 : 8;
+	for (int i = pick(4); i >= 0; i--)
+		change(of, to);
+}
+
+/* What was found for a bound. */
+struct find {
+	struct sequence best;
+	double score;
+	u64 plays, climbs;
+};
+
+static u64 clock_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * NSEC_PER_SEC + time.tv_nsec;
+}
+
+static void climb(const struct bound *of, struct find *find, u64 until)
+{
+	struct sequence at, next;
+	double best = -HUGE_VAL, reached;
+
+	for (int i = 0; i < BEGINNINGS && clock_ns() < until; i++) {
+		begin_climb(of, &next);
+		reached = score_short(of, &next);
+		find->plays++;
+		if (reached > best) {
+			best = reached;
+			at = next;
+		}
+	}
+	for (int idle = 0; idle < CLIMB_IDLE && clock_ns() < until; idle++) {
+		next = at;
+		change(of, &next);
+		reached = score_short(of, &next);
+		find->plays++;
+		if (reached < best)
+			continue;
+		if (reached > best)
+			idle = 0;
+		best = reached;
+		at = next;
+	}
+	find->climbs++;
+	if (best <= find->score)
+		return;
+	if (at.set[EACH])	/* few of them chose */
+		at.set[QUEUES] = CROWD;
+	reached = score_long(of, &at);
+	if (reached > find->score) {
+		find->score = reached;
+		find->best = at;
+	}
+}
+
+/* Take out what the bound is passed without, and about as far. */
+static void shorten(const struct bound *of, struct sequence *sequence)
+{
+	double least = 1 + .7 * (score_long(of, sequence) - 1);
+	struct sequence begin, shorter;
+
+	parse_sequence(&begin, of->begin);
+	for (unsigned int i = sequence->count; i-- && sequence->count > 1;) {
+		shorter = *sequence;
+		remove_op(&shorter, i);
+		if (score_long(of, &shorter) > least)
+			*sequence = shorter;
+	}
+	for (int i = 0; i < SETTINGS; i++) {
+		shorter = *sequence;
+		shorter.set[i] = begin.set[i];
+		put_right(of, &shorter);
+		if (score_long(of, &shorter) > least)
+			*sequence = shorter;
+	}
+}
+
+/* Returns whether a sequence passes the bound. */
+static bool search(const struct bound *of, u64 ns, u64 *plays)
+{
+	u64 until = clock_ns() + ns;
+	struct find find = { .score = 0 };
+
+	while (find.score <= 1 && clock_ns() < until)
+		climb(of, &find, until);
+	*plays += find.plays;
+	printf("%s: the worst of %lu sequences, %lu climbs, has %.3f of the bound\n",
+	       of->name, find.plays, find.climbs, find.score);
+	if (!find.climbs || !find.score)
+		return false;
+	if (find.score > 1)
+		shorten(of, &find.best);
+	return !tell_play(of, &find.best, of->what);
+}
+
+int main(int argc, char **argv)
+{
+	const struct bound *only = NULL;
+	unsigned int passed;
+	u64 ns, plays = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 3 && !strcmp(argv[1], "--play"))
+		return !play_text(argv[2], "played");
+	if (argc < 3)
+		fail("arguments are SEED SECONDS [BOUND], or --play SEQUENCE");
+	if (argc > 3)
+		only = parse_bound((const char **)&argv[3]);
+	search_state = 2 * atoll(argv[1]) + 88172645463325253ULL;
+	passed = play_known(only);
+	if (passed && !only)
+		return 1;
+	ns = atof(argv[2]) * NSEC_PER_SEC / (only ? 1 : BOUNDS);
+	for (size_t i = 0; ns && i < BOUNDS; i++)
+		if (!only || only == &bounds[i])
+			passed += search(&bounds[i], ns, &plays);
+	if (passed)
+		return 1;
+	printf("fine: %zu known sequences, %lu others of seed %s\n",
+	       KNOWN, plays, argv[1]);
+	return 0;
+}

@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Plays a sequence against the real queue.c, flow.c and ring.c, or against the
+ * stock driver, which stops nothing and drops what a full ring does not take. The
+ * clock jumps from event to event.
+ *
+ * Tenants are devices. The first has the reader of the sequence; the queues of the
+ * others are read by nobody. A queue's packets wait in its qdisc while it is
+ * stopped. They count against their sender's socket: if it is full, the sender
+ * blocks, or its packet is refused.
+ */
+#ifndef POLICY_ARENA_H
+#define POLICY_ARENA_H
+
+#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
+#define TENANTS		3
+#define READER_WAKES_NS	20000		/* a process that slept in read() */
+#define CALL_NS		20000		/* a system call that changes the device */
+#define SENDS_AGAIN_NS	200000		/* at least, after the ring was full */
+#define SENDS_LATER_NS	2000000		/* at most, if nobody reads */
+#define BACK_MOST	64
+#define WINDOW_NS	NSEC_PER_SEC	/* in which reviews are counted */
+#define STALL_NS_MOST	(SLUICE_STALL_MS_MAX * NSEC_PER_MSEC)
+#define BUCKETS		1024		/* of waits: 16 for each power of 2 */
+#define FILLED		(1UL << 63)	/* a packet of others */
+
+/* A queue with its qdisc, its ring, its timer. */
+struct port {
+	struct ptr_ring ring;
+	void *slot;
+	u64 waiting;			/* packets in the qdisc */
+	u64 fires, runs;		/* its timer; its qdisc, once it is woken */
+	u64 stopped_from, stopped_ns, longest_stop;
+	u64 reviews, idle_reviews;	/* of them: nothing was read */
+	u64 reads, reads_reviewed, lost;
+	u64 attaches;
+	u64 window_from, window_reviews, window_reads, window_attaches;
+	double review_share;
+};
+
+struct sender {
+	unsigned int to;
+	u64 sends_at, waiting;
+	u64 owed;			/* in packets * NSEC_PER_SEC */
+	bool blocked, to_peer;
+	u64 blocked_from, blocked_ns, peer_got, refused;
+};
+
+struct tenant {
+	struct net_device dev;
+	struct netdev_queue txqs[QUEUES_MAX];
+	struct port ports[QUEUES_MAX];
+	struct sender senders[QUEUES_MAX];
+	unsigned int senders_count;
+	struct sluice_device *device;	/* NULL: stock */
+	u64 next;			/* event */
+};
+
+/* What one play came to. Rates are per second. */
+struct outcome {
+	double held;			/* share of time, the most of a sender */
+	double peer;			/* share of what a free sender gives it */
+	double reads;			/* by whole cycles of the program */
+	double net_reads;		/* less what was handed back */
+	double reviews, idle_reviews;
+	double review_share;		/* of those allowed, in the worst second */
+	double slowest;			/* STALL_PACKETS took so many stall_ms */
+	u64 lost, stalls, longest_stop, median_wait;
+	u64 taken, dry;			/* packets; times that the ring was empty */
+};
+
+/* The parameters' defaults are those of kmod/main.c. */
+bool sluice_default_on = true;
+bool sluice_locked_reset = true;
+uint sluice_default_stall_ms = 250;
+uint sluice_default_low_percent = 50;
+uint sluice_default_target_us = 2000;
+
+static const struct sequence *playing;
+static struct tenant tenants[TENANTS];
+static struct Qdisc fq = { .enqueue = &fq };
+static u64 waits[BUCKETS], wait_count;
+
+static struct {
+	unsigned int op, port;
+	u64 at, left, cycle_from;
+	bool waits, awaits;		/* a packet; a wake */
+	u64 dry, reads, back;		/* of reads: handed back */
+	u64 first_at, first_reads, last_at, last_reads, warm;
+	void *taken[BACK_MOST];
+	unsigned int taken_count;
+	u64 paid_at[STALL_PACKETS];	/* stopped time at which it read */
+	u64 paid, slowest;
+} reader;
+
+void sluice_events_schedule(struct sluice_queue *of) { (void)of; }
+void sluice_backstop_watch(void) { }
+void show(const char *event, const struct sluice_queue *q, int fill, u64 ns) { }
+
+static struct tenant *tenant_of(const struct net_device *dev)
+{
+	return container_of(dev, struct tenant, dev);
+}
+
+static struct port *port_of(struct hrtimer *timer)
+{
+	struct sluice_queue *q = container_of(timer, struct sluice_queue, timer);
+
+	return &tenant_of(q->device->dev)->ports[q - q->device->queue];
+}
+
+void hrtimer_setup_in_world(struct hrtimer *timer,
+			    enum hrtimer_restart (*function)(struct hrtimer *))
+{
+	timer->function = function;
+}
+
+void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
+{
+	u64 late = playing->set[LATE];
+
+	timer->expires = now + ns;
+	port_of(timer)->fires = now + ns + (late ? chance(late + 1) : 0);
+}
+
+int hrtimer_cancel(struct hrtimer *timer)
+{
+	port_of(timer)->fires = NEVER;
+	return 0;
+}
+
+void **sluice_layout_slot(const struct net_device *of, unsigned int id)
+{
+	return &tenant_of(of)->ports[id].slot;
+}
+
+const char *sluice_layout_check(void **at)
+{
+	return NULL;
+}
+
+struct ptr_ring *sluice_layout_ring(void *file)
+{
+	return file;
+}
+
+static bool is_stopped(const struct tenant *tenant, unsigned int id)
+{
+	return tenant->txqs[id].state & XOFF;
+}
+
+/* Of the first queue: what it tells is used of readers of one queue. */
+static u64 stopped_ns(void)
+{
+	const struct port *port = &tenants[0].ports[0];
+
+	return port->stopped_ns +
+	       (is_stopped(&tenants[0], 0) ? now - port->stopped_from : 0);
+}
+
+/* How much stopped time the last STALL_PACKETS packets took. */
+static void note_pace(void)
+{
+	u64 since = reader.paid_at[reader.paid % STALL_PACKETS];
+
+	reader.slowest = max(reader.slowest, stopped_ns() - since);
+}
+
+static void end_stop(struct tenant *tenant, unsigned int id)
+{
+	struct port *port = &tenant->ports[id];
+
+	note_pace();
+	port->stopped_ns += now - port->stopped_from;
+	port->longest_stop = max(port->longest_stop, now - port->stopped_from);
+}
+
+void netif_tx_wake_queue(struct netdev_queue *txq)
+{
+	struct tenant *tenant = tenant_of(txq->dev);
+	unsigned int id = txq - tenant->txqs;
+
+	if (!(txq->state & XOFF))
+		return;
+	end_stop(tenant, id);
+	txq->state &= ~XOFF;
+	tenant->ports[id].runs = now;
+	if (reader.awaits && tenant == tenants && id == tenant->senders[0].to) {
+		reader.awaits = false;
+		reader.at = now;
+	}
+}
+
+/* A packet that is its time, so that its wait is known. */
+static bool transmits(struct tenant *tenant, unsigned int id)
+{
+	struct port *port = &tenant->ports[id];
+
+	if (tenant->device && check_needed(&tenant->device->queue[id])) {
+		sluice_queue_check(&tenant->device->queue[id]);
+		if (is_stopped(tenant, id))
+			port->stopped_from = now;
+	}
+	if (ptr_ring_produce(&port->ring, (void *)(now + 1))) {
+		port->lost++;
+		return false;
+	}
+	if (reader.waits && tenant == tenants && id == reader.port) {
+		reader.waits = false;
+		reader.at = now + READER_WAKES_NS;
+	}
+	return true;
+}
+
+static struct sender *sender_to(struct tenant *tenant, unsigned int id)
+{
+	return &tenant->senders[tenant->senders_count > 1 ? id : 0];
+}
+
+static void run_qdisc(struct tenant *tenant, unsigned int id)
+{
+	struct sender *sender = sender_to(tenant, id);
+	struct port *port = &tenant->ports[id];
+
+	port->runs = NEVER;
+	for (; port->waiting && !is_stopped(tenant, id); port->waiting--) {
+		sender->waiting--;
+		transmits(tenant, id);
+	}
+	if (sender->blocked && sender->waiting < playing->set[SOCKET]) {
+		sender->blocked = false;
+		sender->blocked_ns += now - sender->blocked_from;
+		sender->sends_at = now;
+	}
+}
+
+/* Returns false if the ring lost it. */
+static bool send_one(struct tenant *tenant, struct sender *sender)
+{
+	if (playing->set[TURNS]) {
+		sender->to_peer = !sender->to_peer;
+		sender->peer_got += sender->to_peer;
+		if (sender->to_peer)
+			return true;
+	}
+	if (!is_stopped(tenant, sender->to) && !tenant->ports[sender->to].waiting)
+		return transmits(tenant, sender->to);
+	sender->waiting++;
+	tenant->ports[sender->to].waiting++;
+	return true;
+}
+
+/* A full ring stays full until it is read. */
+static u64 sends_again(u64 least)
+{
+	if (playing->set[EACH])	/* all at the same times, which is quicker */
+		return now + SENDS_LATER_NS - now % SENDS_LATER_NS;
+	return max(now + least, min(reader.at, now + SENDS_LATER_NS));
+}
+
+/* Until then so many packets are lost as this one was. */
+static void skip_losses(struct tenant *tenant, struct sender *sender, u64 gap)
+{
+	u64 packets = (sends_again(0) - now) / gap;
+	u64 lost = playing->set[TURNS] ? packets / 2 : packets;
+
+	if (playing->set[TURNS])
+		packets = 2 * lost;
+	sender->peer_got += packets - lost;
+	tenant->ports[sender->to].lost += lost;
+	sender->sends_at += packets * gap;
+}
+
+static void send(struct tenant *tenant, struct sender *sender)
+{
+	u64 rate = playing->set[RATE], step = playing->set[STEP];
+	u64 gap = rate ? NSEC_PER_SEC / rate : 0;
+
+	sender->owed += step ? step * rate : NSEC_PER_SEC;
+	sender->sends_at = now + (step ? step : gap);
+	for (; sender->owed >= NSEC_PER_SEC; sender->owed -= NSEC_PER_SEC) {
+		if (sender->waiting >= playing->set[SOCKET]) {
+			sender->refused++;
+			if (playing->set[REFUSES])
+				continue;
+			sender->blocked = true;
+			sender->blocked_from = now;
+			sender->sends_at = NEVER;
+			sender->owed = 0;
+			return;
+		}
+		if (send_one(tenant, sender))
+			continue;
+		if (!rate)
+			sender->sends_at = sends_again(SENDS_AGAIN_NS);
+		else if (!step)
+			skip_losses(tenant, sender, gap);
+	}
+}
+
+/* In this second, so far. */
+static double reviews_most(const struct port *port)
+{
+	return REVIEWS_PER_SEC + REVIEWS_BURST + port->attaches -
+	       port->window_attaches +
+	       (port->reads - port->window_reads) / REVIEW_PACKETS;
+}
+
+static void expire(struct tenant *tenant, unsigned int id)
+{
+	struct sluice_queue *q = &tenant->device->queue[id];
+	struct port *port = &tenant->ports[id];
+
+	port->fires = NEVER;
+	if (now - port->window_from >= WINDOW_NS) {
+		port->window_from = now;
+		port->window_reviews = 0;
+		port->window_reads = port->reads;
+		port->window_attaches = port->attaches;
+	}
+	port->reviews++;
+	port->window_reviews++;
+	port->idle_reviews += port->reads == port->reads_reviewed;
+	port->reads_reviewed = port->reads;
+	port->review_share = max(port->review_share,
+				 port->window_reviews / reviews_most(port));
+	q->timer.function(&q->timer);
+	note_pace();
+}
+
+static void note_wait(u64 ns)
+{
+	int power = 63 - __builtin_clzll(ns | 16);
+
+	waits[16 * (power - 4) + ((ns >> (power - 4)) & 15)]++;
+	wait_count++;
+}
+
+/* The least of the bucket that holds the median. */
+static u64 median_wait(void)
+{
+	u64 below = 0;
+
+	for (int i = 0; i < BUCKETS; i++) {
+		below += waits[i];
+		if (2 * below >= wait_count && below)
+			return i < 16 ? i : (16 + i % 16ULL) << (i / 16);
+	}
+	return 0;
+}
+
+static bool takes(void)
+{
+	struct port *port = &tenants[0].ports[reader.port];
+	void *packet = __ptr_ring_consume(&port->ring);
+
+	if (!packet)
+		return false;
+	note_pace();
+	reader.paid_at[reader.paid++ % STALL_PACKETS] = stopped_ns();
+	if (!((u64)packet & FILLED) && now >= reader.warm)
+		note_wait(now + 1 - (u64)packet);
+	reader.taken[reader.taken_count++ % BACK_MOST] = packet;
+	reader.reads++;
+	port->reads++;
+	return true;
+}
+
+/* For what is handed back there is no room: it was read, and is lost. */
+static void lose(void *packet)
+{
+	(void)packet;
+	reader.back--;
+}
+
+/* What was taken last and is not yet back, the oldest of it first. */
+static void hand_back(u64 count)
+{
+	struct ptr_ring *ring = &tenants[0].ports[reader.port].ring;
+	unsigned int packets = min_t(u64, count, reader.taken_count);
+	void *batch[BACK_MOST];
+
+	packets = min(packets, BACK_MOST);
+	reader.back += packets;
+	for (unsigned int i = packets; i--;)
+		batch[i] = reader.taken[--reader.taken_count % BACK_MOST];
+	reader.taken_count = min(reader.taken_count, BACK_MOST - packets);
+	ptr_ring_unconsume(ring, batch, packets, lose);
+}
+
+static u64 find_next(const struct tenant *tenant)
+{
+	u64 next = NEVER;
+
+	for (unsigned int id = 0; id < tenant->dev.num_tx_queues; id++)
+		next = min(next, min(tenant->ports[id].fires,
+				     tenant->ports[id].runs));
+	for (unsigned int id = 0; id < tenant->senders_count; id++)
+		next = min(next, tenant->senders[id].sends_at);
+	return next;
+}
+
+/* A file that is taken off loses what is in its ring: room, as reads make it. */
+static void attach(enum kind how)
+{
+	struct port *port = &tenants[0].ports[reader.port];
+	struct ptr_ring *ring = &port->ring;
+
+	port->attaches++;
+	if (how != TOUCH)
+		while (takes())
+			;
+	if (how == ANEW)
+		ring->producer = ring->consumer_head = ring->consumer_tail = 0;
+	if (how != TOUCH)
+		reader.taken_count = 0;
+	if (tenants[0].device)
+		sluice_queue_opened(&tenants[0].device->queue[reader.port]);
+	tenants[0].next = find_next(&tenants[0]);
+}
+
+static void fill(u64 level)
+{
+	struct ptr_ring *ring = &tenants[0].ports[reader.port].ring;
+	u64 there = sluice_count_ring(ring, ring->size, true).fill;
+
+	while (there++ < level &&
+	       !ptr_ring_produce(ring, (void *)(FILLED | (now + 1))))
+		;
+}
+
+/* Returns whether the operation goes on at reader.at. */
+static bool goes_on(const struct op *op)
+{
+	if (!reader.left)
+		return false;
+	reader.left--;
+	if (takes()) {
+		reader.at = now + op->ns;
+		return true;
+	}
+	reader.dry += now >= reader.warm;
+	if (op->kind == DRAIN)
+		return false;
+	reader.left++;
+	reader.waits = true;
+	reader.at = NEVER;
+	return true;
+}
+
+/* An operation that is done at once; the next one may wait. */
+static void operate(const struct op *op)
+{
+	struct tenant *tenant = &tenants[0];
+
+	reader.at = now + CALL_NS;
+	switch (op->kind) {
+	case TICK:
+		reader.at = now + op->ns - now % op->ns;
+		break;
+	case IDLE:
+		reader.at = now;
+		if (__ptr_ring_empty(&tenant->ports[reader.port].ring))
+			reader.at = now + op->ns;
+		break;
+	case REST:
+		reader.at = now + op->ns;
+		break;
+	case AWAIT:
+		reader.at = now + op->ns;
+		reader.awaits = true;
+		break;
+	case BACK:
+		hand_back(op->count);
+		break;
+	case STEER:
+		if (tenant->senders_count == 1)
+			tenant->senders[0].to =
+				(tenant->senders[0].to + op->count) %
+				playing->set[QUEUES];
+		reader.port = tenant->senders[0].to;
+		reader.taken_count = 0;
+		break;
+	case TURN:
+		reader.port = (reader.port + op->count) % playing->set[QUEUES];
+		reader.taken_count = 0;
+		reader.at = now;
+		break;
+	case FILL:
+		fill(op->count);
+		break;
+	default:
+		attach(op->kind);
+	}
+}
+
+static void note_cycle(void)
+{
+	if (now == reader.cycle_from)
+		reader.at = now + READER_WAKES_NS;	/* it did nothing */
+	reader.cycle_from = now;
+	if (now < reader.warm)
+		return;
+	if (!reader.first_at) {
+		reader.first_at = now;
+		reader.first_reads = reader.reads;
+	}
+	reader.last_at = now;
+	reader.last_reads = reader.reads;
+}
+
+static void reader_happens(void)
+{
+	while (reader.at <= now) {
+		const struct op *op = &playing->ops[reader.op];
+
+		reader.awaits = false;
+		if (op->kind == READ || op->kind == DRAIN) {
+			if (goes_on(op))
+				continue;
+		} else {
+			operate(op);
+		}
+		if (++reader.op == playing->count) {
+			reader.op = 0;
+			note_cycle();
+		}
+		reader.left = playing->ops[reader.op].count;
+	}
+}
+
+/* The timers before the senders, as in simulator.h. */
+static void tenant_happens(struct tenant *tenant)
+{
+	for (unsigned int id = 0; id < tenant->dev.num_tx_queues; id++) {
+		if (tenant->ports[id].fires <= now)
+			expire(tenant, id);
+		if (tenant->ports[id].runs <= now)
+			run_qdisc(tenant, id);
+	}
+	for (unsigned int id = 0; id < tenant->senders_count; id++)
+		while (tenant->senders[id].sends_at <= now)
+			send(tenant, &tenant->senders[id]);
+	tenant->next = find_next(tenant);
+}
+
+static void begin_device(struct tenant *tenant, u64 stall_ns)
+{
+	unsigned int queues = tenant->dev.num_tx_queues;
+	struct sluice_device *device =
+		zeroed(struct_size(tenant->device, queue, queues));
+
+	device->dev = &tenant->dev;
+	device->queues = queues;
+	device->verified = true;
+	device->flow.stall_ms = stall_ns / NSEC_PER_MSEC;
+	device->flow.low_percent = sluice_default_low_percent;
+	device->flow.target_us = playing->set[TARGET] / NSEC_PER_USEC;
+	tenant->device = device;
+	for (unsigned int id = 0; id < queues; id++) {
+		sluice_queue_init(&device->queue[id], device, id);
+		sluice_queue_opened(&device->queue[id]);
+	}
+}
+
+static void begin_tenant(struct tenant *tenant, unsigned int queues,
+			 unsigned int senders, u64 stall_ns)
+{
+	tenant->dev.num_tx_queues = queues;
+	tenant->dev.tx = tenant->txqs;
+	tenant->senders_count = senders;
+	tenant->device = NULL;
+	tenant->next = 0;
+	for (unsigned int id = 0; id < queues; id++) {
+		struct port *port = &tenant->ports[id];
+
+		memset(port, 0, sizeof(*port));
+		ptr_ring_init(&port->ring, playing->set[RING], 0);
+		port->slot = &port->ring;
+		port->fires = port->runs = NEVER;
+		tenant->txqs[id] = (struct netdev_queue){
+			.qdisc = &fq, .dev = &tenant->dev };
+		tenant->senders[id] = (struct sender){ .to = id };
+	}
+	if (stall_ns && queues)
+		begin_device(tenant, stall_ns);
+}
+
+static void end_tenant(struct tenant *tenant, struct outcome *outcome)
+{
+	struct sluice_queue_view view;
+
+	for (unsigned int id = 0; id < tenant->dev.num_tx_queues; id++) {
+		struct port *port = &tenant->ports[id];
+
+		if (is_stopped(tenant, id))
+			end_stop(tenant, id);
+		if (outcome && tenant->device) {
+			sluice_queue_read(&tenant->device->queue[id], &view);
+			outcome->stalls += view.stalls;
+		}
+		ptr_ring_cleanup(&port->ring, NULL);
+		if (!tenant->device)
+			continue;
+		tenant->txqs[id].state = 0;	/* the end is no wake */
+		port->slot = NULL;
+		sluice_queue_closed(&tenant->device->queue[id]);
+	}
+	free(tenant->device);
+}
+
+static void begin_play(const struct sequence *of, u64 end, bool stock)
+{
+	u64 stall_ns = stock ? 0 : of->set[STALL];
+	u64 queues = of->set[QUEUES];
+
+	playing = of;
+	now = 0;
+	random_state = 88172645463325252ULL;
+	memset(waits, 0, sizeof(waits));
+	wait_count = 0;
+	memset(&reader, 0, sizeof(reader));
+	reader.warm = end / 4;
+	reader.at = of->count ? 0 : NEVER;
+	reader.left = of->ops[0].count;
+	begin_tenant(&tenants[0], queues, of->set[EACH] ? queues : 1, stall_ns);
+	/* of somebody who may set the most, and stays stopped; and who may not */
+	begin_tenant(&tenants[1], of->set[BESIDE], of->set[BESIDE],
+		     stall_ns ? STALL_NS_MOST : 0);
+	begin_tenant(&tenants[2], of->set[OTHERS], of->set[OTHERS],
+		     stall_ns ? settings[STALL].initial : 0);
+}
+
+static void end_play(struct outcome *to)
+{
+	struct tenant *tenant = &tenants[0];
+	u64 cycles_ns = reader.last_at - reader.first_at;
+
+	memset(to, 0, sizeof(*to));
+	to->peer = 2.0 * tenant->senders[0].peer_got * NSEC_PER_SEC /
+		   ((double)now * (playing->set[RATE] + !playing->set[RATE]));
+	to->reads = cycles_ns ? (reader.last_reads - reader.first_reads) /
+			(double)cycles_ns * NSEC_PER_SEC :
+			reader.reads / (double)now * NSEC_PER_SEC;
+	to->net_reads = (reader.reads - reader.back) / (double)now * NSEC_PER_SEC;
+	to->median_wait = median_wait();
+	to->taken = reader.reads;
+	to->dry = reader.dry;
+	for (unsigned int id = 0; id < tenant->senders_count; id++) {
+		struct sender *sender = &tenant->senders[id];
+
+		if (sender->blocked)
+			sender->blocked_ns += now - sender->blocked_from;
+		to->held = max(to->held, sender->blocked_ns / (double)now);
+	}
+	end_tenant(tenant, to);
+	for (unsigned int id = 0; id < tenant->dev.num_tx_queues; id++) {
+		const struct port *port = &tenant->ports[id];
+
+		to->lost += port->lost;
+		to->reviews += port->reviews / (double)now * NSEC_PER_SEC;
+		to->idle_reviews += port->idle_reviews / (double)now * NSEC_PER_SEC;
+		to->longest_stop = max(to->longest_stop, port->longest_stop);
+		to->review_share = max(to->review_share, port->review_share);
+	}
+	to->slowest = reader.slowest / (double)playing->set[STALL];
+	end_tenant(&tenants[1], NULL);
+	end_tenant(&tenants[2], NULL);
+}
+
+/*
+ * Until @end, nanoseconds; @stock: against the driver alone. Returns false if it
+ * took more than @events, and ended there.
+ */
+static bool play(const struct sequence *of, u64 end, bool stock, u64 events,
+		 struct outcome *to)
+{
+	begin_play(of, end, stock);
+	while (events--) {
+		u64 next = reader.at;
+
+		for (int i = 0; i < TENANTS; i++)
+			next = min(next, tenants[i].next);
+		if (next >= end) {
+			now = end;
+			end_play(to);
+			return true;
+		}
+		now = max(now, next);
+		for (int i = 0; i < TENANTS; i++)
+			if (tenants[i].next <= now)
+				tenant_happens(&tenants[i]);
+		if (reader.at <= now)
+			reader_happens();
+	}
+	end_play(to);
+	return false;
+}
+
+#endif
