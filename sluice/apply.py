@@ -44,7 +44,7 @@ def apply(
     if following and (name is not None or dry_run or as_json):
         raise click.UsageError("--follow excludes a NAME, --dry-run and --json")
     names = ["*"] if name is None else [name]
-    switch.check_patterns(names)
+    options.check_names(names)
     if name is not None:
         views = devices.read_machine(with_owners=False).views
         devices.check_found(views, names)

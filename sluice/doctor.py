@@ -80,6 +80,7 @@ class Facts:
     traced: str | None = None  # enabled_functions
     wrongs: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
+    unfinished: str = ""  # what a command left that was killed
     before: tuple[View, ...] = ()
     views: tuple[View, ...] = ()
     seconds: float = SAMPLE_SECONDS
@@ -313,9 +314,13 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
 def check_rules(facts: Facts) -> Iterator[Finding]:
     for wrong in facts.wrongs:
         yield Finding(BAD, "rules", wrong, "sluice config check")
-    for text in facts.drift if not facts.wrongs else ():
-        yield Finding(BAD, "rules", f"the module differs from the files: {text}",
-                      "sluice apply")
+    if facts.drift and not facts.wrongs:
+        more = f" (and {len(facts.drift) - 1} more)" if len(facts.drift) > 1 else ""
+        yield Finding(BAD, "rules", "the module differs from the files: "
+                      f"{facts.drift[0]}{more}", "sluice apply")
+    if facts.unfinished:
+        yield Finding(NOTE, "rules", "a command was killed before it changed a rule; "
+                      "repeat it, or remove what is left", f"rm {facts.unfinished}")
     if facts.hidden:
         yield Finding(NOTE, "netns", f"{output.count(facts.hidden, 'namespace')} cannot "
                       "be entered", "run it as root")
@@ -576,6 +581,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "traced": lambda: system.read_enabled_functions(),
     "wrongs": lambda: config.read_all().wrongs,
     "drift": lambda: read_drift(),
+    "unfinished": lambda: read_unfinished(),
     "parameters": lambda: system.read_parameters(),
     "dkms": lambda: system.read_dkms(),
 }
@@ -584,6 +590,11 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
 def read_drift() -> tuple[str, ...]:
     loaded = system.read_rules()
     return () if loaded is None else tuple(rules.drift(config.read_all(), loaded))
+
+
+def read_unfinished() -> str:
+    path = config.unfinished()
+    return str(path) if path.exists() else ""
 
 
 def _asked(ask: Callable[[], Any], name: str, failed: list[str], default: Any) -> Any:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from sluice import namespaces, system
+from sluice import config, namespaces, system
 
 Command = Callable[..., Any]
 
@@ -37,6 +37,21 @@ def _check_netns(
     if name in (".", ".."):
         raise click.BadParameter(f"{name!r} is not a network namespace")
     return name
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise a usage error for a word that no device's name can match."""
+    for name in names:
+        if reason := config.unmatchable(name):
+            raise click.UsageError(reason)
+
+
+def _check_names(
+    context: click.Context, _: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    if not context.resilient_parsing:  # a shell completes
+        check_names(names)
+    return names
 
 
 class WholeNumber(click.IntRange):
@@ -75,5 +90,6 @@ def names_argument(required: bool) -> Callable[[Command], Command]:
         nargs=-1,
         required=required,
         metavar="NAME|PATTERN..." if required else "[NAME|PATTERN]...",
+        callback=_check_names,
         shell_complete=_complete_device,
     )

@@ -61,7 +61,8 @@ def test_options_that_exclude_each_other(machine, capsys, arguments, said) -> No
 def test_name_is_as_long_as_a_device_name(machine: Machine) -> None:
     assert main(["on", "a" * 15]) == 0
     assert main(["on", "a" * 16]) == 2
-    assert main(["on", "a" * 16 + "*"]) == 0
+    assert main(["on", "a" * 16 + "*"]) == 2, "no device can match it"
+    assert main(["on", "a" * 15 + "*"]) == 0
 
 
 @pytest.mark.parametrize(("option", "least", "most"), [
@@ -433,6 +434,18 @@ def test_rule_of_a_device_that_vanishes_is_no_error(machine, capsys, monkeypatch
     assert main(["off", "tap0"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("tap0: vanished meanwhile\n") and not said.err
+
+
+WITH_NAMES = ["status", "watch", "apply", "on --now", "off --now"]
+
+
+@pytest.mark.parametrize("word", ["a/b", "tap%d", "x" * 16, "x" * 16 + "*", ".", "br:1"])
+@pytest.mark.parametrize("command", WITH_NAMES)
+def test_word_that_no_device_can_match_is_wrong_usage(machine, capsys, command, word):
+    """Not "no such device", which may still come."""
+    assert main([*command.split(), "--", word]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "not a device name or pattern" in said or "longer than a device" in said
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "#b", "\t"])
