@@ -69,8 +69,11 @@ class Facts:
     module_source: bool = True  # /usr/src/sluice-VERSION
     loaded: str = ""  # the version of the loaded module
     answers: bool = False
+    init: str = system.SYSTEMD  # what runs this machine
+    udev: bool = True
     at_boot: bool = True
     load_at_boot: str = ""  # the command that makes it load at boot
+    rules: int = 0  # in the files
     tun: bool = True
     secure_boot: bool | None = None
     signed_only: str = ""  # what makes the kernel accept only signed modules
@@ -261,8 +264,18 @@ def check_module(facts: Facts) -> Iterator[Finding]:
     if facts.loaded != VERSION:
         yield Finding(NOTE, "module", f"version {facts.loaded} loaded, command {VERSION}",
                       RELOAD)
-    if not facts.at_boot and not facts.container:
+    yield from check_boot(facts)
+
+
+def check_boot(facts: Facts) -> Iterator[Finding]:
+    """Whether the next boot has the module and the rules."""
+    if facts.container:
+        return
+    if not facts.at_boot:
         yield Finding(NOTE, "module", "not loaded at boot", facts.load_at_boot)
+    elif facts.rules and facts.init != system.SYSTEMD and not facts.udev:
+        yield Finding(NOTE, "rules", "no udevd runs, which would have them loaded at "
+                      "boot", "have this machine's init run at boot: sluice apply --keep")
 
 
 def parse_traced(text: str) -> dict[str, tuple[int, str]]:
@@ -572,8 +585,11 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "module_source": lambda: system.exists(f"/usr/src/sluice-{VERSION}"),
     "loaded": lambda: system.read_module_version(),
     "answers": lambda: system.read_module() is not None,
-    "at_boot": lambda: system.loads_at_boot(),
-    "load_at_boot": lambda: system.load_at_boot_command(),
+    "init": lambda: system.read_init(),
+    "udev": lambda: system.has_udev(),
+    "at_boot": lambda: system.loads_at_boot(system.read_init()),
+    "load_at_boot": lambda: system.load_at_boot_command(system.read_init()),
+    "rules": lambda: len(config.read_all().entries),
     "tun": lambda: system.has_tun(),
     "secure_boot": lambda: system.read_secure_boot(),
     "signed_only": lambda: system.read_signed_only(),

@@ -32,6 +32,7 @@ __all__ = ["Namespace", "inside", "netns", "new_netns"]
 
 PROC = Path("/proc")
 SYS = Path("/sys")
+ROOT_FOLDER = Path("/")
 TRACING = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 
 IFF_UP = 0x1
@@ -352,27 +353,86 @@ def has_tun() -> bool:
     return Path("/dev/net/tun").exists()
 
 
-UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+SYSTEMD, OPENRC, RUNIT, SYSVINIT = "systemd", "openrc", "runit", "sysvinit"
+# The folder that each of them has while it runs.
+RUNNING = {SYSTEMD: "systemd/system", OPENRC: "openrc", RUNIT: "runit"}
+# Of modules-load.d; a file of an earlier folder hides one of the same name.
+LOADING = ("etc", "run", "usr/local/lib", "usr/lib", "lib")
 
 
-def loads_at_boot() -> bool:
-    """Whether systemd or the init scripts load the module at boot."""
-    if any(Path("/etc/systemd/system").glob("*.wants/sluice.service")):
+def read_init() -> str:
+    """The init system that runs this machine; "" if it is none of these.
+
+    Several may be installed, and their files do not tell which one runs.
+    """
+    for name, folder in RUNNING.items():
+        if (ROOT_FOLDER / "run" / folder).is_dir():
+            return name
+    command = (read_text(PROC / "1/comm") or "").strip()
+    return {"init": SYSVINIT, "runit": RUNIT}.get(command, "")
+
+
+def has_udev() -> bool:
+    """Whether udevd runs, which has the rules loaded whenever the module is."""
+    return (ROOT_FOLDER / "run/udev/control").exists()
+
+
+def read_unit_state() -> str:
+    """What systemd says of sluice.service: enabled, masked, ...; "" if nothing."""
+    return read_output("systemctl", "is-enabled", "sluice.service")[1].strip()
+
+
+def _names_module(path: Path) -> bool:
+    lines = [line.split() for line in (read_text(path) or "").splitlines()]
+    return ["sluice"] in [words[:1] for words in lines]
+
+
+def _is_listed(init: str) -> bool:
+    """Whether the module is in a list of those that are loaded at boot."""
+    files: dict[str, Path] = {}
+    for folder in reversed(LOADING):
+        for path in (ROOT_FOLDER / folder / "modules-load.d").glob("*.conf"):
+            files[path.name] = path
+    if init != SYSTEMD:
+        files[""] = ROOT_FOLDER / "etc/modules"
+    if init == OPENRC and not _in_runlevel("modules"):
+        return False
+    return any(_names_module(path) for path in files.values())
+
+
+def _in_runlevel(service: str) -> bool:
+    return any((ROOT_FOLDER / "etc/runlevels").glob(f"*/{service}"))
+
+
+def loads_at_boot(init: str) -> bool:
+    """Whether the init system that runs would load the module at the next boot."""
+    if init == SYSTEMD and read_unit_state() in ("enabled", "static", "alias"):
         return True
-    files = [Path("/etc/modules")]
-    for folder in ("/etc", "/run", "/usr/lib", "/usr/local/lib"):
-        files += Path(folder, "modules-load.d").glob("*.conf")
-    lines = "\n".join(read_text(path) or "" for path in files).splitlines()
-    return "sluice" in {line.strip() for line in lines}
+    if init == SYSVINIT and any((ROOT_FOLDER / "etc").glob("rc[S2-5].d/S*sluice")):
+        return True
+    return _is_listed(init)
 
 
-def load_at_boot_command() -> str:
+def load_at_boot_command(init: str) -> str:
     """The command that makes this machine load the module at boot."""
-    if any(Path(folder, "sluice.service").exists() for folder in UNIT_FOLDERS):
-        return "systemctl enable sluice"
-    if Path("/etc/modules-load.d").is_dir():
-        return "echo sluice >/etc/modules-load.d/sluice.conf"
-    return "echo sluice >>/etc/modules"
+    if init == SYSTEMD and (state := read_unit_state()):
+        if state.startswith("masked"):
+            return "systemctl unmask sluice; systemctl enable sluice"
+        if state in ("disabled", "enabled-runtime", "linked"):
+            return "systemctl enable sluice"
+    if init == SYSVINIT and (ROOT_FOLDER / "etc/init.d/sluice").exists():
+        return "update-rc.d sluice defaults"
+    if init in (SYSVINIT, OPENRC) and (ROOT_FOLDER / "etc/modules").exists():
+        listing = "echo sluice >>/etc/modules"
+    elif init:
+        listing = "echo sluice >/etc/modules-load.d/sluice.conf"
+        if not (ROOT_FOLDER / "etc/modules-load.d").is_dir():
+            listing = f"mkdir -p /etc/modules-load.d; {listing}"
+    else:
+        return "have this machine's init run at boot: modprobe sluice"
+    if init == OPENRC and not _in_runlevel("modules"):
+        return f"{listing}; rc-update add modules boot"
+    return listing
 
 
 def is_realtime() -> bool:

@@ -20,7 +20,11 @@ from lab.report.results import read_git
 from lab.setup import ensure_commands, ensure_venv, say
 
 # The command -> the Debian package that has it.
-LINTERS = {"mandoc": "mandoc", "shellcheck": "shellcheck"}
+LINTERS = {
+    "mandoc": "mandoc",
+    "shellcheck": "shellcheck",
+    "systemd-analyze": "systemd",  # of tests/unit/test_units.py
+}
 WORKERS = 2  # steps at a time
 
 
