@@ -13,7 +13,7 @@ from sluice import config, netlink, system
 from sluice.config import Entry
 from sluice.errors import Denied, SluiceError
 
-NOT_LOADED = "module: not loaded; run: modprobe sluice"
+NOT_LOADED = "module: not loaded; see: sluice doctor"
 COMING_SECONDS = 5.0  # the module may take this long from its event to its answer
 
 

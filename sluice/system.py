@@ -12,6 +12,7 @@ import errno
 import gzip
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -330,14 +331,21 @@ def read_kernel_config(release: str) -> str | None:
     return None
 
 
+def read_os_release() -> dict[str, str]:
+    files = ("etc/os-release", "usr/lib/os-release")
+    text = read_first(ROOT_FOLDER / name for name in files)
+    pairs = (line.partition("=") for line in (text or "").splitlines())
+    return {key: value.strip("\"'") for key, _, value in pairs}
+
+
 def read_distribution() -> tuple[str, ...]:
     """ID and ID_LIKE of the distribution."""
-    text = read_first([Path("/etc/os-release"), Path("/usr/lib/os-release")])
-    found: dict[str, str] = {}
-    for line in (text or "").splitlines():
-        key, _, value = line.partition("=")
-        found[key] = value.strip("\"'")
+    found = read_os_release()
     return (found.get("ID", ""), *found.get("ID_LIKE", "").split())
+
+
+def is_ostree() -> bool:
+    return (ROOT_FOLDER / "run/ostree-booted").exists()
 
 
 def has_headers(release: str) -> bool:
@@ -345,8 +353,17 @@ def has_headers(release: str) -> bool:
 
 
 def has_module_file(release: str) -> bool:
-    """Whether modprobe finds the module for this kernel."""
-    return "/sluice.ko" in (read_text(Path(f"/lib/modules/{release}/modules.dep")) or "")
+    """Whether modprobe finds the module for this kernel, and its file is there."""
+    folder = ROOT_FOLDER / "lib/modules" / release
+    listed = read_text(folder / "modules.dep") or ""
+    found = re.search(r"^([^:\n]*/sluice\.ko[^:\n]*):", listed, re.M)
+    return found is not None and (folder / found[1]).exists()
+
+
+def read_file_version() -> str:
+    """The version of the module that modprobe finds; "" if it finds none."""
+    status, text = read_output("modinfo", "-F", "version", "sluice")
+    return "" if status else text.strip()
 
 
 def has_tun() -> bool:
@@ -404,13 +421,16 @@ def _in_runlevel(service: str) -> bool:
     return any((ROOT_FOLDER / "etc/runlevels").glob(f"*/{service}"))
 
 
-def loads_at_boot(init: str) -> bool:
-    """Whether the init system that runs would load the module at the next boot."""
+def loads_at_boot(init: str, blacklisted: bool = False) -> bool:
+    """Whether the init system that runs would load the module at the next boot.
+
+    blacklisted: by modprobe.d, which systemd-modules-load heeds, but no unit of ours.
+    """
     if init == SYSTEMD and read_unit_state() in ("enabled", "static", "alias"):
         return True
     if init == SYSVINIT and any((ROOT_FOLDER / "etc").glob("rc[S2-5].d/S*sluice")):
         return True
-    return _is_listed(init)
+    return not (init == SYSTEMD and blacklisted) and _is_listed(init)
 
 
 def load_at_boot_command(init: str) -> str:
@@ -532,8 +552,8 @@ def read_signed_only() -> str:
 
 
 def read_output(*command: str, seconds: float = 10) -> tuple[int, str]:
-    """Status and output of a command that changes nothing; 127 if it does not exist, 126
-    if it did not end in time."""
+    """Status and output, in English, of a command that changes nothing; 127 if it does
+    not exist, 126 if it did not end in time."""
     if shutil.which(command[0]) is None:
         return 127, ""
     try:
@@ -544,6 +564,7 @@ def read_output(*command: str, seconds: float = 10) -> tuple[int, str]:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
             timeout=seconds,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -202,7 +202,7 @@ def _check_machine() -> str:
         raise Unsuitable("bench: there is no /dev/net/tun; run: modprobe tun")
     version = system.read_module_version()
     if not version:
-        raise Unsuitable("module: not loaded; run: modprobe sluice")
+        raise Unsuitable("module: not loaded; see: sluice doctor")
     return version
 
 

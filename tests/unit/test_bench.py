@@ -244,7 +244,7 @@ def test_json_and_picture(bed: Bed, capsys, tmp_path) -> None:
     [
         ("is_root", False, "run it as root", 4),
         ("has_tun", False, "run: modprobe tun", 3),
-        ("read_module_version", "", "run: modprobe sluice", 3),
+        ("read_module_version", "", "see: sluice doctor", 3),
     ],
 )
 def test_machine_that_is_not_suitable(

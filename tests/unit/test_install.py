@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice import config, install, system
+from sluice import config, install, packages, system
 from sluice.cli import main
+from sluice.distributions import Answers
 from sluice.install import SOURCE
 
 KERNEL = "CONFIG_MODULES=y\nCONFIG_DYNAMIC_FTRACE=y\nCONFIG_DYNAMIC_FTRACE_WITH_ARGS=y\n"
@@ -36,6 +37,7 @@ def script(monkeypatch, tmp_path) -> Script:
     for name, answer in answers.items():
         monkeypatch.setattr(system, name, lambda *_, answer=answer: answer)
     monkeypatch.setattr("platform.version", lambda: "#1 SMP")
+    monkeypatch.setattr(packages, "read_answers", lambda *_: Answers())
     monkeypatch.setattr(config, "PATH", tmp_path / "sluice.conf")
     monkeypatch.setattr(install, "TREE", tmp_path)
     path = tmp_path / "packaging/install"
@@ -197,6 +199,30 @@ def test_what_the_command_needs_is_asked_for_before_it_is_used(tmp_path) -> None
     assert done.returncode == 3, done.stderr
     assert "click, prometheus_client, pyroute2, rich" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_load_that_fails_says_what_the_kernel_said(tmp_path) -> None:
+    said = "modprobe: ERROR: could not insert 'sluice': Invalid argument"
+    new = "[ 9.0] sluice: `1s' invalid for parameter `stall_ms'"
+    path = fake(
+        tmp_path,
+        modinfo="echo abc",
+        modprobe=f'echo "{said}" >&2; cat {tmp_path}/new >>{tmp_path}/log; exit 1',
+        dmesg=f"cat {tmp_path}/log",
+    )
+    (tmp_path / "new").write_text(f"{new}\n")
+    (tmp_path / "log").write_text("[ 1.0] sluice: an older line\n")
+    done = subprocess.run(
+        ["sh", str(SCRIPT.parent / "module"), "load"],
+        env={"PATH": f"{path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "sluice: module: not loaded (Invalid argument: `1s' invalid for parameter "
+        "`stall_ms'); devices behave as without sluice; see: sluice doctor\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["exit 1", None])

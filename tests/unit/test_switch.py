@@ -129,7 +129,7 @@ def test_without_the_module_it_is_only_remembered(machine: Machine, capsys) -> N
     machine.loaded = False
     assert main(["off", "tap0"]) == 1
     assert capsys.readouterr().err == (
-        "sluice: module: not loaded; run: modprobe sluice; "
+        "sluice: module: not loaded; see: sluice doctor; "
         f"{config.PATH} was changed\n"
     )
     assert "tap0 off\n" in config.PATH.read_text()
@@ -231,7 +231,7 @@ def test_apply_needs_the_module(machine: Machine, capsys) -> None:
     config.PATH.write_text("tap0 off\n")
     assert main(["apply", "--", "tap0"]) == 1
     said = capsys.readouterr().err
-    assert said == "sluice: module: not loaded; run: modprobe sluice\n"
+    assert said == "sluice: module: not loaded; see: sluice doctor\n"
 
 
 @pytest.mark.parametrize("arguments", ["apply", "off tun0", "forget tun0", "on tap0"])

@@ -260,7 +260,7 @@ def command_works_without_the_module(env: Env) -> None:
     assert f"{HERE.name} (tap): stock, drops at a full ring" in said, said
     assert sluice().splitlines()[-1].split()[:2] == [HERE.name, "stock"]
     said = sluice("off", HERE.name, status=1)
-    assert said.startswith("sluice: module: not loaded; run: modprobe sluice"), said
+    assert said.startswith("sluice: module: not loaded; see: sluice doctor"), said
     assert f"{HERE.name} off" in CONFIG.read_text()
     said = sluice("doctor", status=1)
     assert re.search(r"FAIL +module: ", said), said
