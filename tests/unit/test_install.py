@@ -201,6 +201,19 @@ def test_what_the_command_needs_is_asked_for_before_it_is_used(tmp_path) -> None
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(("word", "status"), [
+    ("start", 0), ("restart", 0), ("stop", 0), ("reload", 1), ("status", 3), ("x", 2),
+])
+def test_init_script_fails_no_boot(tmp_path, word: str, status: int) -> None:
+    """Where systemd does not run, and the module cannot be loaded."""
+    fake(tmp_path, module="exit 1")
+    text = (SCRIPT.parents[1] / "debian/sluice-dkms.sluice.init").read_text()
+    text = text.replace("/usr/lib/sluice", str(tmp_path))
+    text = text.replace("/sys/module/sluice", str(tmp_path / "none"))
+    done = subprocess.run(["sh", "-c", text, "sluice", word], capture_output=True)
+    assert done.returncode == status, done.stderr
+
+
 def test_load_that_fails_says_what_the_kernel_said(tmp_path) -> None:
     said = "modprobe: ERROR: could not insert 'sluice': Invalid argument"
     new = "[ 9.0] sluice: `1s' invalid for parameter `stall_ms'"
