@@ -258,7 +258,7 @@ def read(path: Path | None = None) -> list[Line]:
 
 # What to do about a file that cannot be changed; for root, too.
 ADVICE = {
-    errno.EPERM: "see: lsattr {path}; if it is immutable: chattr -i {path}",
+    errno.EPERM: "see: lsattr -d {there}; if it is immutable: chattr -i {there}",
     errno.EACCES: "not even by root: look at SELinux, AppArmor, or the NFS server",
     errno.EROFS: "change it where its file system is made, or use /etc/sluice.conf.d",
     errno.EBUSY: "it is a mount; unmount it",
@@ -276,7 +276,8 @@ def _refused(path: Path, error: OSError) -> SluiceError:
     text = f"{path}: {(error.strerror or str(error)).lower()}"
     if isinstance(error, PermissionError) and os.geteuid() != 0:
         return Denied(f"{text}; run it as root")
-    advice = ADVICE.get(error.errno or 0, "see: dmesg").format(path=path)
+    there = path if path.exists() else path.parent
+    advice = ADVICE.get(error.errno or 0, "see: dmesg").format(path=path, there=there)
     kind = Denied if isinstance(error, PermissionError) else SluiceError
     return kind(f"{text}; {advice}")
 

@@ -842,6 +842,7 @@ def format_report(
     shown = [line for view in facts.views for line in status.format_device(view)]
     sections: dict[str, list[str | Text]] = {
         "parameters": [f"{key}={value}" for key, value in facts.parameters.items()],
+        "modprobe": [f"{one.where}: {one.kind} {one.text}" for one in facts.configured],
         "rules": [*_format_rules()],
         "ftrace": [line for line in (facts.traced or "").splitlines() if "tun_" in line],
         "kernel log": [*kernel],
