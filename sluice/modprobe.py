@@ -82,11 +82,10 @@ def _place(one: Configured, texts: Mapping[str, str]) -> str:
 
 
 def read_configured() -> tuple[Configured, ...]:
-    """What modprobe has been told of the module; nothing if there is no modprobe -c."""
-    status, text = system.read_output("modprobe", "-c")
-    if status:
-        return ()
+    """What modprobe has been told of the module; that of busybox cannot be asked."""
     texts = {str(path): system.read_text(path) or "" for path in _files()}
+    status, text = system.read_output("modprobe", "-c")
+    text = "\n".join(texts.values()) if status else text
     found = []
     for one in parse(text):
         where = _place(one, texts)

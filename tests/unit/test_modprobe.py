@@ -51,7 +51,8 @@ def test_lines_about_the_module_in_the_answer_of_modprobe() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("modprobe"), reason="no modprobe (kmod)")
-def test_file_of_each_line_is_found(tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("asked", [True, False])
+def test_file_of_each_line_is_found(tmp_path: Path, monkeypatch, asked: bool) -> None:
     folder = tmp_path / "etc/modprobe.d"
     folder.mkdir(parents=True)
     (folder / "a.conf").write_text("options sluice stall_ms=9\nblacklist sluice\n")
@@ -59,7 +60,9 @@ def test_file_of_each_line_is_found(tmp_path: Path, monkeypatch) -> None:
     (folder / "c.conf~").write_text("options sluice target_us=x\n")
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cmdline").write_text("quiet module_blacklist=x,sluice\n")
-    answer = system.read_output("modprobe", "-C", str(folder), "-c")
+    kmod = system.read_output("modprobe", "-C", str(folder), "-c")
+    busybox = (1, "modprobe: unrecognized option: c\n")
+    answer = kmod if asked else busybox
     monkeypatch.setattr(system, "ROOT_FOLDER", tmp_path)
     monkeypatch.setattr(system, "PROC", tmp_path / "proc")
     monkeypatch.setattr(system, "read_output", lambda *_: answer)
