@@ -726,6 +726,16 @@ def test_coarse_timers_are_said_in_milliseconds() -> None:
     )
 
 
+@pytest.mark.parametrize(("subject", "facts"), doctor.RESTS_ON.items())
+def test_nothing_is_fine_that_could_not_be_read(subject: str, facts) -> None:
+    before = [one for one in examine(replace(FINE, views=())) if one.subject == subject]
+    assert [one.level for one in before] == [GOOD]
+    for name in facts:
+        findings = examine(replace(FINE, views=(), failed=(f"{name} (odd)",)))
+        assert not [one for one in findings if one.subject == subject]
+        assert verdict(findings) == (0, "no problem found in what could be read")
+
+
 @pytest.mark.parametrize(("root", "fix"), [(True, ""), (False, "run it as root")])
 def test_root_is_asked_for_only_where_it_is_missing(root: bool, fix: str) -> None:
     facts = Facts(root=root, failed=("dkms (odd)",))
