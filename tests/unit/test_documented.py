@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sluice.cli import main
 from tests._documented import EXAMPLES, PLAYED, TREE, Line, played_lines, read_lines
+from tests.unit._machine import DEVICE0, TAP0, Machine
 
 LINES = [line for line in read_lines() if not line.is_prose]
 MAKE = [line for line in LINES if line.programs[0] == "make"]
@@ -62,6 +67,22 @@ def test_line_is_one_for_a_plain_shell(line: Line) -> None:
         pytest.skip("for bash, which the text says")
     done = subprocess.run(["sh", "-n", "-c", line.text], env=BARE, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+OURS = [
+    line
+    for line in played_lines()
+    if line.programs == ["sluice"]
+    and not re.search("watch|monitor|doctor|>", line.text.split(" #")[0])
+]
+
+
+@pytest.mark.parametrize("line", OURS, ids=lambda one: f"{one.page}:{one.number}")
+def test_command_takes_the_line(machine: Machine, line: Line) -> None:
+    """With recorded devices; the scenario plays it with real ones."""
+    machine.links.append(replace(TAP0, ifindex=4, name="vnet3"))
+    machine.devices.append(replace(DEVICE0, ifindex=4, ifname="vnet3"))
+    assert main(shlex.split(line.text, comments=True)[1:]) == 0
 
 
 @pytest.mark.parametrize("line", MAKE, ids=lambda one: f"{one.page}:{one.number}")
