@@ -6,20 +6,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
-import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
-from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import VERSION, devices, system
-from sluice.errors import DENIED, EXIT_CODES, FINE, INTERRUPTED, NO, USAGE, SluiceError
+from sluice import VERSION
+from sluice.errors import DENIED, EXIT_CODES, FINE, INTERRUPTED, NO, USAGE
+from sluice.errors import NetlinkError, SluiceError
 from sluice.output import complain, say_json
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMON_WITH_VALUE = ("--netns",)
 FIRST = ("--help", "-h", "--version", "-V", "help")
@@ -49,14 +51,19 @@ if not IN_TREE:
     del MODULES["install"], MODULES["uninstall"]
 
 
-def _read_views() -> list[devices.View]:
-    """The devices; none where they cannot be read."""
+def _read_names() -> list[str]:
+    """The names of the devices; none where they cannot be read."""
+    from sluice import devices
+
     with contextlib.suppress(Exception):
-        return devices.read_machine(with_owners=False).views
+        return [one.name for one in devices.read_machine(with_owners=False).views]
     return []
 
 
-def _with_guess(reason: str, guess: str) -> str:
+def _with_guess(reason: str, word: str, known: Sequence[str], prefix: str = "") -> str:
+    from sluice import devices
+
+    guess = devices.suggestion(word, known, prefix)
     return f"{reason} ({guess})" if guess else reason
 
 
@@ -81,18 +88,18 @@ class Sluice(click.Group):
         """Whether `sluice WORD` is `sluice status WORD`, and no misspelt subcommand."""
         if ctx.resilient_parsing:
             return False
-        return word.startswith("-") or bool(devices.matching(_read_views(), [word]))
+        if word.startswith("-"):
+            return True
+        return any(fnmatchcase(name, word) for name in _read_names())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in MODULES:
-            known = [*MODULES, *(view.name for view in _read_views())]
-            guess = devices.suggestion(args[0], known)
             reason = f"{args[0]!r} is not a subcommand or a device"
             if not args[0]:
                 reason = "a name is empty"
-            ctx.fail(_with_guess(reason, guess))
+            ctx.fail(_with_guess(reason, args[0], [*MODULES, *_read_names()]))
         return super().resolve_command(ctx, args)
 
     def shell_complete(
@@ -149,8 +156,8 @@ def _usage_reason(error: click.UsageError) -> str:
         return error.format_message().rstrip(".")
     parameters = error.ctx.command.get_params(error.ctx)
     known = [o for one in parameters for o in one.opts if o.startswith("--")]
-    guess = devices.suggestion(error.option_name, known, "--")
-    return _with_guess(f"no such option: {error.option_name}", guess)
+    reason = f"no such option: {error.option_name}"
+    return _with_guess(reason, error.option_name, known, "--")
 
 
 def _usage_text(error: click.UsageError) -> str:
@@ -160,9 +167,8 @@ def _usage_text(error: click.UsageError) -> str:
 
 
 def _netlink_text(error: NetlinkError) -> str:
-    denied = system.is_denial(error)
-    next_step = "run it as root" if denied else "see: sluice doctor"
-    return f"netlink: {system.netlink_reason(error)}; {next_step}"
+    next_step = "run it as root" if error.is_denial else "see: sluice doctor"
+    return f"netlink: {error.reason}; {next_step}"
 
 
 def fail(text: str, code: int, as_json: bool) -> int:
@@ -182,8 +188,7 @@ def _failed(error: BaseException, as_json: bool) -> int:
     if isinstance(error, SluiceError):
         return fail(str(error), error.status, as_json)
     if isinstance(error, NetlinkError):
-        denied = system.is_denial(error)
-        return fail(_netlink_text(error), DENIED if denied else NO, as_json)
+        return fail(_netlink_text(error), DENIED if error.is_denial else NO, as_json)
     if isinstance(error, PermissionError):
         name = error.filename or "system"
         return fail(f"{name}: permission denied; run it as root", DENIED, as_json)
@@ -224,8 +229,6 @@ def run(call: Callable[[], Any], as_json: bool = False) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    # pyroute2 logs what it raises as well: one line on stderr is enough.
-    logging.basicConfig(handlers=[logging.NullHandler()])
     given = sys.argv[1:] if arguments is None else arguments
 
     def call() -> Any:

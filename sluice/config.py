@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -288,6 +287,8 @@ def writing(lines: list[Line], path: Path | None = None) -> Iterator[None]:
     text = "".join(line.text + "\n" for line in lines)
     try:
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
+        import tempfile  # takes long to import
+
         fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with open(fd, "wb") as handle:

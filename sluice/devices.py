@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
-from sluice import config, namespaces, system
+from sluice import namespaces, system
 from sluice.errors import Denied, Gone, SluiceError
 from sluice.namespaces import Namespace
 from sluice.netlink import SETTINGS, Device, Queue
 from sluice.system import Link, ModuleAnswer, Owner, QdiscStats
+
+if TYPE_CHECKING:
+    from sluice import config
 
 NOQUEUE = "noqueue"
 LOCKLESS = "lockless"  # a queue whose qdisc must not fill on this kernel
@@ -223,13 +227,16 @@ def view(
     )
 
 
+Owners = Mapping[str, list[Owner]]
+
+
 def read_views(
-    where: Namespace, owners: Mapping[str, list[Owner]] | None = None
+    where: Namespace, read_owners: Callable[[], Owners] | None = None
 ) -> list[View]:
     """The devices of the current namespace, in the order they appeared.
 
-    Without the argument the owners are looked up, which takes a walk through all
-    processes.
+    To look the owners up takes a walk through all processes: where there is no device,
+    it is not done.
     """
     answer = system.read_module()
     # Read after the module's answer: a device that has vanished since, or appeared
@@ -237,9 +244,12 @@ def read_views(
     links = system.read_links(where)
     if not links:
         return []
-    if owners is None:
-        owners = system.read_owners()
-    rules = config.read_all() if answer is None else None
+    owners = (read_owners or system.read_owners)()
+    rules = None
+    if answer is None:
+        from sluice import config  # takes long to import
+
+        rules = config.read_all()
     qdiscs = system.read_qdiscs()
     views = [
         view(
@@ -268,7 +278,7 @@ class Seen:
 def read_machine(netns: str | None = None, with_owners: bool = True) -> Seen:
     """The devices of all namespaces, or of the one that is named."""
     chosen = namespaces.read_all() if netns is None else [namespaces.find(netns)]
-    owners = system.read_owners() if with_owners else {}
+    owners = functools.cache(system.read_owners if with_owners else dict)
     views: list[View] = []
     failed: list[SluiceError] = []
     hidden = 0
@@ -304,6 +314,8 @@ def suggestion(word: str, known: Sequence[str], prefix: str = "") -> str:
 
     prefix: what all of them begin with, which makes none of them similar.
     """
+    import difflib  # only after a mistake
+
     rests = sorted({one.removeprefix(prefix) for one in known})
     found = difflib.get_close_matches(word.removeprefix(prefix), rests, n=2, cutoff=0.6)
     return f"did you mean {' or '.join(prefix + one for one in found)}?" if found else ""
@@ -311,6 +323,8 @@ def suggestion(word: str, known: Sequence[str], prefix: str = "") -> str:
 
 def check_found(views: list[View], patterns: Sequence[str]) -> None:
     """Raise an error if a name or a pattern matches nothing."""
+    from sluice import config
+
     for pattern in patterns:
         if matching(views, (pattern,)):
             continue

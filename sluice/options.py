@@ -4,15 +4,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from sluice import namespaces, system
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 Command = Callable[..., Any]
+
+
+def _begin_with(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def _complete_device(
@@ -20,15 +28,14 @@ def _complete_device(
 ) -> list[CompletionItem]:
     with contextlib.suppress(Exception), system.netns("") as where:
         names = [link.name for link in system.read_links(where)]
-        return [CompletionItem(n) for n in names if n.startswith(incomplete)]
+        return _begin_with(incomplete, names)
     return []
 
 
 def _complete_netns(
     _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    names = namespaces.read_names()
-    return [CompletionItem(n) for n in names if n.startswith(incomplete)]
+    return _begin_with(incomplete, namespaces.read_names())
 
 
 def _check_netns(

@@ -7,12 +7,11 @@ import dataclasses
 import time
 
 import click
-from rich.text import Text
 
-from sluice import config, devices, namespaces, options, output, system
+from sluice import devices, namespaces, options, output, system
 from sluice.devices import NOQUEUE, STOCK, UNITS, Seen, View
 from sluice.errors import FINE, NO
-from sluice.output import Column, short
+from sluice.output import Column, Text, short
 
 ZEROES = {"limit": ", as much as is safe", "target-us": ", the whole ring"}
 LOOK_SECONDS = 0.5  # between the two looks at a named device, for its rates
@@ -303,6 +302,15 @@ def _read_twice(
     return seen, rates
 
 
+def _are_names(words: tuple[str, ...]) -> bool:
+    """Whether there are words, and none is a pattern."""
+    if not words:
+        return False
+    from sluice import config  # takes long to import
+
+    return not any(config.is_pattern(word) for word in words)
+
+
 @click.command()
 @options.names_argument(required=False)
 @options.netns_option
@@ -312,7 +320,7 @@ def status(names: tuple[str, ...], netns: str | None, as_json: bool) -> int:
 
     All network namespaces of the machine, unless --netns names one.
     """
-    named = bool(names) and not any(config.is_pattern(name) for name in names)
+    named = _are_names(names)
     seen, rates = _read_twice(names, netns) if named else (_read(names, netns), {})
     views = devices.matching(seen.views, names)
     if as_json:

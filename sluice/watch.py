@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import sys
 import termios
@@ -17,15 +18,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from sluice import devices, namespaces, options, output
 from sluice.devices import NOQUEUE, View
 from sluice.errors import FINE, SluiceError
-from sluice.output import short
+from sluice.output import Text, cell_len, set_cell_len, short
 
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*%#"  # for a terminal without Unicode
@@ -214,17 +211,17 @@ def lay_out(width: int, rows: list[Row]) -> Layout:
 def fit_label(label: str, width: int) -> str:
     """Cut in the middle: the end tells the queues of a device apart."""
     if cell_len(label) > width:
-        head, tail = set_cell_size(label, width // 2), label
+        head, tail = set_cell_len(label, width // 2), label
         while cell_len(f"{head}~{tail}") > width:
             tail = tail[1:]
         label = f"{head}~{tail}"
-    return set_cell_size(label, width)
+    return set_cell_len(label, width)
 
 
 def _line(
     layout: Layout, label: str, state: str, cells: list[str], style: str = ""
 ) -> Text:
-    line = Text(f"{fit_label(label, layout.label)} ", no_wrap=True)
+    line = Text(f"{fit_label(label, layout.label)} ")
     line.append(f"{state:{STATE}}", style)
     for cell, column in zip(cells, layout.columns):  # noqa: B905
         line.append(f" {cell:>{column.width}}")
@@ -281,8 +278,8 @@ class Screen:
         return False
 
 
-def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
-    """The screen's text, cut to the size of the terminal."""
+def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> list[Text]:
+    """The screen's lines, cut to the size of the terminal."""
     layout = lay_out(screen.width, rows)
     place = max(1, screen.height - 3)
     screen.first = min(screen.first, max(0, len(rows) - place))
@@ -304,15 +301,16 @@ def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
         keys += "; module not loaded"
     lines.append(Text(keys, style="dim"))
     lines = lines[: screen.height]
-    for line in lines:
-        line.truncate(screen.width)
-    return Text("\n").join(lines)
+    return [
+        line if line.cell_len <= screen.width else line.resized(screen.width)
+        for line in lines
+    ]
 
 
 @contextlib.contextmanager
 def _keys() -> Iterator[int | None]:
     """A descriptor that gives single keys; None without a terminal."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return
     fd = sys.stdin.fileno()
@@ -387,14 +385,25 @@ def _watch_lines(
         time.sleep(interval)
 
 
-def _open_console() -> Console:
-    console = Console(no_color=bool(os.environ.get("NO_COLOR")))
-    if console.is_dumb_terminal:
-        raise SluiceError(
-            f"watch: TERM={os.environ['TERM']} cannot move the cursor; "
-            "use: sluice watch --json"
-        )
-    return console
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # a screen of its own
+HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+@contextlib.contextmanager
+def _own_screen() -> Iterator[None]:
+    sys.stdout.write(ENTER)
+    try:
+        yield
+    finally:
+        sys.stdout.write(LEAVE)
+        sys.stdout.flush()
+
+
+def _draw(lines: list[Text]) -> None:
+    # Cleared before it is written: at the end of a full line that takes its last cell.
+    text = "\r\n".join(CLEAR_LINE + output.drawn(line) for line in lines)
+    sys.stdout.write(f"{HOME}{text}{CLEAR_BELOW}")
+    sys.stdout.flush()
 
 
 @dataclass
@@ -408,25 +417,22 @@ class Viewer:
     screen: Screen
     watched: Watched = field(default_factory=Watched)
 
-    def show(self, console: Console, held: Held) -> None:
+    def show(self, held: Held) -> None:
         """Until the last look, q, or a signal."""
-        with _keys() as keys, Live(
-            console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
-        ) as live:
+        with _keys() as keys, _own_screen():
             ended = False
             while not ended:
                 views = _read(self.names, self.netns)
                 rows = observe(self.watched, views, time.monotonic())
                 self.count -= 1
-                ended = self._draw(live, rows, keys, held)
+                ended = self._draw(rows, keys, held)
 
-    def _draw(self, live: Live, rows: list[Row], keys: int | None, held: Held) -> bool:
+    def _draw(self, rows: list[Row], keys: int | None, held: Held) -> bool:
         """Draw the rows until the next look; whether none is wanted."""
         until = time.monotonic() + self.interval
         while True:
-            self.screen.width, self.screen.height = live.console.size
-            text = format_screen(rows, self.watched, self.screen)
-            live.update(text, refresh=True)
+            self.screen.width, self.screen.height = shutil.get_terminal_size()
+            _draw(format_screen(rows, self.watched, self.screen))
             if self.count == 0 or held.came:
                 return True
             left = max(0.0, until - time.monotonic())
@@ -440,19 +446,22 @@ class Viewer:
 def _watch_screen(
     names: tuple[str, ...], netns: str | None, interval: float, count: int
 ) -> None:
-    console = _open_console()
-    utf = console.encoding.lower().startswith("utf")
+    if output.is_dumb():
+        raise SluiceError(
+            f"watch: TERM={os.environ.get('TERM', '')} cannot move the cursor; "
+            "use: sluice watch --json"
+        )
     named = f" matches {', '.join(names)}" if names else ""
     screen = Screen(
-        bars=BARS if utf else PLAIN_BARS,
+        bars=BARS if output.encodes(BARS) else PLAIN_BARS,
         none=f"no tun or tap device{named} in {namespaces.described(netns)}",
     )
     viewer = Viewer(names, netns, interval, count, screen)
     with Held() as held:
-        viewer.show(console, held)
+        viewer.show(held)
         while held.came:
             held.obey()
-            viewer.show(console, held)
+            viewer.show(held)
 
 
 @click.command()

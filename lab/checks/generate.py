@@ -87,5 +87,6 @@ def generate() -> int:
         (KMOD / name).write_text(text)
         print(KMOD / name)
     subprocess.run([python, "-B", REPOSITORY / "docs/make_netlink.py"], check=True)
-    print(REPOSITORY / "docs/netlink.md")
+    for name in ("docs/netlink.md", "sluice/spec.py"):
+        print(REPOSITORY / name)
     return FINE

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import click.shell_completion
 import pytest
-from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import cli, config
 from sluice.cli import main
-from sluice.errors import EXIT_CODES
+from sluice.errors import EXIT_CODES, NetlinkError
 from tests.unit._machine import Machine
 
 REPOSITORY = Path(__file__).parents[2]

@@ -133,7 +133,7 @@ def test_namespace_that_cannot_be_entered(
     def setns(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(namespaces.pyroute2_netns, "setns", setns)
+    monkeypatch.setattr(namespaces, "setns", setns)
     red = there.names / "red"
     red.touch()
     with pytest.raises(raised, match=f"^netns red: {text}$") as found:
@@ -150,7 +150,7 @@ def test_block_runs_inside_and_comes_back_even_after_an_error(
     def setns(descriptor: int, **_: object) -> None:
         entered.append(os.fstat(descriptor).st_ino)
 
-    monkeypatch.setattr(namespaces.pyroute2_netns, "setns", setns)
+    monkeypatch.setattr(namespaces, "setns", setns)
     red = there.names / "red"
     red.touch()
     home, away = there.own.stat().st_ino, red.stat().st_ino

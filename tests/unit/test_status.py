@@ -4,78 +4,17 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
-from pyroute2.netlink import exceptions
 
-from sluice import config, namespaces, netlink, system
+from sluice import config, namespaces, system
 from sluice.cli import main
-from sluice.system import Owner, parse_iff, parse_link, parse_tun_flags
+from sluice.system import Owner, parse_iff, parse_tun_flags
 from tests.unit._machine import DEVICE0, QDISC0, QEMU, QUEUE0, TAP0, TARGET_US, Machine
-
-# What rtnetlink answered for `ip tuntap add mode tap tap0` on 6.18.
-RECORDED = {
-    "index": 5,
-    "ifi_type": 1,
-    "flags": 0x1003,
-    "attrs": [
-        ("IFLA_IFNAME", "tap0"),
-        ("IFLA_TXQLEN", 1000),
-        ("IFLA_QDISC", "pfifo_fast"),
-        ("IFLA_STATS64", {"tx_packets": 3, "tx_dropped": 23}),
-        (
-            "IFLA_LINKINFO",
-            {
-                "attrs": [
-                    ("IFLA_INFO_KIND", "tun"),
-                    (
-                        "IFLA_INFO_DATA",
-                        {
-                            "attrs": [
-                                ("IFLA_TUN_TYPE", 2),
-                                ("IFLA_TUN_MULTI_QUEUE", 1),
-                                ("IFLA_TUN_NUM_QUEUES", 4),
-                            ]
-                        },
-                    ),
-                ]
-            },
-        ),
-    ],
-}
-
-
-def test_recorded_link() -> None:
-    link = parse_link(RECORDED, 0x1002)
-    assert link is not None
-    assert (link.name, link.kind, link.up, link.queues) == ("tap0", "tap", True, 4)
-    assert (link.qdisc, link.ring, link.tx_dropped) == ("pfifo_fast", 1000, 23)
-    assert link.upstream is False
-    assert parse_link(RECORDED, 0x1082).upstream is True
-    assert link.tx_packets == 3
-
-
-def test_without_sysfs_the_kind_is_known_but_not_the_flag() -> None:
-    assert parse_link(RECORDED, None).upstream is None
-    assert parse_link(RECORDED, None).kind == "tap"
-    bare = [pair for pair in RECORDED["attrs"] if pair[0] != "IFLA_LINKINFO"]
-    info = ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "tun")]})
-    old = {**RECORDED, "attrs": [*bare, info]}  # before IFLA_TUN_TYPE
-    assert parse_link({**old, "ifi_type": 65534}, None).kind == "tun"
-    assert parse_link(old, None).kind == "tap"
-
-
-def test_other_links_are_none_of_ours() -> None:
-    bare = [pair for pair in RECORDED["attrs"] if pair[0] != "IFLA_LINKINFO"]
-    assert parse_link({**RECORDED, "attrs": bare}, None) is None
-    other = ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "veth")]})
-    assert parse_link({**RECORDED, "attrs": [*bare, other]}, None) is None
-
 
 def test_flags_and_descriptors() -> None:
     assert parse_tun_flags("0x1802\n") == 0x1802
@@ -104,23 +43,6 @@ def test_owners_are_read_from_proc(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "43").mkdir()  # a process that ended meanwhile
     monkeypatch.setattr(system, "PROC", tmp_path)
     assert system.read_owners() == {"tun0": [Owner(42, "openvpn", True, 0)]}
-
-
-# Two qdiscs below mq, as rtnetlink answers for a tap with two queues.
-def _qdisc(parent: int, drops: int, app: object) -> dict:
-    queue = {"qlen": 3, "backlog": 300, "drops": drops, "requeues": 1, "overlimits": 2}
-    attrs = [("TCA_STATS_QUEUE", queue), ("TCA_STATS_APP", app)]
-    stats2 = ("TCA_STATS2", {"attrs": attrs})
-    return {"index": 5, "parent": parent, "attrs": [("TCA_KIND", "x"), stats2]}
-
-
-def test_qdisc_counts_are_the_roots_and_marks_those_of_all() -> None:
-    root = _qdisc(system.ROOT, 9, None)
-    leaves = [_qdisc(0x10001, 4, {"ecn_mark": 1}), _qdisc(0x10002, 5, {"ecn_mark": 2})]
-    found = system.parse_qdiscs([root, *leaves])
-    assert found == {5: system.QdiscStats(3, 300, 9, 2, 1, 3)}
-    assert system.parse_qdiscs([root])[5].marks is None
-    assert system.parse_qdiscs([leaves[0]]) == {}
 
 
 def test_table(machine: Machine, capsys) -> None:
@@ -276,7 +198,7 @@ def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> Non
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 140])
 def test_no_line_is_wider_than_the_terminal(
-    machine: Machine, capsys, monkeypatch, columns: int
+    machine: Machine, capsys, monkeypatch, plain_terminal, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for names in ((), ("tap0",)):
@@ -288,7 +210,7 @@ def test_no_line_is_wider_than_the_terminal(
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_nor_with_devices_of_several_namespaces(
-    machine: Machine, capsys, monkeypatch, columns: int
+    machine: Machine, capsys, monkeypatch, plain_terminal, columns: int
 ) -> None:
     """In a VM such a table was 42 columns wide: a terminal of 40 wrapped it."""
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -455,7 +377,7 @@ def test_device_that_vanishes_between_two_looks_is_left_out(
     assert "tap0" not in capsys.readouterr().out
 
 
-def test_text_stays_under_80_columns(machine: Machine, capsys) -> None:
+def test_text_stays_under_80_columns(machine: Machine, capsys, plain_terminal) -> None:
     name = "abcdefghijklmno"
     machine.links = [replace(TAP0, name=name)]
     machine.devices = [
@@ -523,29 +445,3 @@ def test_names_do_not_command_the_terminal(
         text.encode()
         assert "\x07" not in text and "\x1b[2J" not in text and "\x1b]" not in text
     assert "[2J" in said.out + said.err, "the name is not shown"
-
-
-def test_name_that_is_no_text_is_kept() -> None:
-    named = [("IFLA_IFNAME", b"t\xff"), *RECORDED["attrs"][1:]]
-    link = parse_link({**RECORDED, "attrs": named}, 1)
-    assert link is not None and os.fsencode(link.name) == b"t\xff"
-
-
-def test_interrupted_dump_is_asked_for_again(monkeypatch) -> None:
-    monkeypatch.setattr(netlink.time, "sleep", lambda _: None)
-    told, flagged = (
-        [{"name": "tap0", "header": {"flags": flags}}]
-        for flags in (0, netlink.NLM_F_DUMP_INTR)
-    )
-    answers = [exceptions.NetlinkDumpInterrupted(), flagged] * 2 + [told]
-
-    def dump() -> list[dict]:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    assert netlink.uninterrupted(dump) == told and not answers
-    answers += [exceptions.NetlinkDumpInterrupted()] * (netlink.DUMP_TRIES + 1)
-    with pytest.raises(exceptions.NetlinkDumpInterrupted):
-        netlink.uninterrupted(dump)

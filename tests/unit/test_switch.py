@@ -8,11 +8,11 @@ import fcntl
 import json
 
 import pytest
-from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import config, devices, rules, system
 from sluice.cli import main
 from sluice.config import HEADER
+from sluice.errors import NetlinkError
 from tests.unit._machine import Machine
 
 

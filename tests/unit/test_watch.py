@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.cells import cell_len
 
 from sluice import system
 from sluice.cli import main
 from sluice.devices import read_views
-from sluice.output import short
+from sluice.output import cell_len, short
 from sluice.watch import (
     BARS,
     PLAIN_BARS,
+    Row,
     Screen,
     Watched,
     format_row,
@@ -40,7 +40,11 @@ REPOSITORY = Path(__file__).parents[2]
 
 def look(machine: Machine, watched: Watched, at: float):
     with system.netns("") as where:
-        return observe(watched, read_views(where, {}), at)
+        return observe(watched, read_views(where, dict), at)
+
+
+def shown(rows: list[Row], watched: Watched, screen: Screen) -> list[str]:
+    return [line.plain for line in format_screen(rows, watched, screen)]
 
 
 def test_rates_are_per_second(machine: Machine) -> None:
@@ -109,7 +113,7 @@ def test_screen_fits(machine: Machine, width: int, height: int) -> None:
     machine.queues = [replace(QUEUE0, id=number) for number in range(5)]
     watched = Watched()
     rows = look(machine, watched, 1.0)
-    lines = format_screen(rows, watched, Screen(width, height)).plain.split("\n")
+    lines = shown(rows, watched, Screen(width, height))
     assert len(lines) <= height
     assert max(len(line) for line in lines) <= width
 
@@ -119,7 +123,7 @@ def test_screen_at_80_columns(machine: Machine) -> None:
     for turn in range(40):
         machine.queues[0] = replace(QUEUE0, fill=turn * 24)
         rows = look(machine, watched, 1.0 + turn)
-    lines = format_screen(rows, watched, Screen(80, 24)).plain.split("\n")
+    lines = shown(rows, watched, Screen(80, 24))
     assert lines[0].startswith("QUEUE         STATE     FILL LIMIT PKT/S STOP/S")
     assert lines[1].startswith("tap0          open       936   976")
     assert not set(lines[1]) & set(BARS[1:]), "a sparkline that shows nothing"
@@ -135,7 +139,7 @@ def test_screen_scrolls_and_sorts(machine: Machine) -> None:
     screen = Screen(120, 10)
 
     def labels() -> list[str]:
-        lines = format_screen(rows, watched, screen).plain.split("\n")
+        lines = shown(rows, watched, screen)
         assert len(lines) == 10
         return [line.split()[0] for line in lines[1:8]]
 
@@ -157,13 +161,13 @@ def test_rows_out_of_sight_are_in_the_total(machine: Machine) -> None:
     machine.queues = [replace(one, stops=one.stops + 4) for one in machine.queues]
     rows = look(machine, watched, 3.0)
     screen = Screen(120, 10)
-    *_, sums, foot = format_screen(rows, watched, screen).plain.split("\n")
+    *_, sums, foot = shown(rows, watched, screen)
     assert sums.split()[:6] == ["31", "queues", "300", "29.8k", "0", "60"]
     assert foot == "1-7 of 31; q quit, s sort (name), arrows scroll"
     screen.press("b\x1b[5~", len(rows))
     assert screen.first == 0
     screen.press("  ", len(rows))
-    foot = format_screen(rows, watched, screen).plain.split("\n")[-1]
+    foot = shown(rows, watched, screen)[-1]
     assert foot.startswith("13-19 of 31; ")
     for keys, first in (("k", 11), ("\x1b[A", 10), ("b", 4), ("\x1b[6~", 10), ("j", 11)):
         screen.press(keys, len(rows))
@@ -187,9 +191,9 @@ def test_largest_of_the_chosen_column_is_on_top(machine, order, first) -> None:
 
 
 def test_without_a_device_it_says_where_it_looked() -> None:
-    lines = format_screen([], Watched(), Screen(80, 24, none="none in red"))
+    lines = shown([], Watched(), Screen(80, 24, none="none in red"))
     foot = "q quit, s sort (name), arrows scroll"
-    assert lines.plain.split("\n")[1:] == ["none in red", foot]
+    assert lines[1:] == ["none in red", foot]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +246,7 @@ def test_a_number_is_shown_whole_or_not_at_all(machine: Machine) -> None:
     watched = Watched()
     rows = look(machine, watched, 1.0)
     for width in range(22, 90):
-        lines = format_screen(rows, watched, Screen(width, 24)).plain.split("\n")
+        lines = shown(rows, watched, Screen(width, 24))
         words = [len(line[22:].split()) for line in lines[:-1]]
         columns = len(lay_out(width, rows).columns)
         assert words[0] == columns and min(words) >= columns, (width, lines)
@@ -266,7 +270,7 @@ def test_without_the_module_the_total_has_no_fill(machine: Machine) -> None:
     machine.loaded = False
     watched = Watched()
     rows = look(machine, watched, 1.0)
-    lines = format_screen(rows, watched, Screen(80, 24)).plain.split("\n")
+    lines = shown(rows, watched, Screen(80, 24))
     assert lines[-2].split()[:3] == ["2", "devices", "-"]
     assert lines[-1].endswith("; module not loaded")
 
@@ -349,7 +353,7 @@ def test_it_follows_the_size_of_the_terminal(terminal) -> None:
         one.shown = b""
         # The first screen or two may be of the size before.
         one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 4)
-        assert max(one.widths()) == columns, one.widths()
+        assert columns - 10 < max(one.widths()) <= columns, one.widths()
 
 
 def test_the_size_is_followed_between_two_looks(terminal) -> None:
@@ -358,7 +362,7 @@ def test_the_size_is_followed_between_two_looks(terminal) -> None:
     one.resize(44)
     one.shown = b""
     one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 2)
-    assert max(one.widths()) == 44, one.widths()
+    assert 34 < max(one.widths()) <= 44, one.widths()
 
 
 def test_no_device_of_that_name(terminal) -> None:
