@@ -66,7 +66,7 @@ class View:
     rule: str = ""  # FILE:LINE of the rule that matches
     rule_qdisc: str = ""  # the qdisc that it asks for in place of noqueue
     qdisc_stats: QdiscStats = field(default_factory=QdiscStats)
-    netns_process: str = ""  # the name of a process there, if it has no name
+    netns_process: str = ""  # the name of a process there, if ip netns has no name
     host: bool = True  # in the host's namespace
 
     @property
@@ -84,6 +84,29 @@ class View:
     def wakes(self) -> int | None:
         timer, other = self.total("wakes_timer"), self.total("wakes_other")
         return None if timer is None or other is None else timer + other
+
+    @property
+    def pace(self) -> float | None:
+        """Packets per second that the readers take, as learned while stopped; None
+        unless it is known of each queue."""
+        if not self.queues or not all(queue.has_pace for queue in self.queues):
+            return None
+        return sum(1e9 / queue.reader_ns for queue in self.queues)
+
+    def waiting(self, packets_per_second: float | None) -> float | None:
+        """Seconds that a packet sent now waits behind those in qdisc and ring."""
+        fill = self.total("fill")
+        if fill is None:
+            return None
+        before = self.qdisc_stats.backlog + fill
+        if not before:
+            return 0.0
+        return before / packets_per_second if packets_per_second else None
+
+    @property
+    def waiting_seconds(self) -> float | None:
+        """By the pace that the module has learned; None where that is unknown."""
+        return self.waiting(self.pace)
 
     @property
     def by_hand(self) -> bool:

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sluice.errors import Denied, Gone, SluiceError
@@ -30,7 +30,7 @@ class Namespace:
     name: str  # "": where the command was started; else as --netns takes it
     inode: int
     path: Path | None = None  # a file that opens it
-    process: str = ""  # the name of a process in it, if it has no other name
+    process: str = ""  # the name of its first process, if ip netns has no name for it
 
 
 def _call(function: str, *arguments: int) -> None:
@@ -115,15 +115,23 @@ def read_all() -> list[Namespace]:
         if one.inode:
             found.setdefault(one.inode, one)
 
-    for name in read_names():
+    names = read_names()
+    for name in names:
         add(Namespace(name, read_inode(NAMES / name), NAMES / name))
     mounts = [path for path in _read_mounts() if path.parent != NAMES]
     for path in mounts:
         add(Namespace(str(path), read_inode(path), path))
     for pid in read_processes(PROC):
         inode = read_inode(f"{PROC}/{pid}/ns/net")
-        if inode and inode not in found and (one := _read_process(pid)):
-            add(one)
+        known = found.get(inode)
+        lacks_process = known is None or ("/" in known.name and not known.process)
+        one = _read_process(pid) if inode and lacks_process else None
+        if one and known:
+            found[inode] = replace(known, process=one.process)
+        elif one:
+            # find() takes a number that is a name of ip netns, too, for that.
+            name = str(one.path) if pid in names else pid
+            found[inode] = replace(one, name=name)
     return list(found.values())
 
 
