@@ -279,6 +279,22 @@ def test_both_ways_to_start_it(how: list[str]) -> None:
     assert (out, err) == (b"sluice 0.1.0\n", b"")
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "out", "err"),
+    [
+        ("metrics", 3, "", "sluice: python module click: missing; install python3-click"),
+        ("--version", 0, "sluice 0.1.0\n", ""),
+        ("on --help", 0, "Usage: sluice", ""),
+    ],
+)
+def test_without_its_library(words: str, status: int, out: str, err: str) -> None:
+    process = _command("-S", "-B", "-m", "sluice", *words.split())
+    said = [text.decode() for text in process.communicate()]
+    assert process.returncode == status
+    assert said[0].startswith(out) and said[1].startswith(err), said
+    assert said[1].count("\n") == bool(err)
+
+
 @pytest.mark.parametrize("from_tree", [True, False])
 def test_only_a_tree_installs_itself(tmp_path: Path, from_tree: bool) -> None:
     """A package manager removes what it has installed."""
