@@ -96,10 +96,13 @@ class Sluice(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in MODULES:
+            import glob
+
             reason = f"{args[0]!r} is not a subcommand or a device"
             if not args[0]:
                 reason = "a name is empty"
-            ctx.fail(_with_guess(reason, args[0], [*MODULES, *_read_names()]))
+            names = [glob.escape(name) for name in _read_names()]
+            ctx.fail(_with_guess(reason, args[0], [*MODULES, *names]))
         return super().resolve_command(ctx, args)
 
     def shell_complete(
@@ -228,8 +231,21 @@ def run(call: Callable[[], Any], as_json: bool = False) -> int:
         return _failed(error, as_json)
 
 
+def _prepare_streams() -> bool:
+    """Whether stdout is open; what it cannot show is escaped, in every locale."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    return sys.stdout is not None
+
+
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
+
+    if not _prepare_streams():
+        return fail("output: stdout is closed; leave it open", NO, as_json=False)
 
     def call() -> Any:
         return sluice.main(given, prog_name="sluice", standalone_mode=False)

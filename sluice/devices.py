@@ -346,11 +346,14 @@ def suggestion(word: str, known: Sequence[str], prefix: str = "") -> str:
 
 def check_found(views: list[View], patterns: Sequence[str]) -> None:
     """Raise an error if a name or a pattern matches nothing."""
+    import glob
+
     from sluice import config
 
     for pattern in patterns:
         if matching(views, (pattern,)):
             continue
         what = "nothing matches" if config.is_pattern(pattern) else "no such device"
-        next_step = suggestion(pattern, [one.name for one in views])
+        # As a pattern that matches only that name: [x] matches x.
+        next_step = suggestion(pattern, [glob.escape(one.name) for one in views])
         raise SluiceError(f"{pattern}: {what}; {next_step or 'see: sluice status'}")

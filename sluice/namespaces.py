@@ -154,6 +154,9 @@ def find(name: str) -> Namespace:
         if one := _read_process(name):
             return one
         if (PROC / name).exists():
+            if os.geteuid() == 0:
+                reason = "not shown to this root (a container?)"
+                raise SluiceError(f"netns {name}: {reason}; see: ip netns")
             raise Denied(f"netns {name}: cannot be seen; run it as root")
         raise Gone(f"netns {name}: no such process; see: ip netns")
     raise Gone(f"netns {name}: not in {NAMES}; see: ip netns")

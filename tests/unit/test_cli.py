@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click.shell_completion
@@ -17,7 +18,7 @@ import pytest
 from sluice import cli, config
 from sluice.cli import main
 from sluice.errors import EXIT_CODES, NetlinkError
-from tests.unit._machine import Machine
+from tests.unit._machine import DEVICE0, TAP0, Machine
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -137,6 +138,8 @@ def test_help_is_a_word_too(capsys) -> None:
         ("statsu", "did you mean status?"),
         ("metrcis --json", "did you mean metrics?"),
         ("status tap1", "did you mean tap0?"),
+        ("status [red]x", "[red]x: nothing matches; did you mean [[]red]x?"),
+        ("[red]x", "did you mean [[]red]x?"),
         ("tap1", "did you mean tap0?"),
         ("on --now tpa0", "did you mean tap0?"),
         ("on --stal 1 tap0", "no such option: --stal (did you mean --stall-ms?); see: "),
@@ -144,6 +147,8 @@ def test_help_is_a_word_too(capsys) -> None:
     ],
 )
 def test_slips_are_answered_with_a_guess(machine, capsys, words, guess) -> None:
+    machine.links.append(replace(TAP0, ifindex=7, name="[red]x"))
+    machine.devices.append(replace(DEVICE0, ifindex=7, ifname="[red]x"))
     assert main(words.split()) in (1, 2)
     assert guess in capsys.readouterr().err
     assert not machine.set_calls
@@ -250,6 +255,46 @@ def test_interrupt_is_quiet(machine: Machine, capsys, monkeypatch) -> None:
     monkeypatch.setattr("sluice.system.read_links", interrupted)
     assert main(["status"]) == 130
     assert capsys.readouterr().err.strip() == ""
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr", "stdin"])
+def test_stream_that_is_closed(stream: str) -> None:
+    number = {"stdin": 0, "stdout": 1, "stderr": 2}[stream]
+    shell = f'"$0" -B -m sluice completion bash {number}>&-'
+    command = ["sh", "-c", shell, sys.executable]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    if stream == "stdout":
+        assert done.returncode == 1
+        assert done.stderr == "sluice: output: stdout is closed; leave it open\n"
+    else:
+        assert (done.returncode, done.stderr) == (0, "") and done.stdout
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1", "C.UTF-8"])
+def test_names_are_shown_in_every_locale(tmp_path: Path, locale: str) -> None:
+    """A table that is cut on a terminal has a mark that not every locale has."""
+    program = (
+        "import dataclasses, pathlib, pytest, sys\n"
+        "from sluice import output\n"
+        "from sluice.cli import main\n"
+        "from tests.unit import _machine as m\n"
+        "machine = m.install(pytest.MonkeyPatch(), pathlib.Path(sys.argv[1]))\n"
+        "name = 't\\xfc\\u65e5\\udcff'\n"
+        "machine.links[0] = dataclasses.replace(m.TAP0, name=name)\n"
+        "machine.devices[0] = dataclasses.replace(m.DEVICE0, ifname=name)\n"
+        "output.is_terminal = lambda: True\n"
+        "sys.exit(main([]) + main(['status', '*xff']) + main(['metrics']))\n"
+    )
+    environment = {"LC_ALL": locale, "COLUMNS": "50", "PATH": os.environ["PATH"]}
+    if "8859" in locale:  # there is no such locale everywhere
+        environment = {**environment, "LC_ALL": "C", "PYTHONIOENCODING": "iso-8859-1"}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program, str(tmp_path)],
+        cwd=REPOSITORY, env=environment, capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (1, b"sluice: *xff: nothing matches; "
+                                              b"see: sluice status\n")
+    assert b"\\x" in done.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

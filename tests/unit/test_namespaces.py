@@ -114,8 +114,13 @@ def test_what_is_no_namespace_is_an_error(there: System, name: str, text: str) -
         namespaces.find(name)
 
 
-def test_process_that_only_root_may_see(there: System) -> None:
+def test_process_that_only_root_may_see(there: System, monkeypatch) -> None:
     (there.proc / "44").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(SluiceError, match="^netns 44: not shown to this root") as shown:
+        namespaces.find("44")
+    assert shown.type is SluiceError
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Denied, match="^netns 44: cannot be seen; run it as root$"):
         namespaces.find("44")
 
