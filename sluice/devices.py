@@ -323,13 +323,14 @@ def read_machine(netns: str | None = None, with_owners: bool = True) -> Seen:
     return Seen(views, failed, len(chosen) - len(failed) - hidden, hidden)
 
 
+def is_meant(name: str, patterns: Sequence[str]) -> bool:
+    """Whether any pattern matches the name, or there is none."""
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 def matching(views: list[View], patterns: Sequence[str]) -> list[View]:
     """The devices that any pattern matches; all if there is no pattern."""
-    if not patterns:
-        return views
-    return [
-        one for one in views if any(fnmatchcase(one.name, p) for p in patterns)
-    ]
+    return [one for one in views if is_meant(one.name, patterns)]
 
 
 def suggestion(word: str, known: Sequence[str], prefix: str = "") -> str:

@@ -89,6 +89,12 @@ class Text:
         if style:
             self.stylize(style, start)
 
+    def extend(self, other: Text) -> None:
+        start = len(self.plain)
+        self.plain += other.plain
+        for span in other.spans:
+            self.stylize(span.style, start + span.start, start + span.end)
+
     def stylize(self, style: str, start: int = 0, end: int | None = None) -> None:
         self.spans.append(Span(start, len(self.plain) if end is None else end, style))
 

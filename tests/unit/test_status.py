@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from itertools import product
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice import config, namespaces, system
+from sluice import config, namespaces, output, status, system
 from sluice.cli import main
 from sluice.system import Owner, parse_iff, parse_tun_flags
 from tests.unit._machine import DEVICE0, QDISC0, QEMU, QUEUE0, TAP0, TARGET_US, Machine
@@ -48,9 +49,12 @@ def test_owners_are_read_from_proc(tmp_path: Path, monkeypatch) -> None:
 def test_table(machine: Machine, capsys) -> None:
     assert main([]) == 0
     assert capsys.readouterr().out == """\
-DEVICE STATE   QDISC       FILL STOPS STALLS DROPS QDROPS OWNER
-tap0   on      fq_codel 312/976  1204      0    17     34 qemu-system-x86
-tun0   noqueue noqueue    0/476  1204      0     0      - -
+DEVICE STATE   QDISC    FILL                       WAIT STOPS STALLS DROPS QDROPS OWNER
+tap0   on      fq_codel 312 of 1000, stops at 976 1.6ms  1204      0    17     34 \
+qemu-system-x86
+tun0   noqueue noqueue  0 of 500                      0  1204      0     0      - -
+tun0: noqueue: nothing to stop, a full ring drops; run: sluice on --qdisc
+  fq_codel tun0
 """
 
 
@@ -66,8 +70,10 @@ tap0 (tap): on, served
   owner    qemu-system-x86 (4711) with vhost-net
   qdisc    fq_codel; backlog 12 packets, 18000 bytes; 34 drops, 5 ECN marks, 0
            overlimits since attached
-  ring     312 of 1000 packets; stops at 976, wakes at 488
+  ring     312 of 1000 packets, stops at 976, wakes at 488
   reader   about 200k packets/s while stopped
+  wait     1.6ms for a packet that is sent now, at the reader's pace while
+           stopped
   stops    1204, wakes 1204, stalls 0, longest stop 12.3 ms
   drops    0 at a full ring while on, 17 by the driver in all
   rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring; in the
@@ -84,6 +90,7 @@ tun0 (tun): on, noqueue: nothing to stop
   qdisc    noqueue
   ring     0 of 500 packets
   reader   about 200k packets/s while stopped
+  wait     0 for a packet that is sent now
   stops    1204, wakes 1204, stalls 0, longest stop 12.3 ms
   drops    0 at a full ring while on, 0 by the driver in all
   rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring
@@ -111,7 +118,11 @@ tap0 (tap): off
   qdisc    fq_codel; backlog 12 packets, 18000 bytes; 34 drops, 0 overlimits
            since attached
   ring     400 of 2000 packets in 2 queues
+         0 open, 312 of 1000 packets; 1204 stops, 0 stalls, 0 drops
+         1 open, 88 of 1000 packets; 1204 stops, 0 stalls, 0 drops
   reader   about 133k packets/s each while stopped
+  wait     1.5ms for a packet that is sent now, at the reader's pace while
+           stopped
   stops    2408, wakes 2408, stalls 0, rescued 2, longest stop 250.0 ms
   drops    0 at a full ring while on, 17 by the driver in all
   rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring; in the
@@ -120,7 +131,7 @@ tap0 (tap): off
 """)
     assert main([]) == 0
     row = capsys.readouterr().out.splitlines()[1]
-    assert row.split()[:4] == ["tap0", "off", "fq_codel", "400/1952"]
+    assert row.startswith("tap0   off     fq_codel queue 0: 312 of 1000 1.5ms")
     assert row.endswith("qemu-system-x86 +1")
 
 
@@ -186,11 +197,76 @@ def test_state_of_a_device_follows_from_those_of_its_queues(
     assert capsys.readouterr().out.startswith(f"tap0 (tap): on, {why}")
 
 
+STALLED = replace(QUEUE0, state="stalled", fill=997, limit=4, low=2, stalls=3)
+
+
+def test_what_is_wrong_is_said_below_the_table(machine: Machine, capsys) -> None:
+    machine.links = [replace(TAP0, ifindex=n, name=f"tap{n}") for n in range(6)]
+    machine.devices = [replace(DEVICE0, ifindex=n, ifname=f"tap{n}") for n in range(6)]
+    machine.queues = [replace(STALLED, ifindex=n) for n in range(4)]
+    machine.queues += [replace(QUEUE0, ifindex=4, drops=3), replace(QUEUE0, ifindex=5)]
+    machine.owners = {"tap0": [QEMU]}
+    assert main([]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert "997 of 1000, stops at 4" in lines[0] and len(lines) > 6
+    said = " ".join(" ".join(lines[6:]).split())
+    rest = "reads too little, a full ring drops; see: sluice doctor"
+    assert said == (
+        f"tap0: stalled: qemu-system-x86 {rest} "
+        f"tap1, tap2, tap3: stalled: its reader {rest} "
+        "tap4: packets were lost at a full ring while on; see: sluice doctor"
+    )
+
+
+def test_a_device_that_loses_is_red(machine: Machine, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    machine.queues[0] = STALLED
+    assert main([]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    red = re.findall(r"\x1b\[31m(.*?)\x1b\[0m", row)
+    assert red == ["stalled", "3", "17"]
+
+
+def test_of_several_queues_the_worst_is_shown(machine: Machine, capsys) -> None:
+    machine.queues = [QUEUE0, replace(QUEUE0, id=1, fill=900), replace(STALLED, id=2)]
+    assert main([]) == 0
+    assert "queue 2: 997 of 1000, stops at 4" in capsys.readouterr().out
+    machine.queues.pop()
+    assert main([]) == 0
+    assert "queue 1: 900 of 1000, stops at 976" in capsys.readouterr().out
+    assert main(["tap0"]) == 0
+    said = capsys.readouterr().out
+    for queue, fill in ((0, 312), (1, 900)):
+        assert f"         {queue} open, {fill} of 1000 packets, stops at 976, " in said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0, "0"), (3e-6, "3us"), (1.62e-3, "1.6ms"), (0.25, "250ms"),
+     (0.9999, "1.0s"), (75, "75s")],
+)
+def test_waiting_time_is_short(seconds: float | None, text: str) -> None:
+    assert status.format_seconds(seconds) == text
+
+
+def test_waiting_time_is_packets_over_packets_per_second(machine, capsys) -> None:
+    machine.queues[0] = replace(QUEUE0, reader_ns=2_000_000)
+    machine.queues[1] = replace(machine.queues[1], fill=5, reader_ns=1_000_000)
+    assert main(["--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["devices"]
+    assert first["waiting_seconds"] == pytest.approx((312 + 12) * 0.002)
+    assert second["waiting_seconds"] is None, "the pace is assumed"
+    machine.loaded = False
+    assert main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["devices"][0]["waiting_seconds"] is None
+
+
 def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> None:
     for state in ("open", "stalled"):
         machine.queues[0] = replace(QUEUE0, state=state, reader_ns=1_000_000)
         assert main(["status", "tap0"]) == 0
-        assert "reader   pace not known yet" in capsys.readouterr().out
+        assert "pace not known yet, 1000 packets/s assumed" in capsys.readouterr().out
     machine.queues[0] = replace(QUEUE0, state="stalled")
     assert main(["status", "tap0"]) == 0
     assert "pace not known yet" not in capsys.readouterr().out
@@ -225,7 +301,9 @@ def test_nor_with_devices_of_several_namespaces(
     assert max(map(len, lines)) <= columns, lines
 
 
-def test_forty_taps_are_forty_lines(machine: Machine, capsys, monkeypatch) -> None:
+def test_forty_taps_are_forty_lines(
+    machine: Machine, capsys, monkeypatch, plain_terminal
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     names = [f"vnet{number}" for number in range(40)]
     machine.links = [replace(TAP0, ifindex=n, name=x) for n, x in enumerate(names)]
@@ -328,8 +406,8 @@ def test_devices_of_all_namespaces_are_shown(machine: Machine, capsys) -> None:
     """Those without a name as well, by a process."""
     machine.namespaces = {"": 1, "red": 2, "4711": 3}
     assert main([]) == 0
-    head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split()[:2] == ["DEVICE", "NETNS"] and len(rows) == 6
+    head, *rows = capsys.readouterr().out.splitlines()[:7]
+    assert head.split()[:2] == ["DEVICE", "NETNS"]
     assert [row.split()[1] for row in rows[2:]] == ["red", "red", "4711", "4711"]
     assert main(["--netns", "red", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["devices"]
