@@ -43,6 +43,22 @@ MODULES = {
     "metrics": "metrics",
     "completion": "completion",
 }
+SUMMARIES = {
+    "status": "Show the devices in a table, or details of those named.",
+    "on": "Switch devices on, now and when they appear again.",
+    "off": "Switch devices off, now and when they appear again.",
+    "forget": "Remove rules from /etc/sluice.conf.",
+    "apply": "Load the files of the rules into the module.",
+    "config": "Check the files of the rules, or show the rules in order.",
+    "watch": "Show each queue live, and totals; q or Ctrl-C ends it.",
+    "monitor": "Print events: first stops, stalls, devices with noqueue.",
+    "doctor": "Find problems and print the fix.",
+    "bench": "Compare stock and sluice on this machine, in half a minute.",
+    "install": "Build the module through DKMS, load it now and at boot.",
+    "uninstall": "Remove all that install wrote; stock behaviour returns.",
+    "metrics": "Print all counters for Prometheus.",
+    "completion": "Print completion code for a shell.",
+}
 
 
 IN_TREE = (Path(__file__).resolve().parents[1] / "packaging/install").exists()
@@ -108,7 +124,11 @@ class Sluice(click.Group):
     def shell_complete(
         self, ctx: click.Context, incomplete: str
     ) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in MODULES if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=SUMMARIES[name]) for name in names]
+        found += click.Command.shell_complete(self, ctx, incomplete)
         if not incomplete.startswith("-"):
             return found
         known = {item.value for item in found}
@@ -126,6 +146,13 @@ class Sluice(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(MODULES)
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """As click does, without the import of every subcommand."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARIES[name]) for name in MODULES])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in MODULES:

@@ -256,15 +256,15 @@ def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -
 
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return vars(value)  # asdict() copies, which takes long for a thousand devices
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def say_json(answer: dict[str, object], indent: int | None = 1) -> None:
     import json
 
-    json.dump({"schema": SCHEMA, **answer}, sys.stdout, default=_plain, indent=indent)
-    sys.stdout.write("\n")
+    text = json.dumps({"schema": SCHEMA, **answer}, default=_plain, indent=indent)
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 

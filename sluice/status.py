@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 import shlex
 import time
@@ -361,7 +360,7 @@ def view_json(view: View, rates: Rates | None) -> dict[str, object]:
     totals = {name: view.total(name) for name in names}
     waiting = view.waiting((rates or {}).get("packets") or view.pace)
     more = {"wakes": view.wakes, "per_second": rates, "waiting_seconds": waiting}
-    return {**dataclasses.asdict(view), **totals, **more}
+    return {**vars(view), **totals, **more}
 
 
 def status_json(
