@@ -130,7 +130,11 @@ class Sluice(click.Group):
         found = [CompletionItem(name, help=SUMMARIES[name]) for name in names]
         found += click.Command.shell_complete(self, ctx, incomplete)
         if not incomplete.startswith("-"):
-            return found
+            if not incomplete:
+                return found
+            from sluice import options  # sluice NAME
+
+            return found + options.complete_device(ctx, None, incomplete)
         known = {item.value for item in found}
         default = self.get_command(ctx, "status")
         assert default is not None

@@ -23,11 +23,20 @@ def _begin_with(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def _complete_device(
-    _: click.Context, __: click.Parameter, incomplete: str
+def complete_device(
+    context: click.Context, _: click.Parameter | None, incomplete: str
 ) -> list[CompletionItem]:
-    with contextlib.suppress(Exception), system.netns("") as where:
-        names = [link.name for link in system.read_links(where)]
+    """The devices of the namespace that --netns names, else of this one; for forget the
+    patterns that have a rule."""
+    with contextlib.suppress(Exception):
+        if context.info_name == "forget":
+            from sluice import config
+
+            lines = config.read(config.PATH)
+            patterns = [line.rule.pattern for line in lines if line.rule]
+            return _begin_with(incomplete, dict.fromkeys(patterns))
+        with system.netns(context.params.get("netns") or "") as where:
+            names = [link.name for link in system.read_links(where)]
         return _begin_with(incomplete, names)
     return []
 
@@ -82,5 +91,5 @@ def names_argument(required: bool) -> Callable[[Command], Command]:
         nargs=-1,
         required=required,
         metavar="NAME|PATTERN..." if required else "[NAME|PATTERN]...",
-        shell_complete=_complete_device,
+        shell_complete=complete_device,
     )

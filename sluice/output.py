@@ -146,9 +146,12 @@ def has_colours() -> bool:
 
 
 def terminal_width() -> int:
-    import shutil  # takes long to import
-
-    return shutil.get_terminal_size().columns
+    """As shutil.get_terminal_size() has it, which takes long to import."""
+    with contextlib.suppress(ValueError, OSError):
+        return int(os.environ.get("COLUMNS", "")) or os.get_terminal_size().columns
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size().columns or 80
+    return 80
 
 
 def styled(text: str, style: str = "") -> Text:
@@ -298,11 +301,14 @@ def progress() -> Iterator[Callable[[str], None]]:
 def wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:
     """Lines under 80 columns, and no wider than the terminal; the first begins with
     `first`, others with `rest`."""
-    import textwrap
+    width = min(WIDTH, max(LEAST_WIDTH, terminal_width()))
+    if len(first) + len(text) <= width and " ".join(text.split()) == text:
+        return [(first + text).rstrip()]
+    import textwrap  # takes long to import
 
     return textwrap.wrap(
         text,
-        min(WIDTH, max(LEAST_WIDTH, terminal_width())),
+        width,
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,
         break_on_hyphens=False,

@@ -276,9 +276,7 @@ def load_at_boot_command() -> str:
 
 def is_realtime() -> bool:
     """Whether this is a PREEMPT_RT kernel, which the module does not support."""
-    import platform
-
-    return "PREEMPT_RT" in platform.version()
+    return "PREEMPT_RT" in os.uname().version
 
 
 def has_modules() -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import click.shell_completion
 import pytest
 
-from sluice import cli, config
+from sluice import cli, config, options, system
 from sluice.cli import main
 from sluice.errors import EXIT_CODES, NetlinkError
 from tests.unit._machine import DEVICE0, TAP0, Machine
@@ -384,10 +384,20 @@ def test_full_disk_behind_stdout_is_one_line(words: str) -> None:
         (["sluice", "--netns", "r"], ["red"]),
         (["sluice", "off", "--netns", "r"], ["red"]),
         (["sluice", "completion", "z"], ["zsh"]),
+        (["sluice", "ta"], ["tap0"]),
+        (["sluice", "apply", "t"], ["tap0", "tun0"]),
+        (["sluice", "forget", ""], ["vpn*", "tun9"]),
+        (["sluice", "status", "--netns", "red", "t"], ["tap9"]),
     ],
 )
-def test_words_a_shell_completes(machine: Machine, words, completed) -> None:
+def test_words_a_shell_completes(machine: Machine, monkeypatch, words, completed) -> None:
     machine.namespaces["red"] = 2
+    config.PATH.write_text("vpn* off\ntun9 on\nvpn* on\n")
+    there = [replace(TAP0, name="tap9")]
+    here = machine.links
+    monkeypatch.setattr(
+        system, "read_links", lambda where: there if where.name == "red" else here
+    )
     kind = click.shell_completion.get_completion_class("bash")
     complete = kind(cli.sluice, {}, "sluice", "_SLUICE_COMPLETE")
     found = complete.get_completions(words[1:-1], words[-1])
@@ -395,7 +405,14 @@ def test_words_a_shell_completes(machine: Machine, words, completed) -> None:
 
 
 def test_completion_of_names(machine: Machine) -> None:
-    from sluice.options import _complete_device
-
-    found = _complete_device(None, None, "ta")  # type: ignore[arg-type]
+    context = click.Context(cli.sluice)
+    found = options.complete_device(context, None, "ta")
     assert [item.value for item in found] == ["tap0"]
+
+
+def test_descriptions_of_subcommands_are_whole(machine: Machine) -> None:
+    kind = click.shell_completion.get_completion_class("fish")
+    complete = kind(cli.sluice, {}, "sluice", "_SLUICE_COMPLETE")
+    found = complete.get_completions([], "")
+    assert found and all(item.help.endswith(".") for item in found)
+    assert not any(item.help.endswith("...") for item in found)

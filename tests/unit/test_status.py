@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -374,7 +376,8 @@ def test_realtime_kernel_is_named_as_the_reason(
     machine: Machine, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.loaded = False
-    monkeypatch.setattr("platform.version", lambda: "#1 SMP PREEMPT_RT Debian")
+    uname = SimpleNamespace(version="#1 SMP PREEMPT_RT Debian")
+    monkeypatch.setattr(os, "uname", lambda: uname)
     assert main(["status"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("module: not loaded, as this kernel is PREEMPT_RT"), said
