@@ -333,15 +333,18 @@ def see(views: Sequence[View]) -> Seen:
 def write(path: Path, text: str) -> None:
     """Replace the file at once: a collector never reads half of it, and whatever the
     umask is it may read it. The name of the new file does not end as it looks for."""
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix="~", dir=path.parent)
     try:
-        with open(fd, "w", encoding="utf-8") as handle:
-            handle.write(text)
-            os.fchmod(handle.fileno(), 0o644)
-        os.rename(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+        fd, new = tempfile.mkstemp("~", f".{path.name}.", path.parent)
+        try:
+            with open(fd, "w", encoding="utf-8") as handle:
+                handle.write(text)
+                os.fchmod(fd, 0o644)
+            os.rename(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @click.command()

@@ -147,8 +147,9 @@ def has_colours() -> bool:
 
 def terminal_width() -> int:
     """As shutil.get_terminal_size() has it, which takes long to import."""
-    with contextlib.suppress(ValueError, OSError):
-        return int(os.environ.get("COLUMNS", "")) or os.get_terminal_size().columns
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given):
+        return int(given)
     with contextlib.suppress(OSError):
         return os.get_terminal_size().columns or 80
     return 80

@@ -195,7 +195,8 @@ def test_file_is_replaced_at_once_and_can_be_read(
 def test_file_that_cannot_be_written(machine: Machine, capsys, tmp_path: Path) -> None:
     path = tmp_path / "none" / "sluice.prom"
     assert main(["metrics", "--output", str(path)]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    reason = "No such file or directory; see: sluice doctor"
+    assert capsys.readouterr().err == f"sluice: {path}: {reason}\n"
 
 
 def test_prometheus_refuses_what_is_wrong(machine: Machine, capsys) -> None:
