@@ -124,6 +124,8 @@ class Socket:
         return self._socket.fileno()
 
     def join(self, group: int) -> None:
+        """Receive what is sent to a multicast group, with room for bursts."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self._socket.setsockopt(SOL_NETLINK, ADD_MEMBERSHIP, group)
 
     def receive(self) -> list[Message]:
