@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import shlex
 import time
+from typing import NamedTuple
 
 import click
 
@@ -144,22 +145,30 @@ def _readers(view: View) -> str:
     return " and ".join(names) if 0 < len(names) < 3 else "its reader"
 
 
-def find_problem(view: View) -> tuple[str, str]:
-    """What is wrong with a device, and what to do; empty if nothing is."""
+class Problem(NamedTuple):
+    text: str
+    fix: str = "see: sluice doctor"
+    style: str = output.BAD
+
+
+def find_problem(view: View) -> Problem | None:
+    """What is wrong with a device, and what to do."""
     state = state_word(view)
     if state == "stalled":
         text = f"stalled: {_readers(view)} reads too little, a full ring drops"
-        return text, "see: sluice doctor"
+        return Problem(text)
     if state == "refused":
-        return view.why, "run: sluice doctor --report"
+        return Problem(view.why, "run: sluice doctor --report")
     if state == NOQUEUE and view.on:
+        fix = f"run: sluice on --qdisc {view.rule_qdisc or 'fq_codel'} NAME"
         text = "noqueue: nothing to stop, a full ring drops"
-        return text, f"run: sluice on --qdisc {view.rule_qdisc or 'fq_codel'} NAME"
+        return Problem(text, fix, output.NOTABLE)
     if state == devices.LOCKLESS:
-        return "its qdisc must not fill, a full ring drops", "see: sluice doctor"
+        text = "lockless: its qdisc must not fill, a full ring drops"
+        return Problem(text, style=output.NOTABLE)
     if view.total("drops"):
-        return "packets were lost at a full ring while on", "see: sluice doctor"
-    return "", ""
+        return Problem("packets were lost at a full ring while on")
+    return None
 
 
 NAMED = 3  # devices in a line of a problem
@@ -167,20 +176,20 @@ NAMED = 3  # devices in a line of a problem
 
 def format_problems(views: list[View]) -> list[Text]:
     """A line for each kind of problem: whose it is, what it is, and what to do."""
-    found: dict[tuple[str, str], list[View]] = {}
+    found: dict[Problem, list[View]] = {}
     for view in views:
         problem = find_problem(view)
-        if problem[0]:
+        if problem:
             found.setdefault(problem, []).append(view)
     lines = []
-    for (text, fix), several in found.items():
+    for (text, fix, style), several in found.items():
         names = [view.label for view in several[:NAMED]]
         if len(several) > NAMED:
             names.append(f"{len(several) - NAMED} more")
         if len(several) == 1:  # a name may have any character that a shell reads
             fix = fix.replace("NAME", shlex.quote(glob.escape(several[0].name)))
         whole = output.wrap(f"{', '.join(names)}: {text}; {fix}", rest="  ")
-        lines += [output.bad(line) for line in whole]
+        lines += [output.styled(line, style) for line in whole]
     return lines
 
 
