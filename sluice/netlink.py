@@ -62,7 +62,7 @@ class Device:
     qdisc: str = ""  # what its rule asks for in place of noqueue
 
 
-# READER_NS_AT_FIRST of kmod/depth.c: the pace of a reader that was not measured.
+# What the module takes for the pace of a reader that it has not measured.
 ASSUMED_READER_NS = 1_000_000
 
 
