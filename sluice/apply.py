@@ -35,7 +35,12 @@ def follow() -> None:
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[NAME|PATTERN]")
+@click.argument(
+    "name",
+    required=False,
+    metavar="[NAME|PATTERN]",
+    shell_complete=options.complete_device,
+)
 @click.option(
     "--follow",
     "following",

@@ -15,14 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from rich.text import Text
 
 from sluice import VERSION, config, devices, distributions, modprobe, namespaces
 from sluice import options, output, packages, rules, status, system
 from sluice.devices import LOCKLESS, NOQUEUE, View
 from sluice.distributions import NIXOS, Answers
 from sluice.errors import FINE, NO, NOT_SUITABLE
-from sluice.output import short
+from sluice.output import Text, short
 
 SAMPLE_SECONDS = 1.0
 TRANSMIT = "tun_net_xmit"

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import click
-from pyroute2.netlink.exceptions import NetlinkError
-from rich.text import Text
 
 from sluice import config, devices, options, output, rules, system
 from sluice.config import Rule
 from sluice.devices import NOQUEUE, View
-from sluice.errors import FINE, NO, Denied, SluiceError
+from sluice.errors import FINE, NO, Denied, NetlinkError, SluiceError
+from sluice.output import Text
 from sluice.rules import NOT_LOADED
 
 VANISHED = "vanished meanwhile"
@@ -48,8 +47,8 @@ def _tried(view: View, call: Callable[[], None], qdisc: str = "") -> str:
     except LookupError:
         raise SluiceError(NOT_LOADED) from None
     except NetlinkError as error:
-        reason = system.netlink_reason(error)
-        if system.is_denial(error):
+        reason = error.reason
+        if error.is_denial:
             raise Denied(f"{view.name}: {reason}; run it as root") from error
         if error.code == errno.ENODEV:
             return VANISHED

@@ -9,56 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
 import os
-import platform
 import re
-import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
-from sluice import namespaces
+from sluice import namespaces, rtnl
 from sluice.errors import SluiceError
 from sluice.namespaces import Namespace, inside, netns, new_netns
-from sluice.netlink import Client, Device, Queue, Rule, decode, uninterrupted
+from sluice.netlink import Client, Device, NetlinkError, Queue, Rule
+from sluice.rtnl import ROOT, Link, QdiscStats, read_qdiscs
 
-__all__ = ["Namespace", "inside", "netns", "new_netns"]
+__all__ = ["Namespace", "QdiscStats", "inside", "netns", "new_netns", "read_qdiscs"]
 
 PROC = Path("/proc")
 SYS = Path("/sys")
 ROOT_FOLDER = Path("/")
 TRACING = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 
-IFF_UP = 0x1
-IFF_TUN, IFF_BACKPRESSURE = 0x0001, 0x0080
-TUN, TAP = 1, 2  # IFLA_TUN_TYPE
-ARPHRD_NONE = 65534
-ROOT = 0xFFFFFFFF
+IFF_BACKPRESSURE = 0x0080
 NO_ANSWER = "no answer"
 QDISC_HANDLE = 0x5C1C0000  # 5c1c: a major number that the kernel does not assign
-
-
-@dataclass(frozen=True)
-class Link:
-    """A tun or tap device as the system shows it without the module."""
-
-    ifindex: int
-    name: str
-    kind: str  # tun or tap
-    up: bool
-    qdisc: str
-    ring: int  # txqueuelen
-    queues: int
-    tx_dropped: int
-    tx_packets: int
-    upstream: bool | None  # IFF_BACKPRESSURE; None: unknown
 
 
 @dataclass(frozen=True)
@@ -69,18 +42,6 @@ class Owner:
     command: str
     vhost: bool
     netns: int  # inode of its network namespace, 0 if that cannot be read
-
-
-@dataclass(frozen=True)
-class QdiscStats:
-    """The backlog of a device's qdiscs, and their counters since they were attached."""
-
-    backlog: int = 0  # packets
-    backlog_bytes: int = 0
-    drops: int = 0
-    overlimits: int = 0
-    requeues: int = 0
-    marks: int | None = None  # ECN; None: this kind of qdisc does not count them
 
 
 @dataclass(frozen=True)
@@ -101,80 +62,17 @@ def parse_tun_flags(text: str | None) -> int | None:
         return None
 
 
-def parse_link(message: Mapping[str, Any], tun_flags: int | None) -> Link | None:
-    """A device of kind tun in rtnetlink's answer; None for another kind."""
-    attrs = dict(message["attrs"])
-    info = attrs.get("IFLA_LINKINFO")
-    if info is None or dict(info["attrs"]).get("IFLA_INFO_KIND") != "tun":
-        return None
-    known = dict(info["attrs"]).get("IFLA_INFO_DATA")
-    tun = dict(known["attrs"]) if known is not None else {}
-    default = TUN if message["ifi_type"] == ARPHRD_NONE else TAP
-    return Link(
-        ifindex=message["index"],
-        name=str(decode(attrs["IFLA_IFNAME"])),
-        kind="tun" if tun.get("IFLA_TUN_TYPE", default) == TUN else "tap",
-        up=bool(message["flags"] & IFF_UP),
-        qdisc=attrs.get("IFLA_QDISC", ""),
-        ring=attrs.get("IFLA_TXQLEN", 0),
-        queues=tun.get("IFLA_TUN_NUM_QUEUES", 1),
-        tx_dropped=attrs.get("IFLA_STATS64", {}).get("tx_dropped", 0),
-        tx_packets=attrs.get("IFLA_STATS64", {}).get("tx_packets", 0),
-        upstream=None if tun_flags is None else bool(tun_flags & IFF_BACKPRESSURE),
-    )
-
-
 def read_links(where: Namespace) -> list[Link]:
     """The tun and tap devices of the current namespace."""
-    with IPRoute() as route:
-        messages = uninterrupted(lambda: list(route.get_links()))
-    links = []
-    for message in messages:
-        name = str(decode(dict(message["attrs"])["IFLA_IFNAME"]))
-        flags = None
-        if where.path == namespaces.OWN:  # /sys shows the devices of this namespace
-            text = read_text(SYS / "class/net" / name / "tun_flags")
-            flags = parse_tun_flags(text)
-        link = parse_link(message, flags)
-        if link is not None:
-            links.append(link)
-    return links
+    links = rtnl.read_links()
+    if where.path != namespaces.OWN:  # /sys shows the devices of that namespace only
+        return links
+    return [replace(link, upstream=_read_upstream(link.name)) for link in links]
 
 
-def _parse_marks(stats2: Mapping[str, Any]) -> int | None:
-    with contextlib.suppress(TypeError, KeyError):
-        return int(stats2["TCA_STATS_APP"]["ecn_mark"])
-    return None
-
-
-def parse_qdiscs(messages: Iterable[Mapping[str, Any]]) -> dict[int, QdiscStats]:
-    """By device: the counters of the root, which has the sums, and the marks of all."""
-    found: dict[int, QdiscStats] = {}
-    marks: dict[int, int] = {}
-    for message in messages:
-        attrs = dict(message["attrs"])
-        stats2 = dict((attrs.get("TCA_STATS2") or {"attrs": []})["attrs"])
-        index, marked = message["index"], _parse_marks(stats2)
-        if marked is not None:
-            marks[index] = marks.get(index, 0) + marked
-        queue = stats2.get("TCA_STATS_QUEUE")
-        if message["parent"] == ROOT and queue is not None:
-            found[index] = QdiscStats(
-                backlog=queue["qlen"],
-                backlog_bytes=queue["backlog"],
-                drops=queue["drops"],
-                overlimits=queue["overlimits"],
-                requeues=queue["requeues"],
-            )
-    return {
-        index: replace(one, marks=marks.get(index)) for index, one in found.items()
-    }
-
-
-def read_qdiscs() -> dict[int, QdiscStats]:
-    """The qdiscs of the current namespace, by the index of the device."""
-    with IPRoute() as route:
-        return parse_qdiscs(uninterrupted(lambda: list(route.get_qdiscs())))
+def _read_upstream(name: str) -> bool | None:
+    flags = parse_tun_flags(read_text(SYS / "class/net" / name / "tun_flags"))
+    return None if flags is None else bool(flags & IFF_BACKPRESSURE)
 
 
 def read_module() -> ModuleAnswer | None:
@@ -227,14 +125,12 @@ def read_rules() -> list[Rule] | None:
 
 def attach_qdisc(ifindex: int, queues: int, kind: str) -> None:
     """Attach a qdisc at the root; on a device of several queues, one for each."""
-    with IPRoute() as route:
-        if queues == 1:
-            route.tc("replace", kind, ifindex, QDISC_HANDLE, parent=ROOT)
-            return
-        route.tc("replace", "mq", ifindex, QDISC_HANDLE, parent=ROOT)
-        for number in range(1, queues + 1):
-            parent = QDISC_HANDLE | number
-            route.tc("replace", kind, ifindex, 0, parent=parent)
+    if queues == 1:
+        rtnl.replace_qdisc(ifindex, kind, QDISC_HANDLE, ROOT)
+        return
+    rtnl.replace_qdisc(ifindex, "mq", QDISC_HANDLE, ROOT)
+    for number in range(1, queues + 1):
+        rtnl.replace_qdisc(ifindex, kind, 0, QDISC_HANDLE | number)
 
 
 # Processes
@@ -252,34 +148,35 @@ def parse_iff(fdinfo: str) -> str:
 def read_owners() -> dict[str, list[Owner]]:
     """The processes that hold each device open, by the name of the device."""
     owners: dict[str, list[Owner]] = {}
-    for process in PROC.iterdir():
-        if not process.name.isdigit():
-            continue
-        names, vhost = _read_open_devices(process)
+    for pid in namespaces.read_processes(PROC):
+        names, vhost = _read_open_devices(f"{PROC}/{pid}")
         if not names:
             continue
         owner = Owner(
-            pid=int(process.name),
-            command=(read_text(process / "comm") or "?").strip(),
+            pid=int(pid),
+            command=(read_text(PROC / pid / "comm") or "?").strip(),
             vhost=vhost,
-            netns=namespaces.read_inode(process / "ns/net"),
+            netns=namespaces.read_inode(PROC / pid / "ns/net"),
         )
         for name in names:
             owners.setdefault(name, []).append(owner)
     return owners
 
 
-def _read_open_devices(process: Path) -> tuple[set[str], bool]:
-    """The devices a process holds open; whether it holds vhost-net open."""
+def _read_open_devices(process: str) -> tuple[set[str], bool]:
+    """The devices a process holds open; whether it holds vhost-net open.
+
+    A machine may have many thousand descriptors: a Path for each would take long.
+    """
     names: set[str] = set()
     vhost = False
     with contextlib.suppress(OSError):
-        for fd in os.listdir(process / "fd"):
+        for fd in os.listdir(f"{process}/fd"):
             with contextlib.suppress(OSError):
-                target = os.readlink(process / "fd" / fd)
+                target = os.readlink(f"{process}/fd/{fd}")
                 vhost |= target.endswith("/vhost-net")
                 if target.endswith("/net/tun"):
-                    text = read_text(process / "fdinfo" / fd) or ""
+                    text = read_text(Path(f"{process}/fdinfo/{fd}")) or ""
                     names.add(parse_iff(text))
     return names - {""}, vhost
 
@@ -326,6 +223,8 @@ def read_kernel_config(release: str) -> str | None:
                        Path(f"/lib/modules/{release}/config")])
     if text is not None:
         return text
+    import gzip
+
     with contextlib.suppress(OSError):
         return gzip.decompress((PROC / "config.gz").read_bytes()).decode()
     return None
@@ -457,7 +356,7 @@ def load_at_boot_command(init: str) -> str:
 
 def is_realtime() -> bool:
     """Whether this is a PREEMPT_RT kernel, which the module does not support."""
-    return "PREEMPT_RT" in platform.version()
+    return "PREEMPT_RT" in os.uname().version
 
 
 def has_modules() -> bool:
@@ -486,6 +385,8 @@ def read_container() -> str:
 
 
 def has_tool(name: str) -> bool:
+    import shutil
+
     return shutil.which(name) is not None
 
 
@@ -554,6 +455,9 @@ def read_signed_only() -> str:
 def read_output(*command: str, seconds: float = 10) -> tuple[int, str]:
     """Status and output, in English, of a command that changes nothing; 127 if it does
     not exist, 126 if it did not end in time."""
+    import shutil  # both take long to import, and most subcommands run no program
+    import subprocess
+
     if shutil.which(command[0]) is None:
         return 127, ""
     try:
@@ -608,6 +512,8 @@ def run_shown(
     Each line is shown as it comes. On an interrupt the command gets SIGTERM, so that it
     can undo its changes.
     """
+    import subprocess
+
     lines: list[str] = []
     with subprocess.Popen(
         command,
@@ -631,13 +537,3 @@ def run_shown(
             follow()
             raise
     return process.returncode, lines
-
-
-def netlink_reason(error: NetlinkError) -> str:
-    """The kernel's message for its refusal, or else the text of the errno."""
-    text = str(error.args[1]) if len(error.args) > 1 else ""
-    return text or os.strerror(error.code)
-
-
-def is_denial(error: NetlinkError) -> bool:
-    return error.code in (errno.EPERM, errno.EACCES)

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from sluice import options, output, system
 from sluice.bench import plot, testbed
 from sluice.bench.plot import Bar, Chart
 from sluice.bench.testbed import Load
 from sluice.errors import FINE, NO, Denied, SluiceError, Unsuitable
+from sluice.output import Text
 
 VARIANTS = ("stock", "sluice")
 LOADS = {"udp": "UDP flood", "tcp": "TCP, one stream"}

@@ -498,7 +498,7 @@ def states(capsys, *words: str) -> list[str]:
 
 def test_check_and_show_tell_what_the_module_has(machine, capsys) -> None:
     config.PATH.write_text("tap0 off\n")
-    assert states(capsys, "check") == states(capsys, "show") == ["differs"]
+    assert states(capsys, "check") == states(capsys, "show") == ["not loaded"]
     assert main(["apply"]) == 0
     capsys.readouterr()
     assert states(capsys, "check") == states(capsys, "show") == ["loaded"]
