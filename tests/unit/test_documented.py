@@ -73,7 +73,7 @@ OURS = [
     line
     for line in played_lines()
     if line.programs == ["sluice"]
-    and not re.search("watch|monitor|doctor|>", line.text.split(" #")[0])
+    and not re.search("watch|monitor|doctor|--output|>", line.text.split(" #")[0])
 ]
 
 
