@@ -14,7 +14,7 @@
 #   make test       what CI runs: linters, proofs, unit tests, scenarios
 #   make test-all   the same on every kernel of the lab, and make debug
 #   make shell      a shell in a VM with the newest kernel
-#   make generate   the module's headers and docs/netlink.md, from docs/sluice.yaml
+#   make generate   what is made from docs/sluice.yaml: headers, a page, tables
 #   make release    source archive, packages, checksums and SBOM, into out/release
 # Measure and prove:
 #   make native     every row at the CPU's own speed, without an emulator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes docs/netlink.md from docs/sluice.yaml: make generate."""
+"""Makes docs/netlink.md and sluice/spec.py from docs/sluice.yaml: make generate."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 SPEC, PAGE = HERE / "sluice.yaml", HERE / "netlink.md"
+TABLES = HERE.parent / "sluice/spec.py"
 Spec = dict[str, Any]
 
 
@@ -133,8 +134,59 @@ def format_page(spec: Spec) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+# The command's tables
+
+SPDX = "SPDX-License-" "Identifier:"  # in one word it would be this file's
+TABLES_HEAD = f"""\
+# {SPDX} GPL-2.0-or-later
+\"\"\"The numbers and names of the family, made from docs/sluice.yaml: make generate.
+
+Of each attribute set: name and type of an attribute by its number.
+\"\"\"
+
+from __future__ import annotations
+
+"""
+
+
+def constant(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+def format_entries(definition: Spec) -> str:
+    names = [
+        entry["name"] if isinstance(entry, dict) else entry
+        for entry in definition["entries"]
+    ]
+    lines = "".join(f'    "{name}",\n' for name in names)
+    plural = constant(definition["name"]).removesuffix("S") + "S"
+    return f"{plural} = (\n{lines})\n"
+
+
+def format_attributes(one: Spec) -> str:
+    lines = "".join(
+        f'    {number}: ("{attribute["name"]}", "{attribute["type"]}"),\n'
+        for number, attribute in numbered(one["attributes"], "value", 1)
+        if attribute["type"] != "pad"
+    )
+    return f"{constant(one['name'])} = {{\n{lines}}}\n"
+
+
+def format_tables(spec: Spec) -> str:
+    (group,) = spec["mcast-groups"]["list"]
+    text = f'FAMILY = "{spec["name"]}"\nEVENTS = "{group["name"]}"\n'
+    for number, one in numbered(spec["operations"]["list"], "value", 1):
+        text += f"{constant(one['name'])} = {number}\n"
+    parts = [format_entries(one) for one in spec["definitions"]]
+    sets = [one for one in spec["attribute-sets"] if "subset-of" not in one]
+    parts += [format_attributes(one) for one in sets]
+    return TABLES_HEAD + "\n".join([text, *parts])
+
+
 def main() -> None:
-    PAGE.write_text(format_page(yaml.safe_load(SPEC.read_text())))
+    spec = yaml.safe_load(SPEC.read_text())
+    PAGE.write_text(format_page(spec))
+    TABLES.write_text(format_tables(spec))
 
 
 if __name__ == "__main__":

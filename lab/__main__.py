@@ -25,7 +25,7 @@ if __name__ == "__main__":
 from lab import processes
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import copies, endurance, generate, measure, mutants, packages, quick
-from lab.checks import series, testing, verify
+from lab.checks import series, startup, testing, verify
 from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
@@ -321,6 +321,7 @@ subcommand(
     "scenarios many times in one boot",
     *(KERNEL, SCENARIOS, number("--times", 20, "how often; 20"), JSON),
 )(testing.again)
+subcommand("time a call of the command beside ip -s link", JSON)(startup.startup)
 subcommand(
     "run mixed traffic for a long time",
     *(KERNEL, JSON, number("--minutes", 30.0, "how long; 30")),

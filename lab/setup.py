@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from lab import processes
@@ -79,6 +80,34 @@ def ensure_commands(tools: dict[str, str]) -> None:
 def ensure_tools() -> None:
     require_root()
     ensure_commands(TOOLS)
+
+
+def _kept_promtool() -> Path:
+    return cache_dir() / "promtool"
+
+
+def promtool() -> Path | None:
+    """Prometheus' tool, of this machine or of the cache."""
+    found = shutil.which("promtool")
+    kept = _kept_promtool()
+    return Path(found) if found else kept if kept.exists() else None
+
+
+def ensure_promtool() -> None:
+    """Take it out of Debian's package: installed, that starts a server. Without it the
+    tests that need it are skipped."""
+    if promtool() or not shutil.which("apt-get"):
+        return
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        say("+ apt-get download prometheus (for promtool)")
+        download = ["sh", "-c", 'cd "$1" && apt-get -qq download prometheus', "sh", name]
+        _run(download)
+        packages = list(Path(name).glob("*.deb"))
+        if not packages or _run(["dpkg-deb", "-x", str(packages[0]), name]) != 0:
+            say("promtool: cannot be had, alert rules are not tested; apt-get update?")
+            return
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        shutil.move(Path(name, "usr/bin/promtool"), _kept_promtool())
 
 
 def ensure_venv() -> Path:

@@ -4,11 +4,24 @@
 from __future__ import annotations
 
 import glob
+import time
 
 import click
 
 from sluice import config, devices, monitor, options, output, rules, switch
 from sluice.errors import FINE, NO, SluiceError
+
+
+WAIT_SECONDS = 1.0  # between two looks for the module
+
+
+def await_module() -> None:
+    """Return once the module is loaded."""
+    if monitor.read_family():
+        return
+    output.note(["module: not loaded; waiting for it"])
+    while not monitor.read_family():
+        time.sleep(WAIT_SECONDS)
 
 
 def follow() -> None:
@@ -22,12 +35,18 @@ def follow() -> None:
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[NAME|PATTERN]")
+@click.argument(
+    "name",
+    required=False,
+    metavar="[NAME|PATTERN]",
+    shell_complete=options.complete_device,
+)
 @click.option(
     "--follow",
     "following",
     is_flag=True,
-    help="Keep running: attach a rule's qdisc to any device that has noqueue.",
+    help="Keep running, also before the module is loaded: attach a rule's qdisc to "
+    "any device that has noqueue.",
 )
 @click.option("--keep", is_flag=True, help="Keep what was set by hand.")
 @options.dry_run_option
@@ -44,7 +63,9 @@ def apply(
     if following and (name is not None or dry_run or as_json):
         raise click.UsageError("--follow excludes a NAME, --dry-run and --json")
     names = ["*"] if name is None else [name]
-    switch.check_patterns(names)
+    options.check_names(names)
+    if following:
+        await_module()
     if name is not None:
         views = devices.read_machine(with_owners=False).views
         devices.check_found(views, names)

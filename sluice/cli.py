@@ -6,20 +6,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
-import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
-from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import VERSION, devices, system
-from sluice.errors import DENIED, EXIT_CODES, FINE, INTERRUPTED, NO, USAGE, SluiceError
+from sluice import VERSION
+from sluice.errors import DENIED, EXIT_CODES, FINE, INTERRUPTED, NO, USAGE
+from sluice.errors import NetlinkError, SluiceError
 from sluice.output import complain, say_json
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMON_WITH_VALUE = ("--netns",)
 FIRST = ("--help", "-h", "--version", "-V", "help")
@@ -41,6 +43,22 @@ MODULES = {
     "metrics": "metrics",
     "completion": "completion",
 }
+SUMMARIES = {
+    "status": "Show the devices in a table, or details of those named.",
+    "on": "Switch devices on, now and when they appear again.",
+    "off": "Switch devices off, now and when they appear again.",
+    "forget": "Remove rules from /etc/sluice.conf.",
+    "apply": "Load the files of the rules into the module.",
+    "config": "Check the files of the rules, or show the rules in order.",
+    "watch": "Show each queue live, and totals; q or Ctrl-C ends it.",
+    "monitor": "Print events: first stops, stalls, devices with noqueue.",
+    "doctor": "Find problems and print the fix.",
+    "bench": "Compare stock and sluice on this machine, in half a minute.",
+    "install": "Build the module through DKMS, load it now and at boot.",
+    "uninstall": "Remove all that install wrote; stock behaviour returns.",
+    "metrics": "Print all counters for Prometheus.",
+    "completion": "Print completion code for a shell.",
+}
 
 
 IN_TREE = (Path(__file__).resolve().parents[1] / "packaging/install").exists()
@@ -49,14 +67,19 @@ if not IN_TREE:
     del MODULES["install"], MODULES["uninstall"]
 
 
-def _read_views() -> list[devices.View]:
-    """The devices; none where they cannot be read."""
+def _read_names() -> list[str]:
+    """The names of the devices; none where they cannot be read."""
+    from sluice import devices
+
     with contextlib.suppress(Exception):
-        return devices.read_machine(with_owners=False).views
+        return [one.name for one in devices.read_machine(with_owners=False).views]
     return []
 
 
-def _with_guess(reason: str, guess: str) -> str:
+def _with_guess(reason: str, word: str, known: Sequence[str], prefix: str = "") -> str:
+    from sluice import devices
+
+    guess = devices.suggestion(word, known, prefix)
     return f"{reason} ({guess})" if guess else reason
 
 
@@ -81,26 +104,37 @@ class Sluice(click.Group):
         """Whether `sluice WORD` is `sluice status WORD`, and no misspelt subcommand."""
         if ctx.resilient_parsing:
             return False
-        return word.startswith("-") or bool(devices.matching(_read_views(), [word]))
+        if word.startswith("-"):
+            return True
+        return any(fnmatchcase(name, word) for name in _read_names())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in MODULES:
-            known = [*MODULES, *(view.name for view in _read_views())]
-            guess = devices.suggestion(args[0], known)
+            import glob
+
             reason = f"{args[0]!r} is not a subcommand or a device"
             if not args[0]:
                 reason = "a name is empty"
-            ctx.fail(_with_guess(reason, guess))
+            names = [glob.escape(name) for name in _read_names()]
+            ctx.fail(_with_guess(reason, args[0], [*MODULES, *names]))
         return super().resolve_command(ctx, args)
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str
     ) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in MODULES if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=SUMMARIES[name]) for name in names]
+        found += click.Command.shell_complete(self, ctx, incomplete)
         if not incomplete.startswith("-"):
-            return found
+            if not incomplete:
+                return found
+            from sluice import options  # sluice NAME
+
+            return found + options.complete_device(ctx, None, incomplete)
         known = {item.value for item in found}
         default = self.get_command(ctx, "status")
         assert default is not None
@@ -116,6 +150,13 @@ class Sluice(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(MODULES)
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """As click does, without the import of every subcommand."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARIES[name]) for name in MODULES])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in MODULES:
@@ -149,8 +190,8 @@ def _usage_reason(error: click.UsageError) -> str:
         return error.format_message().rstrip(".")
     parameters = error.ctx.command.get_params(error.ctx)
     known = [o for one in parameters for o in one.opts if o.startswith("--")]
-    guess = devices.suggestion(error.option_name, known, "--")
-    return _with_guess(f"no such option: {error.option_name}", guess)
+    reason = f"no such option: {error.option_name}"
+    return _with_guess(reason, error.option_name, known, "--")
 
 
 def _usage_text(error: click.UsageError) -> str:
@@ -160,9 +201,8 @@ def _usage_text(error: click.UsageError) -> str:
 
 
 def _netlink_text(error: NetlinkError) -> str:
-    denied = system.is_denial(error)
-    next_step = "run it as root" if denied else "see: sluice doctor"
-    return f"netlink: {system.netlink_reason(error)}; {next_step}"
+    next_step = "run it as root" if error.is_denial else "see: sluice doctor"
+    return f"netlink: {error.reason}; {next_step}"
 
 
 def fail(text: str, code: int, as_json: bool) -> int:
@@ -182,8 +222,7 @@ def _failed(error: BaseException, as_json: bool) -> int:
     if isinstance(error, SluiceError):
         return fail(str(error), error.status, as_json)
     if isinstance(error, NetlinkError):
-        denied = system.is_denial(error)
-        return fail(_netlink_text(error), DENIED if denied else NO, as_json)
+        return fail(_netlink_text(error), DENIED if error.is_denial else NO, as_json)
     if isinstance(error, PermissionError):
         name = error.filename or "system"
         return fail(f"{name}: permission denied; run it as root", DENIED, as_json)
@@ -223,10 +262,21 @@ def run(call: Callable[[], Any], as_json: bool = False) -> int:
         return _failed(error, as_json)
 
 
+def _prepare_streams() -> bool:
+    """Whether stdout is open; what it cannot show is escaped, in every locale."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    return sys.stdout is not None
+
+
 def main(arguments: list[str] | None = None) -> int:
-    # pyroute2 logs what it raises as well: one line on stderr is enough.
-    logging.basicConfig(handlers=[logging.NullHandler()])
     given = sys.argv[1:] if arguments is None else arguments
+
+    if not _prepare_streams():
+        return fail("output: stdout is closed; leave it open", NO, as_json=False)
 
     def call() -> Any:
         return sluice.main(given, prog_name="sluice", standalone_mode=False)

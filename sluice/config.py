@@ -11,10 +11,11 @@ first, in the order of their names, so that `sluice on` and `off`, which write t
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
-import tempfile
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -41,6 +42,12 @@ RANGES = {
 }
 QDISCS = ("fq_codel", "fq", "cake", "pfifo")
 PATTERN_MAX, ORIGIN_MAX = 63, 127  # bytes, as the module has room for
+NAME_MAX = 15  # bytes of a device's name
+# The kernel lets no other byte into a name; it replaces %d by a number.
+NAME_BYTES = frozenset(range(1, 256)) - frozenset(b" \t\n\v\f\r\xa0/:%")
+# What a pattern consists of: *, a set in brackets, or a single character.
+PART = re.compile(rb"\*|\[!?\]?[^]]*\]|.", re.DOTALL)
+MARK = b"\xef\xbb\xbf"  # some editors begin a file with this byte-order mark
 
 
 @dataclass(frozen=True)
@@ -90,15 +97,70 @@ def _parse_option(word: str) -> tuple[str, int | str]:
     return name, int(value)
 
 
+def _possible(part: bytes) -> bool:
+    """Whether a name can have a byte that this part of a pattern stands for."""
+    if len(part) == 1 and part != b"?":
+        return part[0] in NAME_BYTES
+    return any(fnmatchcase(bytes([byte]), part) for byte in NAME_BYTES)
+
+
+def unmatchable(word: str) -> str:
+    """Why no device can have this name, or one that matches this pattern; "" if one can.
+
+    As the kernel's dev_valid_name() decides it, by bytes.
+    """
+    if not word:
+        return "a name is empty"
+    if word in (".", ".."):
+        return f"{word!r} is not a device name or pattern: the kernel refuses it"
+    parts = [part for part in PART.findall(os.fsencode(word)) if part != b"*"]
+    for part in parts:
+        if part == b"%":
+            return (f"{word!r} is not a device name or pattern: no name has a '%', as "
+                    "the kernel makes a number of %d; write *")
+        if not _possible(part):
+            shown = os.fsdecode(part) if part.isascii() else f"the byte {part.hex()}"
+            shown = repr(shown) if part.isascii() else shown
+            return f"{word!r} is not a device name or pattern: no name has {shown}"
+    if len(parts) > NAME_MAX:
+        return f"{word!r} is longer than a device name ({NAME_MAX} bytes)"
+    return ""
+
+
+def wrong_pattern(word: str) -> str:
+    """Why a rule may not have this pattern; "" if it may."""
+    if reason := unmatchable(word):
+        return reason
+    if len(os.fsencode(module_pattern(word))) > PATTERN_MAX:
+        return f"the pattern is longer than {PATTERN_MAX} bytes"
+    if word.startswith("#"):
+        return f"{word!r} is not a device name or pattern in a file: write [#]"
+    for letter in _to_file(word):
+        if letter.isspace() or unicodedata.category(letter) == "Cf":
+            return (f"{word!r} has an invisible character (U+{ord(letter):04X}); delete "
+                    "it, or write ? for each of its bytes")
+    return ""
+
+
+def _to_file(name: str) -> str:
+    """A name, which Python decodes as file names, as in a file, which is UTF-8."""
+    return os.fsencode(name).decode(errors="surrogateescape")
+
+
+def _from_file(word: str) -> str:
+    return os.fsdecode(word.encode(errors="surrogateescape"))
+
+
 def parse_line(text: str) -> Line:
     body, comment = _split_comment(text)
     words = body.split()
     if not words:
         return Line(text)
+    pattern = _from_file(words[0])
     if len(words) < 2 or words[1] not in ("on", "off"):
         return Line(text, wrong="on or off is missing after the pattern")
-    if len(os.fsencode(module_pattern(words[0]))) > PATTERN_MAX:
-        return Line(text, wrong=f"the pattern is longer than {PATTERN_MAX} bytes")
+    if reason := wrong_pattern(pattern):
+        return Line(text, wrong=reason)
     try:
         options = dict(_parse_option(word) for word in words[2:])
     except ValueError as error:
@@ -106,15 +168,21 @@ def parse_line(text: str) -> Line:
     qdisc = str(options.pop("qdisc", ""))
     netns = str(options.pop("netns", "all"))
     values = {name: int(value) for name, value in options.items()}
-    return Line(text, Rule(words[0], words[1] == "on", values, qdisc, netns), comment)
+    return Line(text, Rule(pattern, words[1] == "on", values, qdisc, netns), comment)
 
 
 def parse(text: str) -> list[Line]:
-    return [parse_line(line) for line in text.splitlines()]
+    lines = re.split(r"\r\n|\r|\n", text)
+    return [parse_line(line) for line in (lines if lines[-1] else lines[:-1])]
+
+
+def parse_bytes(content: bytes) -> list[Line]:
+    """The lines of a file, without the byte-order mark that it may begin with."""
+    return parse(content.removeprefix(MARK).decode(errors="surrogateescape"))
 
 
 def format_rule(rule: Rule, comment: str = "") -> str:
-    words = [rule.pattern, "on" if rule.on else "off"]
+    words = [_to_file(rule.pattern), "on" if rule.on else "off"]
     words += [f"netns={rule.netns}"] if rule.netns != "all" else []
     words += [f"{name}={rule.values[name]}" for name in RANGES if name in rule.values]
     words += [f"qdisc={rule.qdisc}"] if rule.qdisc else []
@@ -181,18 +249,37 @@ def remembered(lines: list[Line], rule: Rule) -> list[Line]:
 def read(path: Path | None = None) -> list[Line]:
     path = path or PATH
     try:
-        return parse(path.read_bytes().decode(errors="surrogateescape"))
+        return parse_bytes(path.read_bytes())
     except FileNotFoundError:
         return []
     except OSError as error:
         raise _refused(path, error) from error
 
 
+# What to do about a file that cannot be changed; for root, too.
+ADVICE = {
+    errno.EPERM: "see: lsattr -d {there}; if it is immutable: chattr -i {there}",
+    errno.EACCES: "not even by root: look at SELinux, AppArmor, or the NFS server",
+    errno.EROFS: "change it where its file system is made, or use /etc/sluice.conf.d",
+    errno.EBUSY: "it is a mount; unmount it",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EISDIR: "move that directory away",
+    errno.ENOENT: "make its directory: mkdir -p {path.parent}",
+    errno.ENOTDIR: "make its directory: mkdir -p {path.parent}",
+    errno.ELOOP: "remove that link",
+    errno.EIO: "see: dmesg",
+}
+
+
 def _refused(path: Path, error: OSError) -> SluiceError:
-    reason = (error.strerror or str(error)).lower()
-    if isinstance(error, PermissionError):
-        return Denied(f"{path}: {reason}; run it as root")
-    return SluiceError(f"{path}: {reason}; correct that")
+    text = f"{path}: {(error.strerror or str(error)).lower()}"
+    if isinstance(error, PermissionError) and os.geteuid() != 0:
+        return Denied(f"{text}; run it as root")
+    there = path if path.exists() else path.parent
+    advice = ADVICE.get(error.errno or 0, "see: dmesg").format(path=path, there=there)
+    kind = Denied if isinstance(error, PermissionError) else SluiceError
+    return kind(f"{text}; {advice}")
 
 
 @dataclass(frozen=True)
@@ -281,27 +368,80 @@ def locked(path: Path | None = None) -> Iterator[None]:
         os.close(fd)
 
 
-@contextlib.contextmanager
-def writing(lines: list[Line], path: Path | None = None) -> Iterator[None]:
-    """Replace the file atomically if the block succeeds; keep its mode and a symlink."""
+def unfinished(path: Path | None = None) -> Path:
+    """The file's next content, until it takes the file's name."""
     path = Path(os.path.realpath(path or PATH))
-    text = "".join(line.text + "\n" for line in lines)
+    return path.with_name(f".{path.name}.new")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Atomically; the file keeps its mode and its owner."""
+    new = unfinished(path)
+    new.unlink(missing_ok=True)  # of a command that was killed
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
-        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with open(os.open(new, flags, 0o600), "wb") as handle:
+            handle.write(content)
+            handle.flush()
+            if path.exists():
+                os.fchown(handle.fileno(), path.stat().st_uid, path.stat().st_gid)
+            mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
+            os.fchmod(handle.fileno(), mode)
+            os.fsync(handle.fileno())
+        os.rename(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _overwrite(path: Path, content: bytes) -> None:
+    """In place. A kill between two steps leaves the old rules or the new ones: what is
+    left of a longer file is made empty lines before it is cut off."""
+    old = path.read_bytes()
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        whole = content.ljust(len(old), b"\n")
+        if os.pwrite(fd, whole, 0) != len(whole):
+            os.pwrite(fd, old, 0)
+            os.ftruncate(fd, len(old))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.ftruncate(fd, len(content))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# What cannot be replaced may be writable: a bind mount, a file in a read-only folder.
+IN_PLACE = (errno.EBUSY, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def write(content: bytes, path: Path) -> None:
+    try:
         try:
-            with open(fd, "wb") as handle:
-                handle.write(text.encode(errors="surrogateescape"))
-                handle.flush()
-                os.fchmod(handle.fileno(), mode)
-                os.fsync(handle.fileno())
-            yield
-            os.rename(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+            _replace(path, content)
+        except OSError as error:
+            if error.errno not in IN_PLACE or not path.exists():
+                raise
+            _overwrite(path, content)
     except OSError as error:
         raise _refused(path, error) from error
+
+
+@contextlib.contextmanager
+def writing(lines: list[Line], path: Path | None = None) -> Iterator[None]:
+    """Write the file, then run the block; where that fails the file is as before."""
+    path = Path(os.path.realpath(path or PATH))
+    text = "".join(line.text + "\n" for line in lines)
+    before = path.read_bytes() if path.exists() else None
+    write(text.encode(errors="surrogateescape"), path)
+    try:
+        yield
+    except Exception as error:
+        try:
+            write(before, path) if before is not None else path.unlink()
+        except (SluiceError, OSError) as second:
+            raise SluiceError(f"{error}; the rules stay in the file: {second}") from error
+        raise
 
 
 def with_rules(rules: list[Rule], path: Path | None = None) -> list[Line]:

@@ -17,9 +17,11 @@ COLUMNS = (Column("RULE", least=20), Column("FROM", least=16), Column("MODULE"))
 
 
 def _state(entry: files.Entry, loaded: list[Rule] | None) -> str:
-    if loaded is None:
-        return "not loaded"
-    return "loaded" if rules.to_module(entry) in loaded else "differs"
+    wanted = rules.to_module(entry)
+    if wanted in (loaded or ()):
+        return "loaded"
+    known = {rule.pattern for rule in loaded or ()}
+    return "differs" if wanted.pattern in known else "not loaded"
 
 
 def _read(paths: tuple[Path, ...]) -> files.Rules:

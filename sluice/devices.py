@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
-from sluice import config, namespaces, system
+from sluice import namespaces, system
 from sluice.errors import Denied, Gone, SluiceError
 from sluice.namespaces import Namespace
 from sluice.netlink import SETTINGS, Device, Queue
 from sluice.system import Link, ModuleAnswer, Owner, QdiscStats
+
+if TYPE_CHECKING:
+    from sluice import config
 
 NOQUEUE = "noqueue"
 LOCKLESS = "lockless"  # a queue whose qdisc must not fill on this kernel
@@ -62,7 +66,7 @@ class View:
     rule: str = ""  # FILE:LINE of the rule that matches
     rule_qdisc: str = ""  # the qdisc that it asks for in place of noqueue
     qdisc_stats: QdiscStats = field(default_factory=QdiscStats)
-    netns_process: str = ""  # the name of a process there, if it has no name
+    netns_process: str = ""  # the name of a process there, if ip netns has no name
     host: bool = True  # in the host's namespace
 
     @property
@@ -80,6 +84,29 @@ class View:
     def wakes(self) -> int | None:
         timer, other = self.total("wakes_timer"), self.total("wakes_other")
         return None if timer is None or other is None else timer + other
+
+    @property
+    def pace(self) -> float | None:
+        """Packets per second that the readers take, as learned while stopped; None
+        unless it is known of each queue."""
+        if not self.queues or not all(queue.has_pace for queue in self.queues):
+            return None
+        return sum(1e9 / queue.reader_ns for queue in self.queues)
+
+    def waiting(self, packets_per_second: float | None) -> float | None:
+        """Seconds that a packet sent now waits behind those in qdisc and ring."""
+        fill = self.total("fill")
+        if fill is None:
+            return None
+        before = self.qdisc_stats.backlog + fill
+        if not before:
+            return 0.0
+        return before / packets_per_second if packets_per_second else None
+
+    @property
+    def waiting_seconds(self) -> float | None:
+        """By the pace that the module has learned; None where that is unknown."""
+        return self.waiting(self.pace)
 
     @property
     def by_hand(self) -> bool:
@@ -223,13 +250,16 @@ def view(
     )
 
 
+Owners = Mapping[str, list[Owner]]
+
+
 def read_views(
-    where: Namespace, owners: Mapping[str, list[Owner]] | None = None
+    where: Namespace, read_owners: Callable[[], Owners] | None = None
 ) -> list[View]:
     """The devices of the current namespace, in the order they appeared.
 
-    Without the argument the owners are looked up, which takes a walk through all
-    processes.
+    To look the owners up takes a walk through all processes: where there is no device,
+    it is not done.
     """
     answer = system.read_module()
     # Read after the module's answer: a device that has vanished since, or appeared
@@ -237,9 +267,12 @@ def read_views(
     links = system.read_links(where)
     if not links:
         return []
-    if owners is None:
-        owners = system.read_owners()
-    rules = config.read_all() if answer is None else None
+    owners = (read_owners or system.read_owners)()
+    rules = None
+    if answer is None:
+        from sluice import config  # takes long to import
+
+        rules = config.read_all()
     qdiscs = system.read_qdiscs()
     views = [
         view(
@@ -268,7 +301,7 @@ class Seen:
 def read_machine(netns: str | None = None, with_owners: bool = True) -> Seen:
     """The devices of all namespaces, or of the one that is named."""
     chosen = namespaces.read_all() if netns is None else [namespaces.find(netns)]
-    owners = system.read_owners() if with_owners else {}
+    owners = functools.cache(system.read_owners if with_owners else dict)
     views: list[View] = []
     failed: list[SluiceError] = []
     hidden = 0
@@ -290,13 +323,14 @@ def read_machine(netns: str | None = None, with_owners: bool = True) -> Seen:
     return Seen(views, failed, len(chosen) - len(failed) - hidden, hidden)
 
 
+def is_meant(name: str, patterns: Sequence[str]) -> bool:
+    """Whether any pattern matches the name, or there is none."""
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 def matching(views: list[View], patterns: Sequence[str]) -> list[View]:
     """The devices that any pattern matches; all if there is no pattern."""
-    if not patterns:
-        return views
-    return [
-        one for one in views if any(fnmatchcase(one.name, p) for p in patterns)
-    ]
+    return [one for one in views if is_meant(one.name, patterns)]
 
 
 def suggestion(word: str, known: Sequence[str], prefix: str = "") -> str:
@@ -304,6 +338,8 @@ def suggestion(word: str, known: Sequence[str], prefix: str = "") -> str:
 
     prefix: what all of them begin with, which makes none of them similar.
     """
+    import difflib  # only after a mistake
+
     rests = sorted({one.removeprefix(prefix) for one in known})
     found = difflib.get_close_matches(word.removeprefix(prefix), rests, n=2, cutoff=0.6)
     return f"did you mean {' or '.join(prefix + one for one in found)}?" if found else ""
@@ -311,9 +347,14 @@ def suggestion(word: str, known: Sequence[str], prefix: str = "") -> str:
 
 def check_found(views: list[View], patterns: Sequence[str]) -> None:
     """Raise an error if a name or a pattern matches nothing."""
+    import glob
+
+    from sluice import config
+
     for pattern in patterns:
         if matching(views, (pattern,)):
             continue
         what = "nothing matches" if config.is_pattern(pattern) else "no such device"
-        next_step = suggestion(pattern, [one.name for one in views])
+        # As a pattern that matches only that name: [x] matches x.
+        next_step = suggestion(pattern, [glob.escape(one.name) for one in views])
         raise SluiceError(f"{pattern}: {what}; {next_step or 'see: sluice status'}")

@@ -11,18 +11,17 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from rich.text import Text
 
-from sluice import VERSION, config, devices, distributions, namespaces, options, output
-from sluice import rules, status, system
+from sluice import VERSION, config, devices, distributions, modprobe, namespaces
+from sluice import options, output, packages, rules, status, system
 from sluice.devices import LOCKLESS, NOQUEUE, View
-from sluice.distributions import NIXOS
+from sluice.distributions import NIXOS, Answers
 from sluice.errors import FINE, NO, NOT_SUITABLE
-from sluice.output import short
+from sluice.output import Text, short
 
 SAMPLE_SECONDS = 1.0
 TRANSMIT = "tun_net_xmit"
@@ -36,6 +35,7 @@ STALL_MS_MAX = config.RANGES["stall-ms"][1]
 COARSE_TIMER = 1e-5  # seconds; high-resolution timers are finer
 RELOAD = "rmmod sluice; modprobe sluice"
 
+UNREAD = "could not be read"
 GOOD, NOTE, BAD, HOPELESS = "good", "note", "bad", "hopeless"
 
 
@@ -63,14 +63,24 @@ class Facts:
     modules_disabled: bool = False
     timer_resolution: float = 1e-9  # seconds
     ftrace_enabled: str = "1"
+    modules_gone: bool = False  # those of this kernel, as after an upgrade
     headers: bool = True
+    answers_of: Answers = field(default_factory=Answers)  # of the package manager
+    image: str = ""  # the kind of system whose /usr is one
     dkms: str | None = None
     module_file: bool = True
     module_source: bool = True  # /usr/src/sluice-VERSION
+    file_version: str = ""  # of the module that modprobe finds
+    configured: tuple[modprobe.Configured, ...] = ()
+    known: dict[str, str] = field(default_factory=lambda: modprobe.PARAMETERS)
+    refusal: str = ""  # what the kernel said of the last load that failed
     loaded: str = ""  # the version of the loaded module
     answers: bool = False
+    init: str = system.SYSTEMD  # what runs this machine
+    udev: bool = True
     at_boot: bool = True
     load_at_boot: str = ""  # the command that makes it load at boot
+    rules: int = 0  # in the files
     tun: bool = True
     secure_boot: bool | None = None
     signed_only: str = ""  # what makes the kernel accept only signed modules
@@ -80,6 +90,7 @@ class Facts:
     traced: str | None = None  # enabled_functions
     wrongs: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
+    unfinished: str = ""  # what a command left that was killed
     before: tuple[View, ...] = ()
     views: tuple[View, ...] = ()
     seconds: float = SAMPLE_SECONDS
@@ -117,8 +128,12 @@ def lacks_of(facts: Facts) -> list[str]:
 
 def check_reading(facts: Facts) -> Iterator[Finding]:
     for text in facts.failed:
-        yield Finding(NOTE, "doctor", f"could not be read: {text}",
+        yield Finding(NOTE, "doctor", f"{UNREAD}: {text}",
                       "" if facts.root else "run it as root")
+
+
+def ftrace_is_off(facts: Facts) -> bool:
+    return facts.ftrace_enabled.strip() == "0"
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
@@ -127,7 +142,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         yield Finding(HOPELESS, "kernel", f"{facts.release} {text}")
     if lacks:
         return
-    if facts.ftrace_enabled.strip() == "0":
+    if ftrace_is_off(facts):
         yield Finding(BAD, "kernel", "ftrace is switched off: no packet is seen",
                       "sysctl kernel.ftrace_enabled=1")
     if facts.timer_resolution > COARSE_TIMER:
@@ -140,25 +155,40 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
                       "read; ftrace is assumed")
     else:
         yield Finding(GOOD, "kernel", f"{facts.release} has what sluice needs")
-    if not facts.tun:
-        yield Finding(BAD, "tun", "/dev/net/tun does not exist", "modprobe tun")
+    if not facts.tun and not facts.modules_gone:
+        inside = "give the container /dev/net/tun"
+        yield Finding(BAD, "tun", "/dev/net/tun does not exist",
+                      inside if facts.container else "modprobe tun")
 
 
 def check_headers(facts: Facts, level: str) -> Iterator[Finding]:
     if facts.headers:
         yield Finding(GOOD, "headers", f"headers for {facts.release} installed")
         return
-    command = distributions.install_headers(facts.distribution, facts.release)
+    advice = distributions.headers_advice(
+        facts.distribution, facts.release, facts.answers_of
+    )
+    fix = advice.command or advice.instead
     if NIXOS in facts.distribution:
-        command = "nixos-rebuild switch  # with the module in boot.extraModulePackages"
-    yield Finding(level, "headers", f"headers for {facts.release} are missing: no "
-                  "module can be built for it",
-                  command or f"install the headers of kernel {facts.release}")
+        fix = "nixos-rebuild switch  # with the module in boot.extraModulePackages"
+    why = f"; {advice.reason}" if advice.reason else ": no module can be built for it"
+    yield Finding(level, "headers", f"headers for {facts.release} are missing{why}", fix)
+
+
+def _knows_kernel(facts: Facts) -> bool:
+    pattern = rf"{re.escape(facts.release)}[,:].*installed"
+    return re.search(pattern, facts.dkms or "") is not None
 
 
 def check_building(facts: Facts) -> Iterator[Finding]:
     """Whether the module can be built for this kernel and for the next one."""
     level = NOTE if facts.module_file or facts.loaded else BAD
+    if facts.image:
+        yield Finding(level, "dkms", f"this system ({facts.image}) is an image, into "
+                      "which DKMS installs no module",
+                      distributions.image_advice(facts.image, facts.release,
+                                                 facts.answers_of.owner))
+        return
     yield from check_headers(facts, level)
     if NIXOS in facts.distribution:
         return
@@ -168,14 +198,14 @@ def check_building(facts: Facts) -> Iterator[Finding]:
                       command or "install dkms")
     elif facts.dkms == system.NO_ANSWER:
         yield Finding(NOTE, "dkms", "did not answer", "dkms status -m sluice")
-    elif re.search(rf"{re.escape(facts.release)}[,:].*installed", facts.dkms):
+    elif _knows_kernel(facts):
         yield Finding(GOOD, "dkms", f"module for {facts.release} installed")
-    elif facts.dkms:
-        yield Finding(level, "dkms", f"has no module for {facts.release}",
-                      f"dkms install -m sluice -v {VERSION} -k {facts.release}")
-    else:
+    elif not facts.dkms:
         yield Finding(level, "dkms", "does not know sluice: a new kernel gets no module",
                       add_to_dkms(facts))
+    elif facts.headers:  # without them it cannot have any
+        yield Finding(level, "dkms", f"has no module for {facts.release}",
+                      f"dkms install -m sluice -v {VERSION} -k {facts.release}")
 
 
 def add_to_dkms(facts: Facts) -> str:
@@ -224,6 +254,11 @@ def check_machine(facts: Facts) -> Iterator[Finding]:
     """What is missing to build and load the module, where that is possible at all."""
     if lacks_of(facts) or facts.container:
         return
+    if facts.modules_gone:
+        yield Finding(NOTE if facts.loaded else BAD, "kernel", "the modules of the "
+                      f"running kernel {facts.release} are gone, as after an upgrade: "
+                      "none can be loaded before the next boot", "reboot")
+        return
     yield from check_building(facts)
     if not facts.modules_disabled:
         yield from check_signing(facts)
@@ -239,29 +274,122 @@ def check_unloaded(facts: Facts) -> Iterator[Finding]:
         yield Finding(BAD, "module", f"{text}; kernel.modules_disabled=1 lets no module "
                       "in before the next boot",
                       (facts.load_at_boot or "have sluice loaded at boot") + "; reboot")
-    elif facts.module_file:
-        yield Finding(BAD, "module", text, "modprobe sluice")
-    else:
+    elif not facts.module_file:
+        again = "depmod -a; modprobe sluice"
         yield Finding(BAD, "module", f"no module for {facts.release} installed",
-                      add_to_dkms(facts))
+                      again if _knows_kernel(facts) else add_to_dkms(facts))
+    elif refused := [*check_configured(facts)]:
+        yield from refused
+    elif facts.refusal:
+        yield Finding(BAD, "module", f"{text}; the kernel said: {facts.refusal}",
+                      after_refusal(facts))
+    else:
+        yield Finding(BAD, "module", text, "modprobe sluice")
+
+
+def check_configured(facts: Facts) -> Iterator[Finding]:
+    """What keeps modprobe from loading the module, as it is configured."""
+    for one in facts.configured:
+        then = "reboot" if one.where == modprobe.COMMAND_LINE else "modprobe sluice"
+        why = modprobe.invalid(one, facts.known)
+        span = modprobe.out_of_range(one, facts.known) if facts.refusal else ""
+        if why or span:
+            why = why or f"outside {span}"
+            yield Finding(BAD, "module", f"not loaded: in {one.where} {one.text} is "
+                          f"{why}", f"correct it in {one.where}; {then}")
+        elif one.kind in ("install", "module_blacklist"):
+            text = f"{one.kind} sluice {one.text}".rstrip()
+            yield Finding(BAD, "module", f"not loaded: {one.where} has: {text}",
+                          f"remove that from {one.where}; {then}")
+
+
+def after_refusal(facts: Facts) -> str:
+    """What to do about the kernel's last message, unless it is out of date."""
+    if re.search("invalid for parameter|not accepted", facts.refusal):
+        return "modprobe sluice"  # what is configured now is right
+    if re.search("cannot be opened", facts.refusal):
+        return "modprobe tun; modprobe sluice"
+    if re.search("(?i)symbol|disagrees|magic|ELF|Unknown rel|rejected", facts.refusal):
+        which = f"-m sluice -v {VERSION} -k {facts.release}"
+        again = f"dkms build --force {which}; dkms install --force {which}"
+        return f"{again}; modprobe sluice"
+    return "sluice doctor --report"
+
+
+def _reload(facts: Facts) -> str:
+    return RELOAD if facts.module_file else "rmmod sluice; load it as it was loaded"
 
 
 def check_module(facts: Facts) -> Iterator[Finding]:
     if lacks_of(facts):
         return
     if not facts.loaded:
-        yield from check_unloaded(facts)
+        causes = any(one.level == BAD for one in check_machine(facts))
+        if not causes and facts.timer_resolution <= COARSE_TIMER:
+            yield from check_unloaded(facts)
         return
     if not facts.answers:
         yield Finding(BAD, "module", "loaded, but its netlink family does not answer",
-                      f"{RELOAD}; dmesg | tail")
+                      f"{_reload(facts)}; dmesg | tail")
         return
     yield Finding(GOOD, "module", f"version {facts.loaded} loaded")
     if facts.loaded != VERSION:
+        there = facts.file_version in ("", VERSION)
+        fix = _reload(facts) if there else f"{add_to_dkms(facts)}; {RELOAD}"
         yield Finding(NOTE, "module", f"version {facts.loaded} loaded, command {VERSION}",
-                      RELOAD)
-    if not facts.at_boot and not facts.container:
+                      fix)
+    yield from check_boot(facts)
+
+
+def _differs(one: modprobe.Configured, facts: Facts) -> str:
+    """How a parameter of the loaded module differs from what is configured."""
+    now, kind = facts.parameters.get(one.name), facts.known.get(one.name, "")
+    if not facts.loaded or now is None or modprobe.invalid(one, facts.known):
+        return ""
+    wanted = modprobe.parse_value(one.value, kind)
+    if now == wanted or (one.name == "direct_call" and wanted == "Y"):
+        return ""  # a direct call that is not possible reads N
+    return f"{one.name} is {now}, {one.where} says {wanted}"
+
+
+def check_options(facts: Facts) -> Iterator[Finding]:
+    """What is configured against what the module has and knows."""
+    given = {one.name: one for one in facts.configured if one.kind == "options"}
+    then = f"; {_reload(facts)}" if facts.loaded else ""
+    for one in given.values():
+        fix = f"correct it in {one.where}{then}"
+        if modprobe.unknown(one, facts.known):
+            guess = modprobe.suggestion(one.name, facts.known)
+            guess = f"; did you mean {guess}?" if guess else ""
+            yield Finding(BAD, "options", f"in {one.where} {one.text} has no effect: the "
+                          f"module has no {one.name}{guess}", fix)
+        elif facts.loaded and (why := modprobe.invalid(one, facts.known)):
+            yield Finding(BAD, "options", f"in {one.where} {one.text} is {why}: the "
+                          "module will not load again", f"correct it in {one.where}")
+        elif span := modprobe.out_of_range(one, facts.known):
+            if facts.loaded or not facts.refusal:
+                yield Finding(NOTE, "options", f"in {one.where} {one.text} is outside "
+                              f"{span}", fix)
+        elif text := _differs(one, facts):
+            path = f"/sys/module/sluice/parameters/{one.name}"
+            set_it = f"echo {one.value} >{path}; sluice apply"
+            load_again = one.name == "direct_call" or one.value is None
+            yield Finding(NOTE, "options", text, _reload(facts) if load_again else set_it)
+
+
+def check_boot(facts: Facts) -> Iterator[Finding]:
+    """Whether the next boot has the module and the rules."""
+    if facts.container:
+        return
+    black = [one.where for one in facts.configured if one.kind == "blacklist"]
+    if not facts.at_boot and black and facts.load_at_boot.startswith("echo"):
+        yield Finding(NOTE, "module", f"not loaded at boot: {black[0]} has: blacklist "
+                      "sluice", f"remove that from {black[0]}; {facts.load_at_boot}")
+    elif not facts.at_boot:
         yield Finding(NOTE, "module", "not loaded at boot", facts.load_at_boot)
+    elif facts.rules and facts.init != system.SYSTEMD and not facts.udev:
+        yield Finding(NOTE, "rules", "no udevd runs, which would have them loaded at "
+                      "boot", "have this machine's init run at boot: sluice apply --keep")
 
 
 def parse_traced(text: str) -> dict[str, tuple[int, str]]:
@@ -279,17 +407,17 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
     served = any(view.state == "served" for view in facts.views)
     if facts.traced is None:
         if facts.loaded:
-            hint = "" if facts.root else "; run it as root"
-            yield Finding(NOTE, "hook", f"enabled_functions cannot be seen{hint}",
-                          "mount -t tracefs tracefs /sys/kernel/tracing")
+            mount = "mount -t tracefs tracefs /sys/kernel/tracing"
+            yield Finding(NOTE, "hook", "enabled_functions cannot be seen",
+                          mount if facts.root else "run it as root")
         return
     traced = parse_traced(facts.traced)
     users, line = traced.get(TRANSMIT, (0, ""))
     directly = DIRECT in line
     shares = not facts.release.startswith("5.")  # a direct call with a live patch
-    if served and not users:
+    if served and not users and not ftrace_is_off(facts):
         yield Finding(BAD, "hook", f"{TRANSMIT} is not hooked, though devices are served",
-                      RELOAD)
+                      _reload(facts))
     elif facts.loaded and users:
         closed = "" if shares else "live patches and "
         how = f", by a direct call: closed to {closed}BPF fentry programs"
@@ -313,9 +441,13 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
 def check_rules(facts: Facts) -> Iterator[Finding]:
     for wrong in facts.wrongs:
         yield Finding(BAD, "rules", wrong, "sluice config check")
-    for text in facts.drift if not facts.wrongs else ():
-        yield Finding(BAD, "rules", f"the module differs from the files: {text}",
-                      "sluice apply")
+    if facts.drift and not facts.wrongs:
+        more = f" (and {len(facts.drift) - 1} more)" if len(facts.drift) > 1 else ""
+        yield Finding(BAD, "rules", "the module differs from the files: "
+                      f"{facts.drift[0]}{more}", "sluice apply")
+    if facts.unfinished:
+        yield Finding(NOTE, "rules", "a command was killed before it changed a rule; "
+                      "repeat it, or remove what is left", f"rm {facts.unfinished}")
     if facts.hidden:
         yield Finding(NOTE, "netns", f"{output.count(facts.hidden, 'namespace')} cannot "
                       "be entered", "run it as root")
@@ -356,8 +488,10 @@ def check_setup(view: View) -> Iterator[Finding]:
         yield Finding(NOTE, view.label, "off" + (f" ({by})" if by else ""),
                       _sluice("on", view))
     if view.qdisc == NOQUEUE and not view.upstream and view.on is not False:
-        yield Finding(BAD, view.label, "noqueue: nothing to stop",
-                      _sluice("on", view, "--qdisc", view.rule_qdisc or "fq_codel"))
+        fix = _sluice("on", view, "--qdisc", view.rule_qdisc or "fq_codel")
+        known = view.on is not None  # or a rule would have to wait for the module
+        yield Finding(BAD if known else NOTE, view.label, "noqueue: nothing to stop",
+                      fix if known else "")
     length = 1000 if view.kind == "tap" else 500
     resize = ("link", "set", "dev", view.name, "txqueuelen", str(length))
     fix = _tool("ip", view, *resize)
@@ -384,7 +518,7 @@ def _against_drops(view: View) -> str:
     if view.upstream or (view.state == "served" and view.qdisc != NOQUEUE):
         return _sluice("watch", view)
     if view.on is None:
-        return "modprobe sluice"
+        return ""  # the module is not loaded, which has been said
     qdisc = ("--qdisc", "fq_codel") if view.qdisc == NOQUEUE else ()
     return _sluice("on", view, *qdisc)
 
@@ -429,6 +563,7 @@ def check_reader(view: View, old: View, seconds: float) -> Iterator[Finding]:
     else:
         text = (f"the reader is slow: {short(read / seconds)} packets/s, "
                 f"{output.count(view.total('stalls') or 0, 'stall')}")
+        text += f"; with this limit a blocking sender may wait {wanted / 1000:g} s"
         fix = _sluice("on", view, "--stall-ms", str(wanted))
     yield Finding(BAD, view.label, text, fix or _sluice("status", view))
 
@@ -455,14 +590,7 @@ def check_drops(view: View, old: View, within: str) -> Iterator[Finding]:
                       "replaced by the backstop", "sluice doctor --report")
 
 
-def check_counts(view: View, before: View | None, seconds: float) -> Iterator[Finding]:
-    """What happened during the check, and since the module has known the device."""
-    old = before or view
-    yield from check_reader(view, old, seconds)
-    yield from check_drops(view, old, f"in the last {seconds:.0f} s")
-
-
-def check_bypass(view: View, old: View) -> Iterator[Finding]:
+def check_bypass(view: View, old: View, facts: Facts) -> Iterator[Finding]:
     """Packets that reach the ring without passing the module's hook.
 
     The module checks a ring at least once per quarter of it. More packets than
@@ -477,19 +605,40 @@ def check_bypass(view: View, old: View) -> Iterator[Finding]:
     packets = output.count(passed, "packet")
     yield Finding(BAD, view.label, f"{packets} passed the ring and "
                   f"the hook saw none: is {TRANSMIT} patched without ftrace (Ksplice, "
-                  "KernelCare), or do packets come by XDP_REDIRECT?", RELOAD)
+                  "KernelCare), or do packets come by XDP_REDIRECT?", _reload(facts))
+
+
+def check_device(
+    view: View, before: View | None, facts: Facts
+) -> Iterator[Finding]:
+    """Its settings, and what happened during the check. A loss of which the cause has
+    been told is no problem of its own."""
+    old = before or view
+    causes = [
+        *check_setup(view),
+        *check_lockless(view),
+        *check_reader(view, old, facts.seconds),
+    ]
+    if ftrace_is_off(facts):
+        causes = [one for one in causes if view.state != "refused" or one.level != BAD]
+    yield from causes
+    fixes = [one.fix for one in causes if one.fix]
+    switched_off = view.on is not True and not view.upstream
+    told = switched_off or any(one.level == BAD for one in causes)
+    for one in check_drops(view, old, f"in the last {facts.seconds:.0f} s"):
+        if one.level == BAD and (told or one.fix in fixes):
+            one = replace(one, level=NOTE, fix="")
+        yield one
+    hooked = any(one.subject == "hook" and one.level == BAD
+                 for one in check_tracing(facts))
+    if not hooked and not ftrace_is_off(facts):
+        yield from check_bypass(view, old, facts)
 
 
 def check_devices(facts: Facts) -> Iterator[Finding]:
     before = {(view.netns, view.ifindex): view for view in facts.before}
     for view in facts.views:
-        old = before.get((view.netns, view.ifindex))
-        found = [
-            *check_setup(view),
-            *check_lockless(view),
-            *check_counts(view, old, facts.seconds),
-            *check_bypass(view, old or view),
-        ]
+        found = [*check_device(view, before.get((view.netns, view.ifindex)), facts)]
         yield from found or [Finding(GOOD, view.label, view.why)]
     if not facts.views:
         where = namespaces.described(facts.netns)
@@ -501,14 +650,33 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_kernel,
     check_machine,
     check_module,
+    check_options,
     check_tracing,
     check_rules,
     check_devices,
 )
 
 
+# The facts that a finding rests on: where one could not be read nothing is fine.
+RESTS_ON = {
+    "kernel": ("kernel_config", "ftrace_enabled", "timer_resolution", "has_modules"),
+    "headers": ("headers",),
+    "dkms": ("dkms",),
+    "signing": ("secure_boot", "signed_only", "signing key"),
+    "module": ("loaded", "answers"),
+    "hook": ("traced", "loaded"),
+    "devices": ("devices",),
+}
+
+
+def _is_certain(finding: Finding, facts: Facts) -> bool:
+    failed = {text.partition(" (")[0] for text in facts.failed}
+    return finding.level != GOOD or failed.isdisjoint(RESTS_ON.get(finding.subject, ()))
+
+
 def examine(facts: Facts) -> list[Finding]:
-    return [finding for check in CHECKS for finding in check(facts)]
+    findings = [finding for check in CHECKS for finding in check(facts)]
+    return [finding for finding in findings if _is_certain(finding, facts)]
 
 
 def verdict(findings: list[Finding]) -> tuple[int, str]:
@@ -519,7 +687,8 @@ def verdict(findings: list[Finding]) -> tuple[int, str]:
     bad = [one for one in findings if one.level == BAD]
     if bad:
         return NO, f"{output.count(len(bad), 'problem')} found"
-    return FINE, "no problem found"
+    unread = any(one.text.startswith(UNREAD) for one in findings)
+    return FINE, "no problem found" + " in what could be read" * unread
 
 
 MARKS = {GOOD: "ok", NOTE: "WARN", BAD: "FAIL", HOPELESS: "FAIL"}
@@ -563,12 +732,25 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "ftrace_enabled": lambda: system.read_text(
         system.PROC / "sys/kernel/ftrace_enabled") or "1",
     "headers": lambda: system.has_headers(platform.release()),
+    "modules_gone": lambda: packages.modules_are_gone(platform.release()),
+    "answers_of": lambda: read_answers(),
+    "image": lambda: distributions.image_kind(
+        system.read_os_release(), system.is_ostree()),
     "module_file": lambda: system.has_module_file(platform.release()),
+    "file_version": lambda: system.read_file_version(),
+    "configured": lambda: modprobe.read_configured(),
+    "known": lambda: modprobe.read_known(),
+    "refusal": lambda: modprobe.last_refusal(system.read_kernel_lines()),
     "module_source": lambda: system.exists(f"/usr/src/sluice-{VERSION}"),
     "loaded": lambda: system.read_module_version(),
     "answers": lambda: system.read_module() is not None,
-    "at_boot": lambda: system.loads_at_boot(),
-    "load_at_boot": lambda: system.load_at_boot_command(),
+    "init": lambda: system.read_init(),
+    "udev": lambda: system.has_udev(),
+    "at_boot": lambda: system.loads_at_boot(
+        system.read_init(),
+        any(one.kind == "blacklist" for one in modprobe.read_configured())),
+    "load_at_boot": lambda: system.load_at_boot_command(system.read_init()),
+    "rules": lambda: len(config.read_all().entries),
     "tun": lambda: system.has_tun(),
     "secure_boot": lambda: system.read_secure_boot(),
     "signed_only": lambda: system.read_signed_only(),
@@ -576,6 +758,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "traced": lambda: system.read_enabled_functions(),
     "wrongs": lambda: config.read_all().wrongs,
     "drift": lambda: read_drift(),
+    "unfinished": lambda: read_unfinished(),
     "parameters": lambda: system.read_parameters(),
     "dkms": lambda: system.read_dkms(),
 }
@@ -584,6 +767,19 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
 def read_drift() -> tuple[str, ...]:
     loaded = system.read_rules()
     return () if loaded is None else tuple(rules.drift(config.read_all(), loaded))
+
+
+def read_answers() -> Answers:
+    """Asked only if the headers are missing: it takes a second."""
+    release = platform.release()
+    if system.has_headers(release):
+        return Answers()
+    return packages.read_answers(system.read_distribution(), release)
+
+
+def read_unfinished() -> str:
+    path = config.unfinished()
+    return str(path) if path.exists() else ""
 
 
 def _asked(ask: Callable[[], Any], name: str, failed: list[str], default: Any) -> Any:
@@ -645,6 +841,7 @@ def format_report(
     shown = [line for view in facts.views for line in status.format_device(view)]
     sections: dict[str, list[str | Text]] = {
         "parameters": [f"{key}={value}" for key, value in facts.parameters.items()],
+        "modprobe": [f"{one.where}: {one.kind} {one.text}" for one in facts.configured],
         "rules": [*_format_rules()],
         "ftrace": [line for line in (facts.traced or "").splitlines() if "tun_" in line],
         "kernel log": [*kernel],

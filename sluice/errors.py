@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 FINE, NO, USAGE, NOT_SUITABLE, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 # The table in the manual's section EXIT STATUS, for every subcommand.
@@ -20,6 +23,18 @@ class SluiceError(Exception):
     """Names the object, the reason and the next step, on one line."""
 
     status = NO
+
+
+class NetlinkError(Exception):
+    """The kernel refused a request: its errno, and its message or the errno's text."""
+
+    def __init__(self, code: int, reason: str = "") -> None:
+        self.code, self.reason = code, reason or os.strerror(code)
+        super().__init__(code, self.reason)
+
+    @property
+    def is_denial(self) -> bool:
+        return self.code in (errno.EPERM, errno.EACCES)
 
 
 class Gone(SluiceError):

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import click
 
-from sluice import VERSION, config, distributions, doctor, options, output, system
+from sluice import VERSION, config, distributions, doctor, options, output, packages
+from sluice import system
 from sluice.errors import FINE, Denied, SluiceError, Unsuitable
 
 TREE = Path(__file__).resolve().parent.parent
@@ -52,9 +53,11 @@ def _check_machine(release: str, distribution: tuple[str, ...]) -> None:
     for lack in doctor.kernel_lacks(platform.version(), known):
         raise Unsuitable(f"kernel {release}: {lack}; stock behaviour remains")
     if not system.has_headers(release):
-        command = distributions.install_headers(distribution, release)
-        next_step = f"run: {command}" if command else "install them"
-        raise Unsuitable(f"kernel {release}: its headers are missing; {next_step}")
+        answers = packages.read_answers(distribution, release)
+        advice = distributions.headers_advice(distribution, release, answers)
+        why = f" ({advice.reason})" if advice.reason else ""
+        run = f"run: {advice.command}" if advice.command else advice.instead
+        raise Unsuitable(f"kernel {release}: its headers are missing{why}; {run}")
     if system.read_dkms() is None:
         command = distributions.install_dkms(distribution)
         next_step = f"run: {command}" if command else "install it"

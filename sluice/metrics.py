@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sluice metrics: OpenMetrics text, for a node exporter's textfile or a timer.
+"""sluice metrics: what the devices and queues count, as Prometheus reads it.
 
-A textfile is read as the older Prometheus format, which has no stateset. So each
-possible state is a gauge, which both formats have.
+By default in its text format, which node_exporter's textfile collector takes; with
+--openmetrics in the later one. Each possible state is a gauge, which both formats have.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Union
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.openmetrics.exposition import generate_latest
 
-from sluice import devices, options, output, system
+from sluice import VERSION, config, devices, options, output, rules, system
 from sluice.devices import View
-from sluice.errors import FINE, NO
+from sluice.errors import FINE, NO, NetlinkError, SluiceError
 from sluice.netlink import DEVICE_STATES, Queue
 
 DEVICE_LABELS = ("device", "netns")
@@ -71,7 +74,7 @@ QUEUE_METRICS: tuple[tuple[str, str, str, Callable[[Queue], float | None]], ...]
 
 
 # name, type, help, value
-DEVICE_METRICS: tuple[tuple[str, str, str, Callable[[View], float]], ...] = (
+DEVICE_METRICS: tuple[tuple[str, str, str, Callable[[View], float | None]], ...] = (
     (
         "drops",
         "counter",
@@ -91,6 +94,13 @@ DEVICE_METRICS: tuple[tuple[str, str, str, Callable[[View], float]], ...] = (
         "gauge",
         "Bytes that wait in the qdisc.",
         lambda view: view.qdisc_stats.backlog_bytes,
+    ),
+    (
+        "waiting_seconds",
+        "gauge",
+        "How long a packet that is sent now waits in qdisc and ring, by the reader's "
+        "pace as learned while stopped.",
+        lambda view: view.waiting_seconds,
     ),
     (
         "qdisc_drops",
@@ -113,14 +123,22 @@ DEVICE_METRICS: tuple[tuple[str, str, str, Callable[[View], float]], ...] = (
 )
 
 
-Family = Union[CounterMetricFamily, GaugeMetricFamily]
+@dataclass
+class Family:
+    """A metric and its samples: values by their labels."""
 
+    name: str  # without the suffix of a counter
+    type: str  # gauge or counter
+    help: str
+    labels: tuple[str, ...] = ()
+    samples: list[tuple[dict[str, str], float]] = field(default_factory=list)
 
-def _family(name: str, kind: str, text: str, labels: tuple[str, ...]) -> Family:
-    if kind == "counter":
-        return CounterMetricFamily(name, text, labels=labels)
-    unit = "seconds" if name.endswith("_seconds") else ""
-    return GaugeMetricFamily(name, text, labels=labels, unit=unit)
+    @property
+    def series(self) -> str:
+        return f"{self.name}_total" if self.type == "counter" else self.name
+
+    def add(self, labels: Sequence[str], value: float) -> None:
+        self.samples.append((dict(zip(self.labels, labels)), value))  # noqa: B905
 
 
 def _label(name: str) -> str:
@@ -130,91 +148,238 @@ def _label(name: str) -> str:
     return name.encode("unicode_escape").decode()
 
 
-def _of_device(view: View) -> tuple[str, str]:
-    return (_label(view.name), _label(view.netns))
+def netns_labels(views: Sequence[View]) -> dict[str, str]:
+    """The label of each namespace: its name of ip netns, else that of its first process.
+
+    The number of a process or a path would be another one after each restart of a
+    container. Namespaces whose processes have the same name are numbered.
+    """
+    found: dict[str, str] = {}
+    for view in views:
+        if view.netns in found:
+            continue
+        name = label = _label(view.netns_process or view.netns)
+        number = 1
+        while label in found.values():
+            number += 1
+            label = f"{name}#{number}"
+        found[view.netns] = label
+    return found
 
 
-def _device_families(views: list[View]) -> Iterator[Metric]:
-    for name, kind, text, value in DEVICE_METRICS:
-        family = _family(f"sluice_device_{name}", kind, text, DEVICE_LABELS)
-        for view in views:
-            family.add_metric(_of_device(view), value(view))
+@dataclass(frozen=True)
+class Seen:
+    """What the metrics are made of."""
+
+    views: Sequence[View]
+    module: str  # its version, "" if it is not loaded
+    rules: config.Rules | None = None  # of the files; None: they cannot be read
+    differ: int | None = None  # rules of files and module; None: unknown
+
+    def labels(self, view: View, names: Mapping[str, str]) -> tuple[str, str]:
+        return _label(view.name), names[view.netns]
+
+
+# name, help, value; all are gauges
+MACHINE_METRICS: tuple[tuple[str, str, Callable[[Seen], float | None]], ...] = (
+    ("module_loaded", "Whether the module is loaded.", lambda seen: bool(seen.module)),
+    (
+        "metrics_timestamp_seconds",
+        "When these metrics were read, seconds since 1970.",
+        lambda _: round(time.time(), 3),
+    ),
+    (
+        "rules",
+        "Rules in the files.",
+        lambda seen: None if seen.rules is None else len(seen.rules.entries),
+    ),
+    (
+        "rules_wrong",
+        "Lines of the files that are no rule, so that no file can be loaded.",
+        lambda seen: None if seen.rules is None else len(seen.rules.wrongs),
+    ),
+    (
+        "rules_differ",
+        "Rules that only the files have, or only the module.",
+        lambda seen: seen.differ,
+    ),
+)
+
+
+def _machine_families(seen: Seen) -> Iterator[Family]:
+    for name, text, value in MACHINE_METRICS:
+        family = Family(f"sluice_{name}", "gauge", text)
+        number = value(seen)
+        if number is not None:  # known
+            family.add((), number)
         yield family
-    known = [view for view in views if view.on is not None]
-    on = _family("sluice_device_on", "gauge", "The operator's switch.", DEVICE_LABELS)
+    text = "Versions of the command and of the loaded module."
+    build = Family("sluice_build_info", "gauge", text, ("command", "module"))
+    build.add((VERSION, seen.module), 1)
+    yield build
+
+
+def _device_families(seen: Seen, names: Mapping[str, str]) -> Iterator[Family]:
+    for name, kind, text, value in DEVICE_METRICS:
+        family = Family(f"sluice_device_{name}", kind, text, DEVICE_LABELS)
+        for view in seen.views:
+            number = value(view)
+            if number is not None:  # known
+                family.add(seen.labels(view, names), number)
+        yield family
+    known = [view for view in seen.views if view.on is not None]
+    on = Family("sluice_device_on", "gauge", "The operator's switch.", DEVICE_LABELS)
     for view in known:
-        on.add_metric(_of_device(view), float(bool(view.on)))
+        on.add(seen.labels(view, names), bool(view.on))
     yield on
-    labels = (*DEVICE_LABELS, "state")
     text = "What is done for the device: 1 for its state, 0 for all others."
-    states = _family("sluice_device_state", "gauge", text, labels)
+    states = Family("sluice_device_state", "gauge", text, (*DEVICE_LABELS, "state"))
     for view in known:
         for state in DEVICE_STATES:
-            states.add_metric((*_of_device(view), state), float(view.state == state))
+            states.add((*seen.labels(view, names), state), view.state == state)
     yield states
 
 
-def _queue_families(views: list[View]) -> Iterator[Metric]:
-    each = [(view, queue) for view in views for queue in view.queues]
+def _queue_families(seen: Seen, names: Mapping[str, str]) -> Iterator[Family]:
+    each = [
+        ((*seen.labels(view, names), str(queue.id)), queue)
+        for view in seen.views
+        for queue in view.queues
+    ]
     for name, kind, text, value in QUEUE_METRICS:
-        family = _family(f"sluice_queue_{name}", kind, text, QUEUE_LABELS)
-        for view, queue in each:
+        family = Family(f"sluice_queue_{name}", kind, text, QUEUE_LABELS)
+        for labels, queue in each:
             number = value(queue)
             if number is not None:  # known
-                family.add_metric((*_of_device(view), str(queue.id)), number)
+                family.add(labels, number)
         yield family
     text = "Times the queue was woken, by its timer or for another reason."
-    wakes = _family("sluice_queue_wakes", "counter", text, (*QUEUE_LABELS, "by"))
-    for view, queue in each:
-        labels = (*_of_device(view), str(queue.id))
-        wakes.add_metric((*labels, "timer"), queue.wakes_timer)
-        wakes.add_metric((*labels, "other"), queue.wakes_other)
+    wakes = Family("sluice_queue_wakes", "counter", text, (*QUEUE_LABELS, "by"))
+    for labels, queue in each:
+        wakes.add((*labels, "timer"), queue.wakes_timer)
+        wakes.add((*labels, "other"), queue.wakes_other)
     yield wakes
 
 
-class Collected:
-    """The devices as a registry of prometheus_client."""
-
-    def __init__(self, views: list[View], loaded: bool) -> None:
-        self._views, self._loaded = views, loaded
-
-    def collect(self) -> Iterator[Metric]:
-        text = "Whether the module is loaded."
-        yield GaugeMetricFamily("sluice_module_loaded", text, float(self._loaded))
-        yield from _device_families(self._views)
-        yield from _queue_families(self._views)
+def families(seen: Seen) -> list[Family]:
+    names = netns_labels(seen.views)
+    return [
+        *_machine_families(seen),
+        *_device_families(seen, names),
+        *_queue_families(seen, names),
+    ]
 
 
-def metrics_json(collected: Collected) -> list[Mapping[str, object]]:
+# Formats
+
+
+def _escaped(text: str, quote: bool = False) -> str:
+    text = text.replace("\\", r"\\").replace("\n", r"\n")
+    return text.replace('"', r"\"") if quote else text
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+    pairs = ",".join(f'{key}="{_escaped(labels[key], True)}"' for key in labels)
+    return f"{name}{{{pairs}}} {_number(value)}" if pairs else f"{name} {_number(value)}"
+
+
+def format_text(found: Sequence[Family], openmetrics: bool = False) -> str:
+    """Prometheus' text format, or OpenMetrics."""
+    lines = []
+    for family in found:
+        name = family.name if openmetrics else family.series
+        lines.append(f"# HELP {name} {_escaped(family.help)}")
+        lines.append(f"# TYPE {name} {family.type}")
+        if openmetrics and name.endswith("_seconds"):
+            lines.append(f"# UNIT {name} seconds")
+        samples = family.samples
+        lines += [_sample(family.series, labels, value) for labels, value in samples]
+    lines += ["# EOF"] if openmetrics else []
+    return "\n".join([*lines, ""])
+
+
+def metrics_json(found: Sequence[Family]) -> list[Mapping[str, object]]:
     return [
         {
             "name": family.name,
             "type": family.type,
-            "help": family.documentation,
+            "help": family.help,
             "samples": [
-                {"name": one.name, "labels": one.labels, "value": one.value}
-                for one in family.samples
+                {"name": family.series, "labels": labels, "value": float(value)}
+                for labels, value in family.samples
             ],
         }
-        for family in collected.collect()
+        for family in found
     ]
 
 
+# The command
+
+
+def see(views: Sequence[View]) -> Seen:
+    """The devices, with what else there is; the rules where they may be read."""
+    found, differ = None, None
+    with contextlib.suppress(SluiceError, NetlinkError, OSError):
+        found = config.read_all()
+        loaded = system.read_rules()
+        differ = None if loaded is None else len(rules.drift(found, loaded))
+    return Seen(views, system.read_module_version(), found, differ)
+
+
+def write(path: Path, text: str) -> None:
+    """Replace the file at once: a collector never reads half of it, and whatever the
+    umask is it may read it. The name of the new file does not end as it looks for."""
+    try:
+        fd, new = tempfile.mkstemp("~", f".{path.name}.", path.parent)
+        try:
+            with open(fd, "w", encoding="utf-8") as handle:
+                handle.write(text)
+                os.fchmod(fd, 0o644)
+            os.rename(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 @click.command()
+@click.option(
+    "--openmetrics", is_flag=True, help="Print OpenMetrics, not Prometheus' text format."
+)
+@click.option(
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Replace this file, which everybody may read.",
+)
 @options.netns_option
 @options.json_option
-def metrics(netns: str | None, as_json: bool) -> int:
-    """Print all counters as OpenMetrics text.
+def metrics(
+    openmetrics: bool, path: Path | None, netns: str | None, as_json: bool
+) -> int:
+    """Print all counters for Prometheus.
 
-    Of all network namespaces, unless --netns names one.
+    Of all network namespaces, unless --netns names one. For node_exporter's
+    textfile collector: --output FOLDER/sluice.prom
     """
-    seen = devices.read_machine(netns, with_owners=False)
-    found = Collected(seen.views, bool(system.read_module_version()))
+    if as_json and (path or openmetrics):
+        raise click.UsageError("--json excludes --output and --openmetrics")
+    read = devices.read_machine(netns, with_owners=False)
+    found = families(see(read.views))
     if as_json:
         output.say_json({"metrics": metrics_json(found)})
+    elif path:
+        write(path, format_text(found, openmetrics))
     else:
-        sys.stdout.write(generate_latest(found).decode())
+        # UTF-8 in every locale, as both formats demand.
+        sys.stdout.buffer.write(format_text(found, openmetrics).encode())
         sys.stdout.flush()
-    for error in seen.failed:
+    for error in read.failed:
         output.complain(str(error))
-    return NO if seen.failed else FINE
+    return NO if read.failed else FINE

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import click
 
-from sluice import namespaces, options, output
+from sluice import devices, namespaces, options, output
 from sluice.errors import FINE, SluiceError
 from sluice.namespaces import Namespace
 from sluice.netlink import Client, Event, Listener
@@ -151,13 +151,20 @@ def format_event(one: Namespace, event: Event, at: float) -> str:
 
 
 @click.command()
+@options.names_argument(required=False)
 @options.count_option("events")
 @options.netns_option
 @options.json_option
-def monitor(count: int, netns: str | None, as_json: bool) -> int:
-    """Print events: first stops, stalls, devices with noqueue."""
+def monitor(
+    names: tuple[str, ...], count: int, netns: str | None, as_json: bool
+) -> int:
+    """Print events: first stops, stalls, devices with noqueue.
+
+    Of all devices, or of those named, which may appear later.
+    """
+    heard = (pair for pair in events(netns) if devices.is_meant(pair[1].ifname, names))
     with contextlib.suppress(KeyboardInterrupt):
-        for number, (one, event) in enumerate(events(netns), 1):
+        for number, (one, event) in enumerate(heard, 1):
             now = time.time()
             if as_json:
                 answer = {"time": now, "netns": one.name, **dataclasses.asdict(event)}

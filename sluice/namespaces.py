@@ -8,14 +8,11 @@ for example) or by a process in it, but not if only a descriptor keeps it alive.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-from pyroute2 import netns as pyroute2_netns
 
 from sluice.errors import Denied, Gone, SluiceError
 
@@ -33,19 +30,34 @@ class Namespace:
     name: str  # "": where the command was started; else as --netns takes it
     inode: int
     path: Path | None = None  # a file that opens it
-    process: str = ""  # the name of a process in it, if it has no other name
+    process: str = ""  # the name of its first process, if ip netns has no name for it
 
 
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _call(function: str, *arguments: int) -> None:
+    """Call the C library: os has these functions since Python 3.12."""
+    import ctypes  # takes long to import
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, function)(*arguments) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), "network namespace")
 
 
-def read_inode(path: Path) -> int:
+def setns(there: int) -> None:
+    _call("setns", there, CLONE_NEWNET)
+
+
+def read_inode(path: Path | str) -> int:
     """The namespace's inode; 0 if it cannot be read."""
     try:
-        return path.stat().st_ino
+        return os.stat(path).st_ino
     except OSError:
         return 0
+
+
+def read_processes(proc: Path) -> list[str]:
+    """The numbers of the processes, the lowest first."""
+    return sorted(filter(str.isdigit, os.listdir(proc)), key=int)
 
 
 def read_names() -> list[str]:
@@ -103,16 +115,23 @@ def read_all() -> list[Namespace]:
         if one.inode:
             found.setdefault(one.inode, one)
 
-    for name in read_names():
+    names = read_names()
+    for name in names:
         add(Namespace(name, read_inode(NAMES / name), NAMES / name))
     mounts = [path for path in _read_mounts() if path.parent != NAMES]
     for path in mounts:
         add(Namespace(str(path), read_inode(path), path))
-    pids = sorted((p.name for p in PROC.iterdir() if p.name.isdigit()), key=int)
-    for pid in pids:
-        inode = read_inode(PROC / pid / "ns/net")
-        if inode and inode not in found and (one := _read_process(pid)):
-            add(one)
+    for pid in read_processes(PROC):
+        inode = read_inode(f"{PROC}/{pid}/ns/net")
+        known = found.get(inode)
+        lacks_process = known is None or ("/" in known.name and not known.process)
+        one = _read_process(pid) if inode and lacks_process else None
+        if one and known:
+            found[inode] = replace(known, process=one.process)
+        elif one:
+            # find() takes a number that is a name of ip netns, too, for that.
+            name = str(one.path) if pid in names else pid
+            found[inode] = replace(one, name=name)
     return list(found.values())
 
 
@@ -135,6 +154,9 @@ def find(name: str) -> Namespace:
         if one := _read_process(name):
             return one
         if (PROC / name).exists():
+            if os.geteuid() == 0:
+                reason = "not shown to this root (a container?)"
+                raise SluiceError(f"netns {name}: {reason}; see: ip netns")
             raise Denied(f"netns {name}: cannot be seen; run it as root")
         raise Gone(f"netns {name}: no such process; see: ip netns")
     raise Gone(f"netns {name}: not in {NAMES}; see: ip netns")
@@ -145,11 +167,11 @@ def inside(there: int) -> Iterator[None]:
     """Run the block in the namespace of this descriptor."""
     home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        pyroute2_netns.setns(there, libc=_libc())
+        setns(there)
         try:
             yield
         finally:
-            pyroute2_netns.setns(home, libc=_libc())
+            setns(home)
     finally:
         os.close(home)
 
@@ -192,12 +214,10 @@ def new_netns() -> int:
     """A namespace without a name; it exists as long as this descriptor."""
     home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if _libc().unshare(CLONE_NEWNET) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), "network namespace")
+        _call("unshare", CLONE_NEWNET)
         try:
             return os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
         finally:
-            pyroute2_netns.setns(home, libc=_libc())
+            setns(home)
     finally:
         os.close(home)

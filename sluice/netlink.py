@@ -2,156 +2,43 @@
 """The module's generic netlink family, as docs/sluice.yaml describes it.
 
 A Client reads and sets the devices of the network namespace it was made in, a
-Listener receives their events. A request that the module refuses raises pyroute2's
-NetlinkError, whose code is an errno.
+Listener receives their events. A request that the module refuses raises NetlinkError.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import os
 import select
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyroute2.netlink import (
-    NLA_F_NESTED,
-    NLM_F_ACK,
-    NLM_F_DUMP,
-    NLM_F_REQUEST,
-    exceptions,
-    genlmsg,
-    nla,
+from sluice import spec, wire
+from sluice.spec import (
+    DEVICE_GET,
+    DEVICE_SET,
+    DEVICE_STATES,
+    EVENT_KINDS,
+    EVENTS,
+    FAMILY,
+    QUEUE_EVENT,
+    QUEUE_GET,
+    QUEUE_STATES,
+    RULE_GET,
+    RULE_NETNS,
+    RULES_SET,
+    SETTINGS,
 )
-from pyroute2.netlink.exceptions import NetlinkError
-from pyroute2.netlink.generic import GenericNetlinkSocket
+from sluice.errors import NetlinkError
 
-FAMILY = "sluice"
-DEVICE_GET, DEVICE_SET, QUEUE_GET, QUEUE_EVENT, RULES_SET, RULE_GET = range(1, 7)
+__all__ = ["NetlinkError", "QUEUE_EVENT"]
+
 RULES_MAX = 256
-EVENTS = "events"  # the multicast group
-DUMP_TRIES = 20
-NLM_F_DUMP_INTR = 0x10  # include/uapi/linux/netlink.h
-Interrupted: Any = getattr(exceptions, "NetlinkDumpInterrupted", ())  # since 0.6
-
-DEVICE_STATES = ("served", "off", "down", "upstream", "unread", "refused")
-QUEUE_STATES = (
-    "open",
-    "stopped",
-    "stalled",
-    "noqueue",
-    "unread",
-    "idle",
-    "lockless",
-)
-EVENT_KINDS = ("stop", "stall", "noqueue")
-RULE_NETNS = ("all", "host")
-SETTINGS = ("on", "stall-ms", "low-percent", "limit", "target-us")
-
-_DEVICE_ATTRS = (
-    ("SLUICE_A_DEVICE_UNSPEC", "none"),
-    ("SLUICE_A_DEVICE_IFINDEX", "uint32"),
-    ("SLUICE_A_DEVICE_IFNAME", "asciiz"),
-    ("SLUICE_A_DEVICE_ON", "uint8"),
-    ("SLUICE_A_DEVICE_STATE", "uint32"),
-    ("SLUICE_A_DEVICE_REASON", "asciiz"),
-    ("SLUICE_A_DEVICE_QUEUES", "uint32"),
-    ("SLUICE_A_DEVICE_STALL_MS", "uint32"),
-    ("SLUICE_A_DEVICE_LOW_PERCENT", "uint32"),
-    ("SLUICE_A_DEVICE_LIMIT", "uint32"),
-    ("SLUICE_A_DEVICE_TX_DROPPED", "uint64"),
-    ("SLUICE_A_DEVICE_PAD", "none"),
-    ("SLUICE_A_DEVICE_TARGET_US", "uint32"),
-    ("SLUICE_A_DEVICE_RULE", "asciiz"),
-    ("SLUICE_A_DEVICE_BY_RULE", "uint32"),
-    ("SLUICE_A_DEVICE_BY_HAND", "uint32"),
-    ("SLUICE_A_DEVICE_QDISC", "asciiz"),
-)
-_RULE_ATTRS = (
-    ("SLUICE_A_RULE_UNSPEC", "none"),
-    ("SLUICE_A_RULE_PATTERN", "asciiz"),
-    ("SLUICE_A_RULE_NETNS", "uint32"),
-    ("SLUICE_A_RULE_ON", "uint8"),
-    ("SLUICE_A_RULE_STALL_MS", "uint32"),
-    ("SLUICE_A_RULE_LOW_PERCENT", "uint32"),
-    ("SLUICE_A_RULE_LIMIT", "uint32"),
-    ("SLUICE_A_RULE_TARGET_US", "uint32"),
-    ("SLUICE_A_RULE_QDISC", "asciiz"),
-    ("SLUICE_A_RULE_ORIGIN", "asciiz"),
-)
-_RULES_ATTRS = (
-    ("SLUICE_A_RULES_UNSPEC", "none"),
-    ("SLUICE_A_RULES_RULE", "rule"),
-    ("SLUICE_A_RULES_RESET", "asciiz"),
-)
-_QUEUE_ATTRS = (
-    ("SLUICE_A_QUEUE_UNSPEC", "none"),
-    ("SLUICE_A_QUEUE_IFINDEX", "uint32"),
-    ("SLUICE_A_QUEUE_ID", "uint32"),
-    ("SLUICE_A_QUEUE_STATE", "uint32"),
-    ("SLUICE_A_QUEUE_RING", "uint32"),
-    ("SLUICE_A_QUEUE_FILL", "uint32"),
-    ("SLUICE_A_QUEUE_LIMIT", "uint32"),
-    ("SLUICE_A_QUEUE_LOW", "uint32"),
-    ("SLUICE_A_QUEUE_STOPS", "uint64"),
-    ("SLUICE_A_QUEUE_WAKES_TIMER", "uint64"),
-    ("SLUICE_A_QUEUE_WAKES_OTHER", "uint64"),
-    ("SLUICE_A_QUEUE_STALLS", "uint64"),
-    ("SLUICE_A_QUEUE_LONGEST_STOP_NS", "uint64"),
-    ("SLUICE_A_QUEUE_DROPS", "uint64"),
-    ("SLUICE_A_QUEUE_READER_NS", "uint32"),
-    ("SLUICE_A_QUEUE_PAD", "none"),
-    ("SLUICE_A_QUEUE_RESCUED", "uint64"),
-    ("SLUICE_A_QUEUE_CHECKS", "uint32"),
-)
-_EVENT_ATTRS = (
-    ("SLUICE_A_EVENT_UNSPEC", "none"),
-    ("SLUICE_A_EVENT_IFINDEX", "uint32"),
-    ("SLUICE_A_EVENT_IFNAME", "asciiz"),
-    ("SLUICE_A_EVENT_QUEUE", "uint32"),
-    ("SLUICE_A_EVENT_KIND", "uint32"),
-    ("SLUICE_A_EVENT_COUNT", "uint32"),
-    ("SLUICE_A_EVENT_FILL", "uint32"),
-    ("SLUICE_A_EVENT_RING", "uint32"),
-)
-_DEVICE_PREFIX = "SLUICE_A_DEVICE_"
-_QUEUE_PREFIX = "SLUICE_A_QUEUE_"
-_EVENT_PREFIX = "SLUICE_A_EVENT_"
-_RULE_PREFIX = "SLUICE_A_RULE_"
-_RULES_PREFIX = "SLUICE_A_RULES_"
-
-
-class _DeviceMessage(genlmsg):
-    prefix = _DEVICE_PREFIX
-    nla_map = _DEVICE_ATTRS
-
-
-class _QueueMessage(genlmsg):
-    prefix = _QUEUE_PREFIX
-    nla_map = _QUEUE_ATTRS
-
-
-class _EventMessage(genlmsg):
-    prefix = _EVENT_PREFIX
-    nla_map = _EVENT_ATTRS
-
-
-class _RuleMessage(genlmsg):
-    prefix = _RULE_PREFIX
-    nla_map = _RULE_ATTRS
-
-
-class _RulesMessage(genlmsg):
-    prefix = _RULES_PREFIX
-    nla_map = _RULES_ATTRS
-
-    class rule(nla):
-        nla_flags = NLA_F_NESTED
-        nla_map = _RULE_ATTRS
+SIZES = {"u8": 1, "u32": 4, "u64": 8}
+Table = Mapping[int, tuple[str, str]]  # of spec
 
 
 @dataclass(frozen=True)
@@ -175,7 +62,7 @@ class Device:
     qdisc: str = ""  # what its rule asks for in place of noqueue
 
 
-# READER_NS_AT_FIRST of kmod/depth.c: the pace of a reader that was not measured.
+# What the module takes for the pace of a reader that it has not measured.
 ASSUMED_READER_NS = 1_000_000
 
 
@@ -234,25 +121,41 @@ class Rule:
     target_us: int | None = None
 
 
-def decode(value: object) -> object:
-    return os.fsdecode(value) if isinstance(value, bytes) else value
+def decode(data: bytes, table: Table) -> dict[str, Any]:
+    """The attributes of a message by their names in the spec, as Python spells them;
+    those of a newer module are left out."""
+    found: dict[str, Any] = {}
+    for kind, value in wire.attributes(data):
+        name, form = table.get(kind, ("", ""))
+        if name:
+            told = wire.text(value) if form == "string" else wire.number(value)
+            found[name.replace("-", "_")] = told
+    return found
 
 
-def parse_attrs(message: genlmsg, prefix: str) -> dict[str, Any]:
-    """The attributes of a message by their names in the spec.
-
-    pyroute2 gives a device's name that is not UTF-8 as bytes: it is decoded as Python
-    decodes file names.
-    """
-    return {
-        name[len(prefix) :].lower(): decode(value)
-        for name, value in message["attrs"]
-        if name.startswith(prefix)
-    }
+def _encode_value(form: str, value: Any) -> bytes:
+    if form == "nest":
+        return bytes(value)
+    if form == "string":
+        return os.fsencode(value) + b"\0"
+    return int(value).to_bytes(SIZES[form], sys.byteorder)
 
 
-def parse_device(message: genlmsg) -> Device:
-    attrs = parse_attrs(message, _DEVICE_PREFIX)
+def encode(values: Iterable[tuple[str, Any]], table: Table) -> bytes:
+    """Attributes by their names in the spec; None leaves one out."""
+    numbers = {name: (kind, form) for kind, (name, form) in table.items()}
+    data = b""
+    for name, value in values:
+        if value is None:
+            continue
+        kind, form = numbers[name.replace("_", "-")]
+        kind |= wire.NESTED if form == "nest" else 0
+        data += wire.attribute(kind, _encode_value(form, value))
+    return data
+
+
+def parse_device(data: bytes) -> Device:
+    attrs = decode(data, spec.DEVICE)
     attrs["state"] = DEVICE_STATES[attrs["state"]]
     attrs["on"] = bool(attrs["on"])
     for origin in ("by_rule", "by_hand"):
@@ -263,73 +166,40 @@ def parse_device(message: genlmsg) -> Device:
     return Device(**attrs)
 
 
-def parse_queue(message: genlmsg) -> Queue:
-    attrs = parse_attrs(message, _QUEUE_PREFIX)
+def parse_queue(data: bytes) -> Queue:
+    attrs = decode(data, spec.QUEUE)
     attrs["state"] = QUEUE_STATES[attrs["state"]]
     return Queue(**attrs)
 
 
-def parse_event(message: genlmsg) -> Event:
-    attrs = parse_attrs(message, _EVENT_PREFIX)
+def parse_event(data: bytes) -> Event:
+    attrs = decode(data, spec.EVENT)
     kind = attrs["kind"]
     known = kind < len(EVENT_KINDS)
     attrs["kind"] = EVENT_KINDS[kind] if known else f"kind {kind}"
     return Event(**attrs)
 
 
-def parse_rule(message: genlmsg) -> Rule:
-    attrs = parse_attrs(message, _RULE_PREFIX)
+def parse_rule(data: bytes) -> Rule:
+    attrs = decode(data, spec.RULE)
     attrs["netns"] = RULE_NETNS[attrs["netns"]]
     attrs["on"] = bool(attrs["on"])
     return Rule(**attrs)
 
 
-def format_attrs(prefix: str, values: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Attributes by their names in the spec, in pyroute2's format."""
-    return [
-        (prefix + name.upper(), value)
-        for name, value in values.items()
-        if value is not None
-    ]
-
-
-def format_rule(rule: Rule) -> dict[str, object]:
+def format_rule(rule: Rule) -> bytes:
     values = dataclasses.asdict(rule)
     values["netns"] = RULE_NETNS.index(rule.netns)
-    values["on"] = int(rule.on)
-    return {"attrs": format_attrs(_RULE_PREFIX, values)}
-
-
-def uninterrupted(dump: Callable[[], Any]) -> Any:
-    """The answer of a dump; repeated if devices appeared or vanished meanwhile, so that
-    one may be missing or there twice."""
-    for _ in range(DUMP_TRIES):
-        with contextlib.suppress(Interrupted):
-            told = dump()
-            # pyroute2 before 0.6 leaves that to its caller
-            if not any(one["header"]["flags"] & NLM_F_DUMP_INTR for one in told):
-                return told
-        time.sleep(0.02)
-    return dump()
-
-
-def _open_socket() -> GenericNetlinkSocket:
-    """A socket that gets the kernel's message for a refusal, where pyroute2 can (0.7)."""
-    try:
-        return GenericNetlinkSocket(ext_ack=True)
-    except TypeError:
-        return GenericNetlinkSocket()
+    return encode(values.items(), spec.RULE)
 
 
 class Client:
     """A socket to the module; raises LookupError while it is not loaded."""
 
     def __init__(self) -> None:
-        self._socket = _open_socket()
         try:
-            self._socket.bind(FAMILY, _DeviceMessage)
+            self._socket = wire.GenericSocket(FAMILY)
         except NetlinkError as error:
-            self._socket.close()
             if error.code == errno.ENOENT:
                 raise LookupError("sluice: the module is not loaded") from error
             raise
@@ -346,80 +216,43 @@ class Client:
     @property
     def family(self) -> int:
         """Its number, which changes each time the module is loaded."""
-        return int(self._socket.prid)
+        return self._socket.family
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def _request(
-        self, kind: type[genlmsg], cmd: int, flags: int, **attrs: object
-    ) -> list[genlmsg]:
-        return self._send(kind, cmd, flags, format_attrs(kind.prefix, attrs))
-
-    def _send(
-        self,
-        kind: type[genlmsg],
-        cmd: int,
-        flags: int,
-        attrs: list[tuple[str, object]],
-    ) -> list[genlmsg]:
-        message = kind()
-        message["cmd"] = cmd
-        message["version"] = 1
-        message["attrs"] = attrs
-        self._socket.marshal.msg_map[self._socket.prid] = kind
-        return uninterrupted(
-            lambda: list(
-                self._socket.nlm_request(
-                    message,
-                    msg_type=self._socket.prid,
-                    msg_flags=NLM_F_REQUEST | flags,
-                )
-            )
-        )
-
     def devices(self) -> list[Device]:
         return [
-            parse_device(message)
-            for message in self._request(_DeviceMessage, DEVICE_GET, NLM_F_DUMP)
+            parse_device(told) for told in self._socket.call(DEVICE_GET, wire.DUMP, b"")
         ]
 
     def device(self, ifindex: int) -> Device:
-        (message,) = self._request(
-            _DeviceMessage, DEVICE_GET, 0, ifindex=ifindex
-        )
-        return parse_device(message)
+        attrs = encode([("ifindex", ifindex)], spec.DEVICE)
+        (told,) = self._socket.call(DEVICE_GET, 0, attrs)
+        return parse_device(told)
 
     def queues(self, ifindex: int | None = None) -> list[Queue]:
         """All queues in use, or those of one device."""
-        only = {} if ifindex is None else {"ifindex": ifindex}
+        attrs = encode([("ifindex", ifindex)], spec.QUEUE)
         return [
-            parse_queue(message)
-            for message in self._request(_QueueMessage, QUEUE_GET, NLM_F_DUMP, **only)
+            parse_queue(told) for told in self._socket.call(QUEUE_GET, wire.DUMP, attrs)
         ]
 
     def set_device(self, ifindex: int, **attrs: int) -> None:
         """attrs: on, stall_ms, low_percent, limit, target_us."""
-        self._request(
-            _DeviceMessage, DEVICE_SET, NLM_F_ACK, ifindex=ifindex, **attrs
-        )
-
+        data = encode({"ifindex": ifindex, **attrs}.items(), spec.DEVICE)
+        self._socket.call(DEVICE_SET, 0, data)
 
     def rules(self) -> list[Rule]:
         """The rules of the machine, in their order."""
-        return [
-            parse_rule(message)
-            for message in self._request(_RuleMessage, RULE_GET, NLM_F_DUMP)
-        ]
+        return [parse_rule(told) for told in self._socket.call(RULE_GET, wire.DUMP, b"")]
 
     def set_rules(self, rules: Iterable[Rule], reset: Iterable[str] = ()) -> None:
         """Replace all rules; devices that match a glob of reset lose their settings made
         by hand."""
-        attrs: list[tuple[str, object]] = [
-            (_RULES_PREFIX + "RULE", format_rule(rule)) for rule in rules
-        ]
-        attrs += [(_RULES_PREFIX + "RESET", pattern) for pattern in reset]
-        self._send(_RulesMessage, RULES_SET, NLM_F_ACK, attrs)
+        attrs: list[tuple[str, Any]] = [("rule", format_rule(rule)) for rule in rules]
+        attrs += [("reset", pattern) for pattern in reset]
+        self._socket.call(RULES_SET, 0, encode(attrs, spec.RULES))
 
 
 class Listener(Client):
@@ -427,14 +260,13 @@ class Listener(Client):
 
     def __init__(self) -> None:
         super().__init__()
-        self._socket.marshal.msg_map[self._socket.prid] = _EventMessage
-        self._socket.add_membership(EVENTS)
+        self._socket.join(self._socket.groups[EVENTS])
 
     def read(self, seconds: float | None = None) -> list[Event]:
         """The next events; empty if none comes within this time."""
         if not select.select([self._socket.fileno()], [], [], seconds)[0]:
             return []
-        return [parse_event(message) for message in self._socket.get()]
+        return [parse_event(told) for told in self._socket.events()]
 
     def __iter__(self) -> Iterator[Event]:
         while True:

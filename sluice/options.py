@@ -4,31 +4,47 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from sluice import namespaces, system
+from sluice import config, namespaces, system
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Command = Callable[..., Any]
 
 
-def _complete_device(
-    _: click.Context, __: click.Parameter, incomplete: str
+def _begin_with(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def complete_device(
+    context: click.Context, _: click.Parameter | None, incomplete: str
 ) -> list[CompletionItem]:
-    with contextlib.suppress(Exception), system.netns("") as where:
-        names = [link.name for link in system.read_links(where)]
-        return [CompletionItem(n) for n in names if n.startswith(incomplete)]
+    """The devices of the namespace that --netns names, else of this one; for forget the
+    patterns that have a rule."""
+    with contextlib.suppress(Exception):
+        if context.info_name == "forget":
+            from sluice import config
+
+            lines = config.read(config.PATH)
+            patterns = [line.rule.pattern for line in lines if line.rule]
+            return _begin_with(incomplete, dict.fromkeys(patterns))
+        with system.netns(context.params.get("netns") or "") as where:
+            names = [link.name for link in system.read_links(where)]
+        return _begin_with(incomplete, names)
     return []
 
 
 def _complete_netns(
     _: click.Context, __: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    names = namespaces.read_names()
-    return [CompletionItem(n) for n in names if n.startswith(incomplete)]
+    return _begin_with(incomplete, namespaces.read_names())
 
 
 def _check_netns(
@@ -37,6 +53,21 @@ def _check_netns(
     if name in (".", ".."):
         raise click.BadParameter(f"{name!r} is not a network namespace")
     return name
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise a usage error for a word that no device's name can match."""
+    for name in names:
+        if reason := config.unmatchable(name):
+            raise click.UsageError(reason)
+
+
+def _check_names(
+    context: click.Context, _: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    if not context.resilient_parsing:  # a shell completes
+        check_names(names)
+    return names
 
 
 class WholeNumber(click.IntRange):
@@ -75,5 +106,6 @@ def names_argument(required: bool) -> Callable[[Command], Command]:
         nargs=-1,
         required=required,
         metavar="NAME|PATTERN..." if required else "[NAME|PATTERN]...",
-        shell_complete=_complete_device,
+        callback=_check_names,
+        shell_complete=complete_device,
     )

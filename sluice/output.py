@@ -5,42 +5,158 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import NamedTuple
 
 WIDTH = 79  # of text; a table is as wide as the terminal
 LEAST_WIDTH = 40
 SCHEMA = 1  # version of every JSON answer: docs/json.md
 GOOD, NOTABLE, BAD, BOLD, DIM = "green", "yellow", "red", "bold", "dim"
+CODES = {BOLD: "1", DIM: "2", BAD: "31", GOOD: "32", NOTABLE: "33", "cyan": "36"}
 
 
-def console(stderr: bool = False) -> Console:
-    """Colours only on a terminal, and never with NO_COLOR (no-color.org)."""
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(
-        file=stream,
-        color_system=None if os.environ.get("NO_COLOR") else "auto",
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
+def encoding() -> str:
+    return sys.stdout.encoding or "utf-8"
+
+
+def encodes(text: str) -> bool:
+    """Whether stdout can show it."""
+    try:
+        text.encode(encoding())
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() or character == "\t":
+        return character
+    if "\udc80" <= character <= "\udcff":  # a byte that is no text: os.fsdecode()
+        return f"\\x{ord(character) & 0xFF:02x}"
+    return character.encode("unicode_escape").decode()
 
 
 def printable(text: str) -> str:
-    """The text without control characters: anybody may name a device or a process."""
-    return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
+    """The text with escapes for control characters, for bytes that are no text, and for
+    what stdout cannot show: anybody may name a device or a process."""
+    if text.isascii() and text.isprintable():
+        return text
+    shown = "".join(map(_escaped, text))
+    return shown.encode(encoding(), "backslashreplace").decode(encoding())
+
+
+def _cell(character: str) -> int:
+    import unicodedata
+
+    if unicodedata.combining(character) or unicodedata.category(character) == "Mn":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cell_len(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    return len(text) if text.isascii() else sum(map(_cell, text))
+
+
+def set_cell_len(text: str, width: int) -> str:
+    """The text cut or filled up to this many columns."""
+    while cell_len(text) > width:
+        text = text[:-1]
+    return text + " " * (width - cell_len(text))
+
+
+class Span(NamedTuple):
+    start: int
+    end: int
+    style: str  # of CODES
+
+
+class Text:
+    """A line and the styles of its parts."""
+
+    def __init__(self, plain: str = "", style: str = "") -> None:
+        self.plain = ""
+        self.spans: list[Span] = []
+        self.append(plain, style)
+
+    def __str__(self) -> str:
+        return self.plain
+
+    def append(self, text: str, style: str = "") -> None:
+        start, self.plain = len(self.plain), self.plain + text
+        if style:
+            self.stylize(style, start)
+
+    def extend(self, other: Text) -> None:
+        start = len(self.plain)
+        self.plain += other.plain
+        for span in other.spans:
+            self.stylize(span.style, start + span.start, start + span.end)
+
+    def stylize(self, style: str, start: int = 0, end: int | None = None) -> None:
+        self.spans.append(Span(start, len(self.plain) if end is None else end, style))
+
+    @property
+    def cell_len(self) -> int:
+        return cell_len(self.plain)
+
+    def resized(self, width: int, right: bool = False, mark: str = "") -> Text:
+        """Cut to this many columns, with a mark at the end, or filled up."""
+        made, room = Text(), width - self.cell_len
+        if room < 0:
+            kept = set_cell_len(self.plain, width - len(mark)).rstrip()
+            made.plain = kept + mark
+        else:
+            made.plain = " " * room * right + self.plain + " " * room * (not right)
+        shift = max(0, room) * right
+        ends = len(made.plain)
+        for start, end, style in self.spans:
+            made.stylize(style, min(start + shift, ends), min(end + shift, ends))
+        return made
+
+    def ansi(self) -> str:
+        """With the terminal's codes for the styles."""
+        ends = {0, len(self.plain)}
+        places = sorted(ends.union(*((one.start, one.end) for one in self.spans)))
+        drawn = ""
+        for start, end in zip(places, places[1:]):  # noqa: B905
+            codes = [
+                CODES[one.style]
+                for one in self.spans
+                if one.start <= start and end <= one.end
+            ]
+            part = self.plain[start:end]
+            drawn += f"\x1b[{';'.join(codes)}m{part}\x1b[0m" if codes else part
+        return drawn
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def is_dumb() -> bool:
+    return os.environ.get("TERM", "") in ("", "dumb", "unknown")
+
+
+def has_colours() -> bool:
+    """Only a terminal has, and never with NO_COLOR (no-color.org)."""
+    return is_terminal() and not is_dumb() and not os.environ.get("NO_COLOR")
+
+
+def terminal_width() -> int:
+    """As shutil.get_terminal_size() has it, which takes long to import."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size().columns or 80
+    return 80
 
 
 def styled(text: str, style: str = "") -> Text:
-    return Text(printable(text), style=style)
+    return Text(printable(text), style)
 
 
 def bold(text: str) -> Text:
@@ -61,21 +177,24 @@ def bad(text: str) -> Text:
 
 def marked(line: str, part: str, style: str) -> Text:
     """A line with the first occurrence of this part in a style."""
-    text = styled(line)
-    at = text.plain.find(printable(part)) if part else -1
+    text, part = styled(line), printable(part)
+    at = text.plain.find(part) if part else -1
     if at >= 0:
         text.stylize(style, at, at + len(part))
     return text
 
 
+def drawn(line: str | Text) -> str:
+    """The line as it is written to stdout."""
+    if isinstance(line, str):
+        return printable(line)
+    return line.ansi() if has_colours() else line.plain
+
+
 def say(lines: Iterable[str | Text]) -> None:
     """Print lines unchanged: a narrow terminal wraps them itself."""
-    out = console()
     for line in lines:
-        if isinstance(line, str):
-            sys.stdout.write(f"{printable(line)}\n")
-        else:
-            out.print(line, soft_wrap=True)
+        sys.stdout.write(f"{drawn(line)}\n")
     sys.stdout.flush()
 
 
@@ -106,46 +225,50 @@ def choose(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[
     return places
 
 
+def _fitted(
+    columns: Sequence[Column], widths: list[int]
+) -> tuple[list[int], list[int]]:
+    """Places and widths of the columns that a terminal has room for; a pipe has room
+    for all."""
+    if not is_terminal():
+        return list(range(len(columns))), widths
+    room = terminal_width()
+    places = choose(columns, widths, room)
+    least = [columns[place].least for place in places]
+    gaps = len(places) - 1
+    return places, fit([widths[place] for place in places], least, room - gaps)
+
+
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
-    """Print one line for each row, cut where a column allows that."""
-    lines = [[styled(c) if isinstance(c, str) else c for c in row] for row in rows]
-    cells = [[Text(column.name) for column in columns], *lines]
-    widths = [max(line[n].cell_len for line in cells) for n in range(len(columns))]
-    out = console()
-    places = choose(columns, widths, out.width)
-    lines = [[line[place] for place in places] for line in lines]
-    widths = [widths[place] for place in places]
-    columns = [columns[place] for place in places]
-    gaps = len(columns) - 1
-    widths = fit(widths, [column.least for column in columns], out.width - gaps)
-    out.width = max(out.width, sum(widths) + gaps)
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=BOLD)
-    for column, width in zip(columns, widths):  # noqa: B905
-        table.add_column(
-            column.name,
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            width=width,
-        )
+    """Print one line for each row; a terminal cuts it where a column allows that."""
+    lines = [[bold(column.name) for column in columns]]
+    lines += [[styled(c) if isinstance(c, str) else c for c in row] for row in rows]
+    widest = [max(line[n].cell_len for line in lines) for n in range(len(columns))]
+    places, widths = _fitted(columns, widest)
+    mark = "\u2026" if encodes("\u2026") else "~"
+    shown = []
     for line in lines:
-        table.add_row(*line)
-    with out.capture() as captured:
-        out.print(table)
-    text = captured.get()
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.splitlines()))
+        cells = [
+            line[place].resized(width, columns[place].right, mark)
+            for place, width in zip(places, widths)  # noqa: B905
+        ]
+        text = " ".join(cell.ansi() if has_colours() else cell.plain for cell in cells)
+        shown.append(f"{text.rstrip()}\n")
+    sys.stdout.write("".join(shown))
     sys.stdout.flush()
 
 
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return vars(value)  # asdict() copies, which takes long for a thousand devices
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def say_json(answer: dict[str, object], indent: int | None = 1) -> None:
-    json.dump({"schema": SCHEMA, **answer}, sys.stdout, default=_plain, indent=indent)
-    sys.stdout.write("\n")
+    import json
+
+    text = json.dumps({"schema": SCHEMA, **answer}, default=_plain, indent=indent)
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
@@ -179,9 +302,14 @@ def progress() -> Iterator[Callable[[str], None]]:
 def wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:
     """Lines under 80 columns, and no wider than the terminal; the first begins with
     `first`, others with `rest`."""
+    width = min(WIDTH, max(LEAST_WIDTH, terminal_width()))
+    if len(first) + len(text) <= width and " ".join(text.split()) == text:
+        return [(first + text).rstrip()]
+    import textwrap  # takes long to import
+
     return textwrap.wrap(
         text,
-        min(WIDTH, max(LEAST_WIDTH, shutil.get_terminal_size().columns)),
+        width,
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,
         break_on_hyphens=False,

@@ -7,13 +7,11 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 
-from pyroute2.netlink.exceptions import NetlinkError
-
 from sluice import config, netlink, system
 from sluice.config import Entry
-from sluice.errors import Denied, SluiceError
+from sluice.errors import Denied, NetlinkError, SluiceError
 
-NOT_LOADED = "module: not loaded; run: modprobe sluice"
+NOT_LOADED = "module: not loaded; see: sluice doctor"
 COMING_SECONDS = 5.0  # the module may take this long from its event to its answer
 
 
@@ -58,8 +56,8 @@ def load(rules: config.Rules, reset: Sequence[str] = ()) -> bool:
                 return False
             time.sleep(0.1)  # the event may come before the module is ready
         except NetlinkError as error:
-            reason = system.netlink_reason(error)
-            if system.is_denial(error):
+            reason = error.reason
+            if error.is_denial:
                 where = "on the host" if "namespace" in reason else "as root"
                 raise Denied(f"rules: {reason}; run it {where}") from error
             raise SluiceError(f"rules: {reason}; see: sluice doctor") from error

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-import dataclasses
+import glob
+import shlex
 import time
+from typing import NamedTuple
 
 import click
-from rich.text import Text
 
-from sluice import config, devices, namespaces, options, output, system
+from sluice import devices, namespaces, options, output, system
 from sluice.devices import NOQUEUE, STOCK, UNITS, Seen, View
 from sluice.errors import FINE, NO
-from sluice.output import Column, short
+from sluice.netlink import ASSUMED_READER_NS, Queue
+from sluice.output import Column, Text, short
 
 ZEROES = {"limit": ", as much as is safe", "target-us": ", the whole ring"}
 LOOK_SECONDS = 0.5  # between the two looks at a named device, for its rates
@@ -61,28 +63,57 @@ STATE_STYLES = {
 }
 
 
+def worst_queue(view: View) -> Queue:
+    """The queue that loses, or else the fullest."""
+    return max(
+        view.queues,
+        key=lambda queue: (queue.state == "stalled", queue.fill / max(1, queue.ring)),
+    )
+
+
+def _stops_at(view: View, queue: Queue) -> str:
+    served = view.state == "served" and view.qdisc != NOQUEUE
+    return f", stops at {queue.limit}" if served and queue.limit else ""
+
+
 def format_fill(view: View) -> str:
-    """The packets in the rings and the most that they may hold."""
-    if view.on is None or not view.queues:
-        return f"-/{short(view.ring * max(1, view.queue_count))}"
-    limit = view.total("limit") or view.total("ring") or view.ring
-    return f"{short(view.total('fill') or 0)}/{short(limit)}"
+    """The packets in the ring, its slots, and the fill at which it stops; of several
+    queues those of the worst."""
+    if not view.queues:
+        return f"{view.ring} slots"
+    worst = worst_queue(view)
+    which = f"queue {worst.id}: " if len(view.queues) > 1 else ""
+    return f"{which}{worst.fill} of {worst.ring}{_stops_at(view, worst)}"
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else short(value)
+def format_seconds(seconds: float | None) -> str:
+    """A time in at most six characters; -: unknown."""
+    if seconds is None:
+        return "-"
+    if seconds == 0:
+        return "0"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= 0.9995 * size:
+            return f"{short(seconds / size)}{unit}"
+    return f"{short(seconds * 1e6)}us"
+
+
+def _count(value: int | None, style: str = "") -> Text:
+    text = "-" if value is None else short(value)
+    return output.styled(text, style if value else "")
 
 
 COLUMNS = (
     Column("DEVICE", least=10),
     Column("STATE"),
-    Column("QDISC", spare=4),
-    Column("FILL", right=True, spare=6),
-    Column("STOPS", right=True, spare=3),
-    Column("STALLS", right=True, spare=2),
-    Column("DROPS", right=True, spare=7),
-    Column("QDROPS", right=True, spare=5),
-    Column("OWNER", least=5, spare=1),
+    Column("QDISC", spare=6),
+    Column("FILL", spare=7),
+    Column("WAIT", right=True, spare=5),
+    Column("STOPS", right=True, spare=1),
+    Column("STALLS", right=True, spare=4),
+    Column("DROPS", right=True, spare=8),
+    Column("QDROPS", right=True, spare=2),
+    Column("OWNER", least=5, spare=3),
 )
 NETNS_COLUMN = Column("NETNS", least=8)
 
@@ -97,12 +128,69 @@ def format_row(view: View) -> list[str | Text]:
         output.styled(state, STATE_STYLES.get(state, output.NOTABLE)),
         view.qdisc or "-",
         format_fill(view),
-        _number(view.total("stops")),
-        _number(view.total("stalls")),
-        _number(view.tx_dropped),
+        format_seconds(view.waiting_seconds),
+        _count(view.total("stops")),
+        _count(view.total("stalls"), output.BAD),
+        _count(view.tx_dropped, output.BAD),
         "-" if view.qdisc == NOQUEUE else short(stats.drops),
         owner + more,
     ]
+
+
+# What is wrong, in words
+
+
+def _readers(view: View) -> str:
+    names = sorted({owner.command for owner in view.owners})
+    return " and ".join(names) if 0 < len(names) < 3 else "its reader"
+
+
+class Problem(NamedTuple):
+    text: str
+    fix: str = "see: sluice doctor"
+    style: str = output.BAD
+
+
+def find_problem(view: View) -> Problem | None:
+    """What is wrong with a device, and what to do."""
+    state = state_word(view)
+    if state == "stalled":
+        text = f"stalled: {_readers(view)} reads too little, a full ring drops"
+        return Problem(text)
+    if state == "refused":
+        return Problem(view.why, "run: sluice doctor --report")
+    if state == NOQUEUE and view.on:
+        fix = f"run: sluice on --qdisc {view.rule_qdisc or 'fq_codel'} NAME"
+        text = "noqueue: nothing to stop, a full ring drops"
+        return Problem(text, fix, output.NOTABLE)
+    if state == devices.LOCKLESS:
+        text = "lockless: its qdisc must not fill, a full ring drops"
+        return Problem(text, style=output.NOTABLE)
+    if view.total("drops"):
+        return Problem("packets were lost at a full ring while on")
+    return None
+
+
+NAMED = 3  # devices in a line of a problem
+
+
+def format_problems(views: list[View]) -> list[Text]:
+    """A line for each kind of problem: whose it is, what it is, and what to do."""
+    found: dict[Problem, list[View]] = {}
+    for view in views:
+        problem = find_problem(view)
+        if problem:
+            found.setdefault(problem, []).append(view)
+    lines = []
+    for (text, fix, style), several in found.items():
+        names = [view.label for view in several[:NAMED]]
+        if len(several) > NAMED:
+            names.append(f"{len(several) - NAMED} more")
+        if len(several) == 1:  # a name may have any character that a shell reads
+            fix = fix.replace("NAME", shlex.quote(glob.escape(several[0].name)))
+        whole = output.wrap(f"{', '.join(names)}: {text}; {fix}", rest="  ")
+        lines += [output.styled(line, style) for line in whole]
+    return lines
 
 
 def say_devices(views: list[View]) -> None:
@@ -115,6 +203,7 @@ def say_devices(views: list[View]) -> None:
         for view, row in zip(views, rows):  # noqa: B905
             row.insert(1, format_netns(view) if view.netns else "")
     output.say_table(columns, rows)
+    output.say(format_problems(views))
 
 
 # The details of one device
@@ -132,12 +221,32 @@ def format_ring(view: View) -> str:
         each = f"{view.queue_count} x " if view.queue_count > 1 else ""
         return f"{each}{view.ring} packets"
     fill, ring = view.total("fill"), view.total("ring")
-    each = f" in {len(view.queues)} queues" if len(view.queues) > 1 else ""
-    text = f"{fill} of {ring} packets{each}"
-    first = view.queues[0]
-    if view.state == "served" and view.qdisc != NOQUEUE and first.limit:
-        text += f"; stops at {first.limit}, wakes at {first.low}"
-    return text
+    if len(view.queues) > 1:
+        return f"{fill} of {ring} packets in {len(view.queues)} queues"
+    (queue,) = view.queues
+    wakes = f", wakes at {queue.low}" if _stops_at(view, queue) else ""
+    return f"{fill} of {ring} packets{_stops_at(view, queue)}{wakes}"
+
+
+def format_queue(view: View, queue: Queue) -> str:
+    """One of several queues."""
+    state = "off" if queue.state == "idle" else queue.state
+    wakes = f", wakes at {queue.low}" if _stops_at(view, queue) else ""
+    return (
+        f"{state}, {queue.fill} of {queue.ring} packets{_stops_at(view, queue)}{wakes}; "
+        f"{queue.stops} stops, {queue.stalls} stalls, {queue.drops} drops"
+    )
+
+
+def format_waiting(view: View, rates: Rates | None) -> str:
+    """How long a packet waits, by the pace of the last half second or the learned one."""
+    measured = rates["packets"] if rates else 0.0
+    seconds = view.waiting(measured or view.pace)
+    if seconds is None:
+        return "unknown: it takes the reader's pace"
+    source = "in the last half second" if measured else "while stopped"
+    more = f", at the reader's pace {source}" if seconds else ""
+    return f"{format_seconds(seconds)} for a packet that is sent now{more}"
 
 
 def format_qdisc(view: View) -> str:
@@ -155,7 +264,8 @@ def format_reader(view: View) -> str:
     """The pace of the readers, which the module measures while a queue is stopped."""
     paces = [1e9 / queue.reader_ns for queue in view.queues if queue.has_pace]
     if not paces:
-        return "pace not known yet: it is measured while a queue is stopped"
+        assumed = short(1e9 / ASSUMED_READER_NS)
+        return f"pace not known yet, {assumed} packets/s assumed until a queue is stopped"
     each = " each" if len(paces) > 1 else ""
     return f"about {short(sum(paces) / len(paces))} packets/s{each} while stopped"
 
@@ -229,7 +339,11 @@ def format_device(
     lines += output.wrap(format_qdisc(view), "  qdisc    ")
     lines += output.wrap(format_ring(view), "  ring     ")
     if view.on is not None:
+        if len(view.queues) > 1:
+            for queue in view.queues:
+                lines += output.wrap(format_queue(view, queue), f"  {queue.id:>8} ")
         lines += output.wrap(format_reader(view), "  reader   ")
+        lines += output.wrap(format_waiting(view, rates), "  wait     ")
         lines += output.wrap(format_counts(view), "  stops    ")
     lines += output.wrap(format_drops(view), "  drops    ")
     if rates:
@@ -253,8 +367,9 @@ def view_json(view: View, rates: Rates | None) -> dict[str, object]:
     """A view as JSON, with the sums of the counters."""
     names = ("fill", "stops", "stalls", "drops", "rescued")
     totals = {name: view.total(name) for name in names}
-    more = {"wakes": view.wakes, "per_second": rates}
-    return {**dataclasses.asdict(view), **totals, **more}
+    waiting = view.waiting((rates or {}).get("packets") or view.pace)
+    more = {"wakes": view.wakes, "per_second": rates, "waiting_seconds": waiting}
+    return {**vars(view), **totals, **more}
 
 
 def status_json(
@@ -303,6 +418,15 @@ def _read_twice(
     return seen, rates
 
 
+def _are_names(words: tuple[str, ...]) -> bool:
+    """Whether there are words, and none is a pattern."""
+    if not words:
+        return False
+    from sluice import config  # takes long to import
+
+    return not any(config.is_pattern(word) for word in words)
+
+
 @click.command()
 @options.names_argument(required=False)
 @options.netns_option
@@ -312,7 +436,7 @@ def status(names: tuple[str, ...], netns: str | None, as_json: bool) -> int:
 
     All network namespaces of the machine, unless --netns names one.
     """
-    named = bool(names) and not any(config.is_pattern(name) for name in names)
+    named = _are_names(names)
     seen, rates = _read_twice(names, netns) if named else (_read(names, netns), {})
     views = devices.matching(seen.views, names)
     if as_json:

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import re
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import click
-from pyroute2.netlink.exceptions import NetlinkError
-from rich.text import Text
 
 from sluice import config, devices, options, output, rules, system
 from sluice.config import Rule
 from sluice.devices import NOQUEUE, View
-from sluice.errors import FINE, NO, Denied, SluiceError
+from sluice.errors import FINE, NO, Denied, NetlinkError, SluiceError
+from sluice.output import Text
 from sluice.rules import NOT_LOADED
 
 VANISHED = "vanished meanwhile"
@@ -48,8 +47,8 @@ def _tried(view: View, call: Callable[[], None], qdisc: str = "") -> str:
     except LookupError:
         raise SluiceError(NOT_LOADED) from None
     except NetlinkError as error:
-        reason = system.netlink_reason(error)
-        if system.is_denial(error):
+        reason = error.reason
+        if error.is_denial:
             raise Denied(f"{view.name}: {reason}; run it as root") from error
         if error.code == errno.ENODEV:
             return VANISHED
@@ -117,13 +116,10 @@ def complain(outcomes: list[Outcome]) -> bool:
 
 
 def check_patterns(names: Sequence[str]) -> None:
+    """Raise a usage error for a word that no rule may have as its pattern."""
     for name in names:
-        if not name:
-            raise click.UsageError("a name is empty")
-        if re.search(r"[\s/]|^#", name):
-            raise click.UsageError(f"{name!r} is not a device name or pattern")
-        if not config.is_pattern(name) and len(name) > 15:
-            raise click.UsageError(f"{name!r} is longer than a device name (15)")
+        if reason := config.wrong_pattern(name):
+            raise click.UsageError(reason)
 
 
 # By hand
@@ -190,6 +186,17 @@ def preview(
     return found
 
 
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals wait until the file and the module have the same rules."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def change_rules(
     lines: list[config.Line], reset: Sequence[str], dry_run: bool
 ) -> list[Outcome]:
@@ -198,7 +205,7 @@ def change_rules(
     rules.check(whole)
     if dry_run:
         return preview(whole, reset)
-    with config.writing(lines):
+    with _uninterrupted(), config.writing(lines):
         loaded = rules.load(whole, reset)
     if not loaded:
         raise SluiceError(f"{NOT_LOADED}; {config.PATH} was changed")

@@ -9,54 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
 import os
-import platform
-import shutil
+import re
 import signal
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
-from sluice import namespaces
+from sluice import namespaces, rtnl
 from sluice.errors import SluiceError
 from sluice.namespaces import Namespace, inside, netns, new_netns
-from sluice.netlink import Client, Device, Queue, Rule, decode, uninterrupted
+from sluice.netlink import Client, Device, NetlinkError, Queue, Rule
+from sluice.rtnl import ROOT, Link, QdiscStats, read_qdiscs
 
-__all__ = ["Namespace", "inside", "netns", "new_netns"]
+__all__ = ["Namespace", "QdiscStats", "inside", "netns", "new_netns", "read_qdiscs"]
 
 PROC = Path("/proc")
 SYS = Path("/sys")
+ROOT_FOLDER = Path("/")
 TRACING = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 
-IFF_UP = 0x1
-IFF_TUN, IFF_BACKPRESSURE = 0x0001, 0x0080
-TUN, TAP = 1, 2  # IFLA_TUN_TYPE
-ARPHRD_NONE = 65534
-ROOT = 0xFFFFFFFF
+IFF_BACKPRESSURE = 0x0080
 NO_ANSWER = "no answer"
 QDISC_HANDLE = 0x5C1C0000  # 5c1c: a major number that the kernel does not assign
-
-
-@dataclass(frozen=True)
-class Link:
-    """A tun or tap device as the system shows it without the module."""
-
-    ifindex: int
-    name: str
-    kind: str  # tun or tap
-    up: bool
-    qdisc: str
-    ring: int  # txqueuelen
-    queues: int
-    tx_dropped: int
-    tx_packets: int
-    upstream: bool | None  # IFF_BACKPRESSURE; None: unknown
 
 
 @dataclass(frozen=True)
@@ -67,18 +42,6 @@ class Owner:
     command: str
     vhost: bool
     netns: int  # inode of its network namespace, 0 if that cannot be read
-
-
-@dataclass(frozen=True)
-class QdiscStats:
-    """The backlog of a device's qdiscs, and their counters since they were attached."""
-
-    backlog: int = 0  # packets
-    backlog_bytes: int = 0
-    drops: int = 0
-    overlimits: int = 0
-    requeues: int = 0
-    marks: int | None = None  # ECN; None: this kind of qdisc does not count them
 
 
 @dataclass(frozen=True)
@@ -99,80 +62,17 @@ def parse_tun_flags(text: str | None) -> int | None:
         return None
 
 
-def parse_link(message: Mapping[str, Any], tun_flags: int | None) -> Link | None:
-    """A device of kind tun in rtnetlink's answer; None for another kind."""
-    attrs = dict(message["attrs"])
-    info = attrs.get("IFLA_LINKINFO")
-    if info is None or dict(info["attrs"]).get("IFLA_INFO_KIND") != "tun":
-        return None
-    known = dict(info["attrs"]).get("IFLA_INFO_DATA")
-    tun = dict(known["attrs"]) if known is not None else {}
-    default = TUN if message["ifi_type"] == ARPHRD_NONE else TAP
-    return Link(
-        ifindex=message["index"],
-        name=str(decode(attrs["IFLA_IFNAME"])),
-        kind="tun" if tun.get("IFLA_TUN_TYPE", default) == TUN else "tap",
-        up=bool(message["flags"] & IFF_UP),
-        qdisc=attrs.get("IFLA_QDISC", ""),
-        ring=attrs.get("IFLA_TXQLEN", 0),
-        queues=tun.get("IFLA_TUN_NUM_QUEUES", 1),
-        tx_dropped=attrs.get("IFLA_STATS64", {}).get("tx_dropped", 0),
-        tx_packets=attrs.get("IFLA_STATS64", {}).get("tx_packets", 0),
-        upstream=None if tun_flags is None else bool(tun_flags & IFF_BACKPRESSURE),
-    )
-
-
 def read_links(where: Namespace) -> list[Link]:
     """The tun and tap devices of the current namespace."""
-    with IPRoute() as route:
-        messages = uninterrupted(lambda: list(route.get_links()))
-    links = []
-    for message in messages:
-        name = str(decode(dict(message["attrs"])["IFLA_IFNAME"]))
-        flags = None
-        if where.path == namespaces.OWN:  # /sys shows the devices of this namespace
-            text = read_text(SYS / "class/net" / name / "tun_flags")
-            flags = parse_tun_flags(text)
-        link = parse_link(message, flags)
-        if link is not None:
-            links.append(link)
-    return links
+    links = rtnl.read_links()
+    if where.path != namespaces.OWN:  # /sys shows the devices of that namespace only
+        return links
+    return [replace(link, upstream=_read_upstream(link.name)) for link in links]
 
 
-def _parse_marks(stats2: Mapping[str, Any]) -> int | None:
-    with contextlib.suppress(TypeError, KeyError):
-        return int(stats2["TCA_STATS_APP"]["ecn_mark"])
-    return None
-
-
-def parse_qdiscs(messages: Iterable[Mapping[str, Any]]) -> dict[int, QdiscStats]:
-    """By device: the counters of the root, which has the sums, and the marks of all."""
-    found: dict[int, QdiscStats] = {}
-    marks: dict[int, int] = {}
-    for message in messages:
-        attrs = dict(message["attrs"])
-        stats2 = dict((attrs.get("TCA_STATS2") or {"attrs": []})["attrs"])
-        index, marked = message["index"], _parse_marks(stats2)
-        if marked is not None:
-            marks[index] = marks.get(index, 0) + marked
-        queue = stats2.get("TCA_STATS_QUEUE")
-        if message["parent"] == ROOT and queue is not None:
-            found[index] = QdiscStats(
-                backlog=queue["qlen"],
-                backlog_bytes=queue["backlog"],
-                drops=queue["drops"],
-                overlimits=queue["overlimits"],
-                requeues=queue["requeues"],
-            )
-    return {
-        index: replace(one, marks=marks.get(index)) for index, one in found.items()
-    }
-
-
-def read_qdiscs() -> dict[int, QdiscStats]:
-    """The qdiscs of the current namespace, by the index of the device."""
-    with IPRoute() as route:
-        return parse_qdiscs(uninterrupted(lambda: list(route.get_qdiscs())))
+def _read_upstream(name: str) -> bool | None:
+    flags = parse_tun_flags(read_text(SYS / "class/net" / name / "tun_flags"))
+    return None if flags is None else bool(flags & IFF_BACKPRESSURE)
 
 
 def read_module() -> ModuleAnswer | None:
@@ -225,14 +125,12 @@ def read_rules() -> list[Rule] | None:
 
 def attach_qdisc(ifindex: int, queues: int, kind: str) -> None:
     """Attach a qdisc at the root; on a device of several queues, one for each."""
-    with IPRoute() as route:
-        if queues == 1:
-            route.tc("replace", kind, ifindex, QDISC_HANDLE, parent=ROOT)
-            return
-        route.tc("replace", "mq", ifindex, QDISC_HANDLE, parent=ROOT)
-        for number in range(1, queues + 1):
-            parent = QDISC_HANDLE | number
-            route.tc("replace", kind, ifindex, 0, parent=parent)
+    if queues == 1:
+        rtnl.replace_qdisc(ifindex, kind, QDISC_HANDLE, ROOT)
+        return
+    rtnl.replace_qdisc(ifindex, "mq", QDISC_HANDLE, ROOT)
+    for number in range(1, queues + 1):
+        rtnl.replace_qdisc(ifindex, kind, 0, QDISC_HANDLE | number)
 
 
 # Processes
@@ -250,34 +148,35 @@ def parse_iff(fdinfo: str) -> str:
 def read_owners() -> dict[str, list[Owner]]:
     """The processes that hold each device open, by the name of the device."""
     owners: dict[str, list[Owner]] = {}
-    for process in PROC.iterdir():
-        if not process.name.isdigit():
-            continue
-        names, vhost = _read_open_devices(process)
+    for pid in namespaces.read_processes(PROC):
+        names, vhost = _read_open_devices(f"{PROC}/{pid}")
         if not names:
             continue
         owner = Owner(
-            pid=int(process.name),
-            command=(read_text(process / "comm") or "?").strip(),
+            pid=int(pid),
+            command=(read_text(PROC / pid / "comm") or "?").strip(),
             vhost=vhost,
-            netns=namespaces.read_inode(process / "ns/net"),
+            netns=namespaces.read_inode(PROC / pid / "ns/net"),
         )
         for name in names:
             owners.setdefault(name, []).append(owner)
     return owners
 
 
-def _read_open_devices(process: Path) -> tuple[set[str], bool]:
-    """The devices a process holds open; whether it holds vhost-net open."""
+def _read_open_devices(process: str) -> tuple[set[str], bool]:
+    """The devices a process holds open; whether it holds vhost-net open.
+
+    A machine may have many thousand descriptors: a Path for each would take long.
+    """
     names: set[str] = set()
     vhost = False
     with contextlib.suppress(OSError):
-        for fd in os.listdir(process / "fd"):
+        for fd in os.listdir(f"{process}/fd"):
             with contextlib.suppress(OSError):
-                target = os.readlink(process / "fd" / fd)
+                target = os.readlink(f"{process}/fd/{fd}")
                 vhost |= target.endswith("/vhost-net")
                 if target.endswith("/net/tun"):
-                    text = read_text(process / "fdinfo" / fd) or ""
+                    text = read_text(Path(f"{process}/fdinfo/{fd}")) or ""
                     names.add(parse_iff(text))
     return names - {""}, vhost
 
@@ -324,19 +223,28 @@ def read_kernel_config(release: str) -> str | None:
                        Path(f"/lib/modules/{release}/config")])
     if text is not None:
         return text
+    import gzip
+
     with contextlib.suppress(OSError):
         return gzip.decompress((PROC / "config.gz").read_bytes()).decode()
     return None
 
 
+def read_os_release() -> dict[str, str]:
+    files = ("etc/os-release", "usr/lib/os-release")
+    text = read_first(ROOT_FOLDER / name for name in files)
+    pairs = (line.partition("=") for line in (text or "").splitlines())
+    return {key: value.strip("\"'") for key, _, value in pairs}
+
+
 def read_distribution() -> tuple[str, ...]:
     """ID and ID_LIKE of the distribution."""
-    text = read_first([Path("/etc/os-release"), Path("/usr/lib/os-release")])
-    found: dict[str, str] = {}
-    for line in (text or "").splitlines():
-        key, _, value = line.partition("=")
-        found[key] = value.strip("\"'")
+    found = read_os_release()
     return (found.get("ID", ""), *found.get("ID_LIKE", "").split())
+
+
+def is_ostree() -> bool:
+    return (ROOT_FOLDER / "run/ostree-booted").exists()
 
 
 def has_headers(release: str) -> bool:
@@ -344,40 +252,111 @@ def has_headers(release: str) -> bool:
 
 
 def has_module_file(release: str) -> bool:
-    """Whether modprobe finds the module for this kernel."""
-    return "/sluice.ko" in (read_text(Path(f"/lib/modules/{release}/modules.dep")) or "")
+    """Whether modprobe finds the module for this kernel, and its file is there."""
+    folder = ROOT_FOLDER / "lib/modules" / release
+    listed = read_text(folder / "modules.dep") or ""
+    found = re.search(r"^([^:\n]*/sluice\.ko[^:\n]*):", listed, re.M)
+    return found is not None and (folder / found[1]).exists()
+
+
+def read_file_version() -> str:
+    """The version of the module that modprobe finds; "" if it finds none."""
+    status, text = read_output("modinfo", "-F", "version", "sluice")
+    return "" if status else text.strip()
 
 
 def has_tun() -> bool:
     return Path("/dev/net/tun").exists()
 
 
-UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+SYSTEMD, OPENRC, RUNIT, SYSVINIT = "systemd", "openrc", "runit", "sysvinit"
+# The folder that each of them has while it runs.
+RUNNING = {SYSTEMD: "systemd/system", OPENRC: "openrc", RUNIT: "runit"}
+# Of modules-load.d; a file of an earlier folder hides one of the same name.
+LOADING = ("etc", "run", "usr/local/lib", "usr/lib", "lib")
 
 
-def loads_at_boot() -> bool:
-    """Whether systemd or the init scripts load the module at boot."""
-    if any(Path("/etc/systemd/system").glob("*.wants/sluice.service")):
+def read_init() -> str:
+    """The init system that runs this machine; "" if it is none of these.
+
+    Several may be installed, and their files do not tell which one runs.
+    """
+    for name, folder in RUNNING.items():
+        if (ROOT_FOLDER / "run" / folder).is_dir():
+            return name
+    command = (read_text(PROC / "1/comm") or "").strip()
+    return {"init": SYSVINIT, "runit": RUNIT}.get(command, "")
+
+
+def has_udev() -> bool:
+    """Whether udevd runs, which has the rules loaded whenever the module is."""
+    return (ROOT_FOLDER / "run/udev/control").exists()
+
+
+def read_unit_state() -> str:
+    """What systemd says of sluice.service: enabled, masked, ...; "" if nothing."""
+    return read_output("systemctl", "is-enabled", "sluice.service")[1].strip()
+
+
+def _names_module(path: Path) -> bool:
+    lines = [line.split() for line in (read_text(path) or "").splitlines()]
+    return ["sluice"] in [words[:1] for words in lines]
+
+
+def _is_listed(init: str) -> bool:
+    """Whether the module is in a list of those that are loaded at boot."""
+    files: dict[str, Path] = {}
+    for folder in reversed(LOADING):
+        for path in (ROOT_FOLDER / folder / "modules-load.d").glob("*.conf"):
+            files[path.name] = path
+    if init != SYSTEMD:
+        files[""] = ROOT_FOLDER / "etc/modules"
+    if init == OPENRC and not _in_runlevel("modules"):
+        return False
+    return any(_names_module(path) for path in files.values())
+
+
+def _in_runlevel(service: str) -> bool:
+    return any((ROOT_FOLDER / "etc/runlevels").glob(f"*/{service}"))
+
+
+def loads_at_boot(init: str, blacklisted: bool = False) -> bool:
+    """Whether the init system that runs would load the module at the next boot.
+
+    blacklisted: by modprobe.d, which systemd-modules-load heeds, but no unit of ours.
+    """
+    if init == SYSTEMD and read_unit_state() in ("enabled", "static", "alias"):
         return True
-    files = [Path("/etc/modules")]
-    for folder in ("/etc", "/run", "/usr/lib", "/usr/local/lib"):
-        files += Path(folder, "modules-load.d").glob("*.conf")
-    lines = "\n".join(read_text(path) or "" for path in files).splitlines()
-    return "sluice" in {line.strip() for line in lines}
+    if init == SYSVINIT and any((ROOT_FOLDER / "etc").glob("rc[S2-5].d/S*sluice")):
+        return True
+    return not (init == SYSTEMD and blacklisted) and _is_listed(init)
 
 
-def load_at_boot_command() -> str:
+def load_at_boot_command(init: str) -> str:
     """The command that makes this machine load the module at boot."""
-    if any(Path(folder, "sluice.service").exists() for folder in UNIT_FOLDERS):
-        return "systemctl enable sluice"
-    if Path("/etc/modules-load.d").is_dir():
-        return "echo sluice >/etc/modules-load.d/sluice.conf"
-    return "echo sluice >>/etc/modules"
+    if init == SYSTEMD and (state := read_unit_state()):
+        if state.startswith("masked"):
+            return "systemctl unmask sluice; systemctl enable sluice"
+        if state in ("disabled", "enabled-runtime", "linked"):
+            return "systemctl enable sluice"
+    if init == SYSVINIT and (ROOT_FOLDER / "etc/init.d/sluice").exists():
+        return "update-rc.d sluice defaults"
+    if init in (SYSVINIT, OPENRC) and (ROOT_FOLDER / "etc/modules").exists():
+        listing = "echo sluice >>/etc/modules"
+    elif init:
+        listing = "echo sluice >/etc/modules-load.d/sluice.conf"
+        if not (ROOT_FOLDER / "etc/modules-load.d").is_dir():
+            listing = f"mkdir -p /etc/modules-load.d; {listing}"
+    else:
+        return "have this machine's init run at boot: modprobe sluice"
+    if init == OPENRC and not _in_runlevel("modules"):
+        return f"{listing}; rc-update add modules boot"
+    return listing
 
 
 def is_realtime() -> bool:
     """Whether this is a PREEMPT_RT kernel, which the module does not support."""
-    return "PREEMPT_RT" in platform.version()
+    return "PREEMPT_RT" in os.uname().version
 
 
 def has_modules() -> bool:
@@ -406,6 +385,8 @@ def read_container() -> str:
 
 
 def has_tool(name: str) -> bool:
+    import shutil
+
     return shutil.which(name) is not None
 
 
@@ -472,8 +453,11 @@ def read_signed_only() -> str:
 
 
 def read_output(*command: str, seconds: float = 10) -> tuple[int, str]:
-    """Status and output of a command that changes nothing; 127 if it does not exist, 126
-    if it did not end in time."""
+    """Status and output, in English, of a command that changes nothing; 127 if it does
+    not exist, 126 if it did not end in time."""
+    import shutil  # both take long to import, and most subcommands run no program
+    import subprocess
+
     if shutil.which(command[0]) is None:
         return 127, ""
     try:
@@ -484,6 +468,7 @@ def read_output(*command: str, seconds: float = 10) -> tuple[int, str]:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
             timeout=seconds,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -527,6 +512,8 @@ def run_shown(
     Each line is shown as it comes. On an interrupt the command gets SIGTERM, so that it
     can undo its changes.
     """
+    import subprocess
+
     lines: list[str] = []
     with subprocess.Popen(
         command,
@@ -550,13 +537,3 @@ def run_shown(
             follow()
             raise
     return process.returncode, lines
-
-
-def netlink_reason(error: NetlinkError) -> str:
-    """The kernel's message for its refusal, or else the text of the errno."""
-    text = str(error.args[1]) if len(error.args) > 1 else ""
-    return text or os.strerror(error.code)
-
-
-def is_denial(error: NetlinkError) -> bool:
-    return error.code in (errno.EPERM, errno.EACCES)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import sys
 import termios
@@ -17,15 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from sluice import devices, namespaces, options, output
 from sluice.devices import NOQUEUE, View
 from sluice.errors import FINE, SluiceError
-from sluice.output import short
+from sluice.output import Text, cell_len, set_cell_len, short
+from sluice.status import format_seconds
 
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*%#"  # for a terminal without Unicode
@@ -56,6 +54,8 @@ class Row:
     fill: int | None  # None: the module is not loaded
     limit: int  # fill at which the sparkline is full
     backlog: int = 0  # packets in the device's qdisc, on its first queue
+    # How long a packet that is sent now waits, of the device; None: unknown
+    waiting_seconds: float | None = None
     packets: float = 0  # per second, as the following fields; of the device
     stops: float = 0
     stalls: float = 0
@@ -108,11 +108,15 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
     counted = [pair for view in views for pair in _now(view)]
     seconds = at - watched.at if watched.at else 0.0
     rows = []
+    seen = {(view.netns, view.ifindex): view for view in views}
     fills: dict[Key, deque[int]] = {}
     for row, counts in counted:
         before = watched.counts.get(row.key, counts)
         rates = devices.per_second(before, counts, seconds)
-        rows.append(replace(row, **rates))  # type: ignore[arg-type]
+        view = seen.pop(row.key[:2], None)  # on its first queue
+        waiting = view.waiting(rates["packets"] or view.pace) if view else None
+        row = replace(row, waiting_seconds=waiting, **rates)  # type: ignore[arg-type]
+        rows.append(row)
         fills[row.key] = watched.fills.get(row.key) or deque(maxlen=HISTORY)
         if row.fill is not None:
             fills[row.key].append(row.fill)
@@ -122,17 +126,17 @@ def observe(watched: Watched, views: list[View], at: float) -> list[Row]:
 
 
 def total(rows: list[Row]) -> Row:
+    """What can be added up: packets and rates, not limits and times."""
     sums: dict[str, Any] = {}
     for name in devices.COUNTS:
         sums[name] = sum(getattr(row, name) for row in rows)
     fills = [row.fill for row in rows if row.fill is not None]
     fill = sum(fills) if fills else None
     backlog = sum(row.backlog for row in rows)
-    limit = sum(row.limit for row in rows)
     key = ("", 0, 0, False)
     # Only the module knows the queues.
     label = output.count(len(rows), "device" if fill is None else "queue")
-    return Row(key, label, "", fill, limit, backlog, **sums)
+    return Row(key, label, "", fill, 0, backlog, **sums)
 
 
 ORDERS = ("name", "packets", "drops", "fill")
@@ -160,17 +164,25 @@ class Column:
     heading: str
     width: int
     cell: Callable[[Row], str]
+    is_loss: Callable[[Row], bool] = lambda row: False
+
+
+def format_wait(row: Row) -> str:
+    """Of the first queue of a device: the others wait for the same qdisc."""
+    shared = row.key[3] and row.key[2]
+    return "" if shared else format_seconds(row.waiting_seconds)
 
 
 # Columns; words are aligned left, numbers right; the label is wider if there is room.
 LABEL, STATE, SPARKLINE = 13, 8, 10
 COLUMNS = (
     Column("FILL", 5, lambda row: "-" if row.fill is None else short(row.fill)),
-    Column("LIMIT", 5, lambda row: short(row.limit)),
+    Column("LIMIT", 5, lambda row: short(row.limit) if row.limit else "-"),
+    Column("WAIT", 6, lambda row: format_wait(row)),
     Column("PKT/S", 5, lambda row: short(row.packets)),
     Column("STOP/S", 6, lambda row: short(row.stops)),
-    Column("STALL/S", 7, lambda row: short(row.stalls)),
-    Column("DROP/S", 6, lambda row: short(row.drops)),
+    Column("STALL/S", 7, lambda row: short(row.stalls), lambda row: row.stalls > 0),
+    Column("DROP/S", 6, lambda row: short(row.drops), lambda row: row.drops > 0),
     Column("QLEN", 5, lambda row: short(row.backlog)),
     Column("QDROP/S", 7, lambda row: short(row.qdisc_drops)),
     Column("MARK/S", 6, lambda row: short(row.qdisc_marks)),
@@ -178,7 +190,7 @@ COLUMNS = (
 )
 # A narrow terminal leaves these out, in this order; the first rather than the sparkline.
 SPARE_FIRST = ("OVER/S", "MARK/S")
-SPARE = (*SPARE_FIRST, "LIMIT", "STALL/S", "QLEN", "STOP/S", "FILL", "QDROP/S",
+SPARE = (*SPARE_FIRST, "QLEN", "LIMIT", "STOP/S", "STALL/S", "FILL", "QDROP/S", "WAIT",
          "DROP/S", "PKT/S")
 
 
@@ -214,25 +226,26 @@ def lay_out(width: int, rows: list[Row]) -> Layout:
 def fit_label(label: str, width: int) -> str:
     """Cut in the middle: the end tells the queues of a device apart."""
     if cell_len(label) > width:
-        head, tail = set_cell_size(label, width // 2), label
+        head, tail = set_cell_len(label, width // 2), label
         while cell_len(f"{head}~{tail}") > width:
             tail = tail[1:]
         label = f"{head}~{tail}"
-    return set_cell_size(label, width)
+    return set_cell_len(label, width)
 
 
 def _line(
-    layout: Layout, label: str, state: str, cells: list[str], style: str = ""
+    layout: Layout, label: str, state: str, cells: list[Text], style: str = ""
 ) -> Text:
-    line = Text(f"{fit_label(label, layout.label)} ", no_wrap=True)
+    line = Text(f"{fit_label(label, layout.label)} ")
     line.append(f"{state:{STATE}}", style)
     for cell, column in zip(cells, layout.columns):  # noqa: B905
-        line.append(f" {cell:>{column.width}}")
+        line.append(" ")
+        line.extend(cell.resized(column.width, right=True))
     return line
 
 
 def format_heading(layout: Layout) -> Text:
-    headings = [column.heading for column in layout.columns]
+    headings = [Text(column.heading) for column in layout.columns]
     line = _line(layout, "QUEUE", "STATE", headings)
     line.stylize("bold")
     room = layout.width - line.cell_len - 1
@@ -241,7 +254,10 @@ def format_heading(layout: Layout) -> Text:
 
 
 def format_row(row: Row, fills: list[int], layout: Layout, bars: str = BARS) -> Text:
-    cells = [column.cell(row) for column in layout.columns]
+    cells = [
+        Text(column.cell(row), output.BAD if column.is_loss(row) else "")
+        for column in layout.columns
+    ]
     style = STYLES.get(row.state, "dim")
     text = _line(layout, output.printable(row.label), row.state, cells, style)
     room = layout.width - text.cell_len - 1
@@ -260,6 +276,7 @@ class Screen:
     order: str = "name"
     first: int = 0
     none: str = "no tun or tap device in any network namespace"
+    is_help: bool = False
 
     def press(self, keys: str, rows: int) -> bool:
         """Handle the keys; whether q was one of them."""
@@ -275,14 +292,34 @@ class Screen:
                 place = ORDERS.index(self.order) + 1
                 self.order = ORDERS[place % len(ORDERS)]
                 self.first = 0
+            elif known in "?h":
+                self.is_help = not self.is_help
             elif known in "qQ":
                 return True
             keys = keys[len(known):]
         return False
 
 
-def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
-    """The screen's text, cut to the size of the terminal."""
+HELP = """\
+QUEUE    the device, /NUMBER of one among several queues, @ its namespace
+STATE    open: packets flow into the ring; stopped: they wait in the qdisc;
+         stalled: the reader is too slow, a full ring drops; noqueue: the
+         device has no queue to stop; lockless: its qdisc must not fill
+FILL     packets in the ring          LIMIT    fill at which the queue stops
+WAIT     how long a packet that is sent now waits in qdisc and ring
+PKT/S    packets the reader took      STOP/S   stops, which are normal
+STALL/S  stops a slow reader cut short
+DROP/S   packets lost at a full ring  QLEN     packets in the qdisc
+QDROP/S, MARK/S, OVER/S    what the qdisc dropped, marked, met of its limits
+
+s sort; arrows, space, b scroll; q quit; ? back"""
+
+
+def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> list[Text]:
+    """The screen's lines, cut to the size of the terminal."""
+    if screen.is_help:
+        lines = [Text(line) for line in HELP.split("\n")][: screen.height]
+        return [_cut(line, screen.width) for line in lines]
     layout = lay_out(screen.width, rows)
     place = max(1, screen.height - 3)
     screen.first = min(screen.first, max(0, len(rows) - place))
@@ -299,20 +336,22 @@ def format_screen(rows: list[Row], watched: Watched, screen: Screen) -> Text:
         lines.append(Text(output.printable(screen.none)))
     last = screen.first + len(shown)
     keys = f"{screen.first + 1}-{last} of {len(rows)}; " if len(shown) < len(rows) else ""
-    keys += f"q quit, s sort ({screen.order}), arrows scroll"
+    keys += f"q quit, s sort ({screen.order}), arrows scroll, ? help"
     if rows and total(rows).fill is None:
         keys += "; module not loaded"
     lines.append(Text(keys, style="dim"))
     lines = lines[: screen.height]
-    for line in lines:
-        line.truncate(screen.width)
-    return Text("\n").join(lines)
+    return [_cut(line, screen.width) for line in lines]
+
+
+def _cut(line: Text, width: int) -> Text:
+    return line if line.cell_len <= width else line.resized(width)
 
 
 @contextlib.contextmanager
 def _keys() -> Iterator[int | None]:
     """A descriptor that gives single keys; None without a terminal."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return
     fd = sys.stdin.fileno()
@@ -387,14 +426,25 @@ def _watch_lines(
         time.sleep(interval)
 
 
-def _open_console() -> Console:
-    console = Console(no_color=bool(os.environ.get("NO_COLOR")))
-    if console.is_dumb_terminal:
-        raise SluiceError(
-            f"watch: TERM={os.environ['TERM']} cannot move the cursor; "
-            "use: sluice watch --json"
-        )
-    return console
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # a screen of its own
+HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+@contextlib.contextmanager
+def _own_screen() -> Iterator[None]:
+    sys.stdout.write(ENTER)
+    try:
+        yield
+    finally:
+        sys.stdout.write(LEAVE)
+        sys.stdout.flush()
+
+
+def _draw(lines: list[Text]) -> None:
+    # Cleared before it is written: at the end of a full line that takes its last cell.
+    text = "\r\n".join(CLEAR_LINE + output.drawn(line) for line in lines)
+    sys.stdout.write(f"{HOME}{text}{CLEAR_BELOW}")
+    sys.stdout.flush()
 
 
 @dataclass
@@ -408,25 +458,22 @@ class Viewer:
     screen: Screen
     watched: Watched = field(default_factory=Watched)
 
-    def show(self, console: Console, held: Held) -> None:
+    def show(self, held: Held) -> None:
         """Until the last look, q, or a signal."""
-        with _keys() as keys, Live(
-            console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
-        ) as live:
+        with _keys() as keys, _own_screen():
             ended = False
             while not ended:
                 views = _read(self.names, self.netns)
                 rows = observe(self.watched, views, time.monotonic())
                 self.count -= 1
-                ended = self._draw(live, rows, keys, held)
+                ended = self._draw(rows, keys, held)
 
-    def _draw(self, live: Live, rows: list[Row], keys: int | None, held: Held) -> bool:
+    def _draw(self, rows: list[Row], keys: int | None, held: Held) -> bool:
         """Draw the rows until the next look; whether none is wanted."""
         until = time.monotonic() + self.interval
         while True:
-            self.screen.width, self.screen.height = live.console.size
-            text = format_screen(rows, self.watched, self.screen)
-            live.update(text, refresh=True)
+            self.screen.width, self.screen.height = shutil.get_terminal_size()
+            _draw(format_screen(rows, self.watched, self.screen))
             if self.count == 0 or held.came:
                 return True
             left = max(0.0, until - time.monotonic())
@@ -440,19 +487,22 @@ class Viewer:
 def _watch_screen(
     names: tuple[str, ...], netns: str | None, interval: float, count: int
 ) -> None:
-    console = _open_console()
-    utf = console.encoding.lower().startswith("utf")
+    if output.is_dumb():
+        raise SluiceError(
+            f"watch: TERM={os.environ.get('TERM', '')} cannot move the cursor; "
+            "use: sluice watch --json"
+        )
     named = f" matches {', '.join(names)}" if names else ""
     screen = Screen(
-        bars=BARS if utf else PLAIN_BARS,
+        bars=BARS if output.encodes(BARS) else PLAIN_BARS,
         none=f"no tun or tap device{named} in {namespaces.described(netns)}",
     )
     viewer = Viewer(names, netns, interval, count, screen)
     with Held() as held:
-        viewer.show(console, held)
+        viewer.show(held)
         while held.came:
             held.obey()
-            viewer.show(console, held)
+            viewer.show(held)
 
 
 @click.command()

@@ -86,6 +86,8 @@ def generate() -> int:
     for name, text in make(python, files).items():
         (KMOD / name).write_text(text)
         print(KMOD / name)
-    subprocess.run([python, "-B", REPOSITORY / "docs/make_netlink.py"], check=True)
-    print(REPOSITORY / "docs/netlink.md")
+    for maker in ("make_netlink.py", "make_schema.py"):
+        subprocess.run([python, "-B", REPOSITORY / "docs" / maker], check=True)
+    for name in ("docs/netlink.md", "sluice/spec.py", "docs/schema.json"):
+        print(REPOSITORY / name)
     return FINE

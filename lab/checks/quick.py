@@ -17,10 +17,14 @@ from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
 from lab.machines.vm import REPOSITORY, read_text
 from lab.report.results import read_git
-from lab.setup import ensure_commands, ensure_venv, say
+from lab.setup import ensure_commands, ensure_promtool, ensure_venv, say
 
 # The command -> the Debian package that has it.
-LINTERS = {"mandoc": "mandoc", "shellcheck": "shellcheck"}
+LINTERS = {
+    "mandoc": "mandoc",
+    "shellcheck": "shellcheck",
+    "systemd-analyze": "systemd",  # of tests/unit/test_units.py
+}
 WORKERS = 2  # steps at a time
 
 
@@ -104,6 +108,7 @@ def lint() -> bool:
 
 def check(kernel: Kernel) -> int:
     ensure_commands(LINTERS)
+    ensure_promtool()
     python = ensure_venv()
     ensure_root(kernel)
     say(f"linters, unit tests, and the module on Linux {kernel.name}")

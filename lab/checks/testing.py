@@ -21,7 +21,7 @@ from lab.machines.matrix import DEBUG, KERNELS, NATIVE, NEWEST, PACKAGED
 from lab.machines.matrix import Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.report.results import HostLoad, read_provenance
-from lab.setup import ensure_venv, say
+from lab.setup import ensure_promtool, ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
 GOOD = ("passed", "skipped")
@@ -304,6 +304,7 @@ def build_roots(suite: Suite, every: bool) -> None:
 def test(what: str, arguments: list[str]) -> int:
     """Run the linters, the proofs and pytest; what: one of FOLDERS."""
     python = ensure_venv()
+    ensure_promtool()
     if what in ("all", "long"):
         for told, fails in (
             ("the linters", lambda: not quick.lint()),

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from sluice import options, output, system
 from sluice.bench import plot, testbed
 from sluice.bench.plot import Bar, Chart
 from sluice.bench.testbed import Load
 from sluice.errors import FINE, NO, Denied, SluiceError, Unsuitable
+from sluice.output import Text
 
 VARIANTS = ("stock", "sluice")
 LOADS = {"udp": "UDP flood", "tcp": "TCP, one stream"}
@@ -202,7 +202,7 @@ def _check_machine() -> str:
         raise Unsuitable("bench: there is no /dev/net/tun; run: modprobe tun")
     version = system.read_module_version()
     if not version:
-        raise Unsuitable("module: not loaded; run: modprobe sluice")
+        raise Unsuitable("module: not loaded; see: sluice doctor")
     return version
 
 

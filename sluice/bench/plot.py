@@ -6,9 +6,9 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
-from rich.text import Text
 
 from sluice import output
+from sluice.output import Text
 
 BAR_WIDTH = 22
 FULL, PARTS = "█", " ▏▎▍▌▋▊▉"

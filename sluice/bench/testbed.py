@@ -23,12 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
-from sluice import system
+from sluice import rtnl, system
 from sluice.errors import SluiceError, Unsuitable
-from sluice.netlink import Client
+from sluice.netlink import Client, NetlinkError
 
 TUNSETIFF = 0x400454CA
 IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
@@ -151,18 +148,16 @@ def _set_up(name: str, address: str) -> int:
     """Set the address and the qdisc, so that only the bench sends; return the ifindex."""
     with contextlib.suppress(OSError):  # the kernel may lack IPv6
         Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1\n")
-    with IPRoute() as route:
-        (ifindex,) = route.link_lookup(ifname=name)
-        route.link("set", index=ifindex, txqlen=RING)
-        route.addr("add", index=ifindex, address=address, prefixlen=24)
+    ifindex = socket.if_nametoindex(name)
+    rtnl.set_ring(ifindex, RING)
+    rtnl.add_address(ifindex, socket.inet_aton(address), 24)
     try:
         system.attach_qdisc(ifindex, 1, QDISC)
     except NetlinkError as error:
         if error.code != errno.ENOENT:
             raise
         raise Unsuitable(f"no qdisc {QDISC}; run: modprobe sch_{QDISC}") from error
-    with IPRoute() as route:
-        route.link("set", index=ifindex, state="up")
+    rtnl.set_up(ifindex)
     return ifindex
 
 

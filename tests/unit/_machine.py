@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import config, namespaces, status, system
 from sluice.devices import DEFAULTS
-from sluice.errors import Denied, Gone, SluiceError
+from sluice.errors import Denied, Gone, NetlinkError, SluiceError
 from sluice.namespaces import Namespace
 from sluice.netlink import SETTINGS, Device, Queue, Rule
 from sluice.system import Link, ModuleAnswer, Owner, QdiscStats

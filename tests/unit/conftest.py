@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sluice import output
 from tests.unit import _machine
 
 
@@ -13,6 +14,13 @@ from tests.unit import _machine
 def heard_interrupt() -> None:
     """A runner in the background has left SIGINT ignored, and so would we."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """stdout is a terminal without colours."""
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
 
 
 @pytest.fixture

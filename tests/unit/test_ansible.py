@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from sluice import distributions
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "packaging/ansible/sluice.yml"
@@ -41,47 +43,91 @@ def test_lint_notices_a_command_that_is_not_a_change(tmp_path: Path) -> None:
     assert done.returncode != 0 and "no-changed-when" in done.stdout, done.stdout
 
 
-# A kernel, and the package that brings the headers of the next one.
-KERNELS = {
-    "6.12.48+deb13-amd64": "linux-headers-amd64",
-    "6.1.0-38-cloud-amd64": "linux-headers-cloud-amd64",
-    "6.1.0-0.deb11.25-amd64": "linux-headers-amd64",
-    "6.8.0-79-generic": "linux-headers-generic",
-    "6.2.16-20-pve": "pve-headers",
-    "6.5.13-1-pve": "proxmox-default-headers",
-    "6.8.12-4-pve": "proxmox-default-headers",
-}
+# A kernel, what dpkg-query says of the package it came by, and the package that brings
+# the headers of the next one.
+KERNELS = (
+    ("6.12.48+deb13-amd64", "", "linux-headers-amd64"),
+    ("6.1.0-38-cloud-amd64", "", "linux-headers-cloud-amd64"),
+    ("6.1.0-0.deb11.25-amd64", "", "linux-headers-amd64"),
+    ("6.8.0-79-generic", "", "linux-headers-generic"),
+    ("6.2.16-20-pve", "", "pve-headers"),
+    ("6.5.13-1-pve", "", "proxmox-default-headers"),
+    ("6.8.12-4-pve", "", "proxmox-default-headers"),
+    ("6.12.95+deb12-amd64",
+     "linux-image-amd64 6.12.95-1~bpo12+1 linux-image-6.12.95+deb12-amd64 (= 6.12.95-1)",
+     "linux-headers-amd64=6.12.95-1~bpo12+1"),
+    ("6.1.0-57-amd64", "linux-image-amd64 6.1.192-3 linux-image-6.1.0-57-amd64 (= 6.1)",
+     "linux-headers-amd64"),
+    ("6.14.0-27-generic", "linux-image-generic-hwe-24.04 6.14.0-27.27~24.04.1 "
+     "linux-image-6.14.0-27-generic, linux-firmware", "linux-headers-generic-hwe-24.04"),
+    ("6.14.8-2-bpo12-pve", "proxmox-kernel-6.14 6.14.8-2~bpo12+1 "
+     "proxmox-kernel-6.14.8-2-bpo12-pve-signed | proxmox-kernel-6.14.8-2-bpo12-pve",
+     "proxmox-headers-6.14=6.14.8-2~bpo12+1"),
+)
+
+
+def play(folder: Path, tasks: list[object]) -> subprocess.CompletedProcess[str]:
+    """Tasks with the role's defaults, on this machine; they change nothing."""
+    defaults = str(EXAMPLE.parent / "roles/sluice/defaults/main.yml")
+    whole = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [defaults],
+        "tasks": tasks,
+    }
+    path = folder / "play.yml"
+    path.write_text(json.dumps([whole]))
+    return subprocess.run(
+        [sys.executable, "-B", "-m", "ansible", "playbook", str(path)],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_headers_are_those_that_the_command_names(tmp_path: Path) -> None:
     debian = distributions.find(("debian",))
     assert debian is not None
-    tasks = []
-    for kernel, following in KERNELS.items():
+    tasks: list[object] = []
+    for kernel, said, following in KERNELS:
         wanted = distributions.headers_package(debian, kernel)
-        assert distributions.following_package(debian, kernel) == following
+        lines = ["linux-image-other 1 linux-image-0.1-other", said]
+        answer = {"stdout_lines": lines}
         tasks += [
-            {"ansible.builtin.set_fact": {"kernel": kernel, "cacheable": True}},
+            {"ansible.builtin.set_fact": {
+                "kernel": kernel, "sluice_kernels": answer, "cacheable": True}},
             {"ansible.builtin.assert": {"that": [
                 f"sluice_headers == '{wanted}'",
                 f"sluice_next_headers == '{following}'",
             ]}},
         ]
-    play = {
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
-        "vars_files": [str(EXAMPLE.parent / "roles/sluice/defaults/main.yml")],
-        "tasks": tasks,
-    }
-    path = tmp_path / "headers.yml"
-    path.write_text(json.dumps([play]))
-    done = subprocess.run(
-        [sys.executable, "-B", "-m", "ansible", "playbook", str(path)],
-        cwd=tmp_path,
-        env={**os.environ, "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    done = play(tmp_path, tasks)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"ok={2 * len(KERNELS)} " in done.stdout, done.stdout
+
+
+RULES = "Rules that are lines, in a file that is read"
+
+
+WRONG: list[dict[str, object]] = [
+    {"sluice_rules": "tun* on"},  # it would be a line for each letter
+    {"sluice_rules": ["tun* on\n* off"]},
+    {"sluice_file": "50-ansible"},  # it would not be read
+    {"sluice_file": "../sluice.conf"},
+]
+RIGHT: list[dict[str, object]] = [{}, {"sluice_rules": []}]
+
+
+def test_variables_that_make_no_rules_are_refused(tmp_path: Path) -> None:
+    (task,) = (
+        task
+        for path in EXAMPLE.parent.glob("roles/sluice/tasks/*.yml")
+        for task in yaml.safe_load(path.read_text())
+        if task["name"] == RULES
+    )
+    wrong = [{**task, "vars": one, "ignore_errors": True} for one in WRONG]
+    done = play(tmp_path, [*wrong, *({**task, "vars": one} for one in RIGHT)])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ignored={len(WRONG)} " in done.stdout, done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import ipaddress
 import json
 import os
@@ -16,9 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
-from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import system
+from sluice import rtnl, system
 from sluice.bench import command as bench
 from sluice.bench import plot, testbed
 from sluice.bench.command import Machine, Measured, Summary, format_bench
@@ -26,7 +26,7 @@ from sluice.bench.command import summarise, verdict
 from sluice.bench.plot import Bar, Chart
 from sluice.bench.testbed import QDISC, Load, child
 from sluice.cli import main
-from sluice.errors import SluiceError, Unsuitable
+from sluice.errors import NetlinkError, SluiceError, Unsuitable
 from sluice.netlink import Device
 from tests.unit._machine import DEVICE0
 
@@ -244,7 +244,7 @@ def test_json_and_picture(bed: Bed, capsys, tmp_path) -> None:
     [
         ("is_root", False, "run it as root", 4),
         ("has_tun", False, "run: modprobe tun", 3),
-        ("read_module_version", "", "run: modprobe sluice", 3),
+        ("read_module_version", "", "see: sluice doctor", 3),
     ],
 )
 def test_machine_that_is_not_suitable(
@@ -401,27 +401,6 @@ def test_device_that_is_not_served_ends_the_bench(loopback, monkeypatch) -> None
         loopback.switch(True)
 
 
-class Route:
-    """In place of a netlink socket: notes what is asked of a device."""
-
-    asked: list[str] = []
-
-    def __enter__(self) -> Route:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def link_lookup(self, ifname: str) -> list[int]:
-        return [7]
-
-    def link(self, what: str, index: int, **values: object) -> None:
-        Route.asked.append(f"link {index} {values}")
-
-    def addr(self, what: str, index: int, **values: object) -> None:
-        Route.asked.append(f"address {index} {values}")
-
-
 @pytest.mark.parametrize(
     ("number", "error", "text"),
     [
@@ -435,15 +414,18 @@ def test_device_without_its_qdisc_is_never_up(
     def attach(*_: object) -> None:
         raise NetlinkError(number)
 
-    Route.asked = []
-    monkeypatch.setattr(testbed, "IPRoute", Route)
+    asked: list[str] = []
+    monkeypatch.setattr(socket, "if_nametoindex", lambda name: 7)
+    for name in ("set_ring", "add_address", "set_up"):
+        note = functools.partial(lambda name, *_: asked.append(name), name)
+        monkeypatch.setattr(rtnl, name, note)
     monkeypatch.setattr(testbed, "Path", lambda _: tmp_path / "disable_ipv6")
     monkeypatch.setattr(system, "attach_qdisc", attach)
     with pytest.raises(error, match=text):
         testbed._set_up("near0", "10.93.0.1")
-    assert Route.asked and not any("state" in one for one in Route.asked)
+    assert asked == ["set_ring", "add_address"]
     monkeypatch.setattr(system, "attach_qdisc", lambda *_: None)
     without_ipv6 = tmp_path / "none" / "disable_ipv6"
     monkeypatch.setattr(testbed, "Path", lambda _: without_ipv6)
     assert testbed._set_up("near0", "10.93.0.1") == 7
-    assert Route.asked[-1] == "link 7 {'state': 'up'}"
+    assert asked[-1] == "set_up"

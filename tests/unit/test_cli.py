@@ -9,16 +9,16 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click.shell_completion
 import pytest
-from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import cli, config
+from sluice import cli, config, options, system
 from sluice.cli import main
-from sluice.errors import EXIT_CODES
-from tests.unit._machine import Machine
+from sluice.errors import EXIT_CODES, NetlinkError
+from tests.unit._machine import DEVICE0, TAP0, Machine
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -138,6 +138,8 @@ def test_help_is_a_word_too(capsys) -> None:
         ("statsu", "did you mean status?"),
         ("metrcis --json", "did you mean metrics?"),
         ("status tap1", "did you mean tap0?"),
+        ("status [red]x", "[red]x: nothing matches; did you mean [[]red]x?"),
+        ("[red]x", "did you mean [[]red]x?"),
         ("tap1", "did you mean tap0?"),
         ("on --now tpa0", "did you mean tap0?"),
         ("on --stal 1 tap0", "no such option: --stal (did you mean --stall-ms?); see: "),
@@ -145,6 +147,8 @@ def test_help_is_a_word_too(capsys) -> None:
     ],
 )
 def test_slips_are_answered_with_a_guess(machine, capsys, words, guess) -> None:
+    machine.links.append(replace(TAP0, ifindex=7, name="[red]x"))
+    machine.devices.append(replace(DEVICE0, ifindex=7, ifname="[red]x"))
     assert main(words.split()) in (1, 2)
     assert guess in capsys.readouterr().err
     assert not machine.set_calls
@@ -253,6 +257,46 @@ def test_interrupt_is_quiet(machine: Machine, capsys, monkeypatch) -> None:
     assert capsys.readouterr().err.strip() == ""
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr", "stdin"])
+def test_stream_that_is_closed(stream: str) -> None:
+    number = {"stdin": 0, "stdout": 1, "stderr": 2}[stream]
+    shell = f'"$0" -B -m sluice completion bash {number}>&-'
+    command = ["sh", "-c", shell, sys.executable]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    if stream == "stdout":
+        assert done.returncode == 1
+        assert done.stderr == "sluice: output: stdout is closed; leave it open\n"
+    else:
+        assert (done.returncode, done.stderr) == (0, "") and done.stdout
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1", "C.UTF-8"])
+def test_names_are_shown_in_every_locale(tmp_path: Path, locale: str) -> None:
+    """A table that is cut on a terminal has a mark that not every locale has."""
+    program = (
+        "import dataclasses, pathlib, pytest, sys\n"
+        "from sluice import output\n"
+        "from sluice.cli import main\n"
+        "from tests.unit import _machine as m\n"
+        "machine = m.install(pytest.MonkeyPatch(), pathlib.Path(sys.argv[1]))\n"
+        "name = 't\\xfc\\u65e5\\udcff'\n"
+        "machine.links[0] = dataclasses.replace(m.TAP0, name=name)\n"
+        "machine.devices[0] = dataclasses.replace(m.DEVICE0, ifname=name)\n"
+        "output.is_terminal = lambda: True\n"
+        "sys.exit(main([]) + main(['status', '*xff']) + main(['metrics']))\n"
+    )
+    environment = {"LC_ALL": locale, "COLUMNS": "50", "PATH": os.environ["PATH"]}
+    if "8859" in locale:  # there is no such locale everywhere
+        environment = {**environment, "LC_ALL": "C", "PYTHONIOENCODING": "iso-8859-1"}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program, str(tmp_path)],
+        cwd=REPOSITORY, env=environment, capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (1, b"sluice: *xff: nothing matches; "
+                                              b"see: sluice status\n")
+    assert b"\\x" in done.stdout
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(capsys, shell: str) -> None:
     assert main(["completion", shell]) == 0
@@ -278,6 +322,22 @@ def _command(*arguments: str, **more: object) -> subprocess.Popen:
 def test_both_ways_to_start_it(how: list[str]) -> None:
     out, err = _command(*how, "--version").communicate()
     assert (out, err) == (b"sluice 0.1.0\n", b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "out", "err"),
+    [
+        ("metrics", 3, "", "sluice: python module click: missing; install python3-click"),
+        ("--version", 0, "sluice 0.1.0\n", ""),
+        ("on --help", 0, "Usage: sluice", ""),
+    ],
+)
+def test_without_its_library(words: str, status: int, out: str, err: str) -> None:
+    process = _command("-S", "-B", "-m", "sluice", *words.split())
+    said = [text.decode() for text in process.communicate()]
+    assert process.returncode == status
+    assert said[0].startswith(out) and said[1].startswith(err), said
+    assert said[1].count("\n") == bool(err)
 
 
 @pytest.mark.parametrize("from_tree", [True, False])
@@ -324,10 +384,20 @@ def test_full_disk_behind_stdout_is_one_line(words: str) -> None:
         (["sluice", "--netns", "r"], ["red"]),
         (["sluice", "off", "--netns", "r"], ["red"]),
         (["sluice", "completion", "z"], ["zsh"]),
+        (["sluice", "ta"], ["tap0"]),
+        (["sluice", "apply", "t"], ["tap0", "tun0"]),
+        (["sluice", "forget", ""], ["vpn*", "tun9"]),
+        (["sluice", "status", "--netns", "red", "t"], ["tap9"]),
     ],
 )
-def test_words_a_shell_completes(machine: Machine, words, completed) -> None:
+def test_words_a_shell_completes(machine: Machine, monkeypatch, words, completed) -> None:
     machine.namespaces["red"] = 2
+    config.PATH.write_text("vpn* off\ntun9 on\nvpn* on\n")
+    there = [replace(TAP0, name="tap9")]
+    here = machine.links
+    monkeypatch.setattr(
+        system, "read_links", lambda where: there if where.name == "red" else here
+    )
     kind = click.shell_completion.get_completion_class("bash")
     complete = kind(cli.sluice, {}, "sluice", "_SLUICE_COMPLETE")
     found = complete.get_completions(words[1:-1], words[-1])
@@ -335,7 +405,14 @@ def test_words_a_shell_completes(machine: Machine, words, completed) -> None:
 
 
 def test_completion_of_names(machine: Machine) -> None:
-    from sluice.options import _complete_device
-
-    found = _complete_device(None, None, "ta")  # type: ignore[arg-type]
+    context = click.Context(cli.sluice)
+    found = options.complete_device(context, None, "ta")
     assert [item.value for item in found] == ["tap0"]
+
+
+def test_descriptions_of_subcommands_are_whole(machine: Machine) -> None:
+    kind = click.shell_completion.get_completion_class("fish")
+    complete = kind(cli.sluice, {}, "sluice", "_SLUICE_COMPLETE")
+    found = complete.get_completions([], "")
+    assert found and all(item.help.endswith(".") for item in found)
+    assert not any(item.help.endswith("...") for item in found)

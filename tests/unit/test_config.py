@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import json
 import multiprocessing
 import os
+import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,8 @@ from sluice import config
 from sluice.cli import main
 from sluice.config import Rule, format_rule, parse, parse_line, remembered, rule_for
 from sluice.errors import Denied, SluiceError
+
+TREE = Path(__file__).resolve().parents[2]
 
 
 def texts(lines: list[config.Line]) -> list[str]:
@@ -76,11 +82,105 @@ def test_wrong_lines_are_named_and_have_no_rule(text: str) -> None:
         ("tap0 on limit=x", "limit 'x' is not between 0 and 4294967295"),
         ("tap0 on netns=red", "netns 'red' is neither host nor all"),
         ("tap0 on qdisc=x", "qdisc 'x' is not one of fq_codel, fq, cake, pfifo"),
-        (f"{'x' * 64} on", "the pattern is longer than 63 bytes"),
+        (f"[{'x' * 62}] on", "the pattern is longer than 63 bytes"),
     ],
 )
 def test_reason_is_said_of_a_wrong_line(text: str, wrong: str) -> None:
     assert parse_line(text).wrong == wrong
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("", "a name is empty"),
+        (".", "the kernel refuses it"),
+        ("..", "the kernel refuses it"),
+        ("a/b", "no name has '/'"),
+        ("tap*/x", "no name has '/'"),
+        ("br0:1", "no name has ':'"),
+        ("a b", "no name has ' '"),
+        ("a\t*", "no name has "),
+        ("tap%d", "write \\*"),
+        ("t\xe0p", "no name has the byte a0"),  # the kernel takes it for a blank
+        ("\xa0*", "no name has the byte a0"),
+        ("x\0", "no name has"),
+        ("tap[/:]", "no name has '\\[/:\\]'"),
+        ("[9-0]tap", "no name has '\\[9-0\\]'"),
+        ("x" * 16, "longer than a device name"),
+        ("x" * 16 + "*", "longer than a device name"),
+        ("?*" * 16, "longer than a device name"),
+        ("[a-z]" * 8 + "12345678", "longer than a device name"),
+        ("\u2603" * 6, "longer than a device name"),  # 18 bytes
+    ],
+)
+def test_word_that_no_name_can_match_is_an_error(word: str, reason: str) -> None:
+    assert re.search(reason, config.unmatchable(word))
+    assert config.wrong_pattern(word)
+    if len(word.split()) == 1 and "\xa0" not in word:
+        assert re.search(reason, parse_line(f"{word} off").wrong)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["*", "?", "...", "x" * 15, "*" * 30, "?" * 15, "[!/]x", "[/a]", "[", "]", "[a", "\\",
+     "-x", "--", "caf\xe9", "\u2603", "tap\udcff", "\x1b[2J", "[]]", "[!]]", "'tap*'"],
+)
+def test_word_that_a_name_can_match_is_none(word: str) -> None:
+    assert config.unmatchable(word) == "" == config.wrong_pattern(word)
+    assert not parse_line(f"{word} off").wrong
+
+
+@pytest.mark.parametrize("letter", ["\ufeff", "\u200b", "\u00ad", "\u2003", "\u202e"])
+def test_what_cannot_be_seen_is_an_error_in_a_rule(letter: str) -> None:
+    """It comes along when text is copied; a name may have it, and can be shown."""
+    word = f"tap{letter}*"
+    assert config.unmatchable(word) == ""
+    assert f"U+{ord(letter):04X}" in config.wrong_pattern(word)
+    assert parse_line(f"{word} off").wrong
+    assert main(["off", word]) == 2
+
+
+@pytest.mark.parametrize("first", ["vnet*  off", "# head", "", "vnet* off\r"])
+def test_byte_order_mark_of_an_editor_is_no_part_of_a_pattern(machine, first) -> None:
+    text = f"{first}\ntun0 on stall-ms=2000\n"
+    config.PATH.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    rules = config.read_all()
+    assert not rules.wrongs
+    patterns = [one.rule.pattern for one in rules.entries]
+    assert patterns == (["vnet*", "tun0"] if "vnet" in first else ["tun0"])
+    assert main(["off", "tap0"]) == 0
+    assert config.PATH.read_bytes() == text.replace("\r", "").encode() + b"tap0 off\n"
+
+
+def test_marks_elsewhere_and_other_encodings_are_errors(machine, capsys) -> None:
+    config.PATH.write_bytes(b"tun0 on\n\xef\xbb\xbfvnet* off\n")  # two files in one
+    assert main(["config", "check"]) == 1
+    assert "sluice.conf:2: " in capsys.readouterr().err
+    config.PATH.write_text("vnet* off\n", encoding="utf-16")
+    assert main(["config", "check"]) == 1
+
+
+def test_rules_are_the_same_bytes_in_every_locale(tmp_path: Path) -> None:
+    """Python decodes the names of devices by the locale; a file is UTF-8."""
+    path = tmp_path / "conf"
+    path.write_bytes("caf\xe9 off\n\xc5ngstr\xf6m on\n".encode())
+    code = (
+        "import sys; from pathlib import Path; from sluice import config\n"
+        "path = Path(sys.argv[1]); rules = [one.rule for one in config.read(path)]\n"
+        "assert any(rule.matches(sys.argv[2]) for rule in rules), rules\n"
+        "config.remember(rules, path)\n"
+    )
+    for mode in ("0", "1"):  # names are ASCII with escapes, or UTF-8
+        before = path.read_bytes()
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", code, path, "caf\xe9".encode()],
+            env={"LC_ALL": "C", "PYTHONUTF8": mode, "PYTHONCOERCECLOCALE": "0",
+                 "PYTHONPATH": str(TREE)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (mode, done.stderr)
+        assert sorted(path.read_bytes().split()) == sorted(before.split())
 
 
 @pytest.mark.parametrize(
@@ -91,7 +191,7 @@ def test_reason_is_said_of_a_wrong_line(text: str, wrong: str) -> None:
     ],
 )
 def test_ends_of_the_ranges_are_allowed(options: str) -> None:
-    (line,) = parse(f"{'x' * 63} on {options}")
+    (line,) = parse(f"[{'x' * 61}] on {options}")
     assert not line.wrong
     assert format_rule(line.rule) == line.text
 
@@ -211,9 +311,77 @@ def test_whoever_may_not_write_is_told_to_be_root(tmp_path, monkeypatch) -> None
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Denied, match="lock: permission denied; run it as root$"):
         with config.locked(tmp_path / "lock"):
             pass
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EPERM, "chattr -i "),
+        (errno.EACCES, "SELinux"),
+        (errno.EROFS, "/etc/sluice.conf.d"),
+        (errno.ENOSPC, "free some space"),
+        (errno.EDQUOT, "free some space"),
+        (errno.EIO, "dmesg"),
+    ],
+)
+def test_each_refusal_has_advice_for_root(tmp_path, monkeypatch, code, advice) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    path = tmp_path / "conf"
+    path.write_text("tap0 on\n")
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(SluiceError, match=advice) as raised:
+        config.remember([Rule("tap1", True)], path)
+    assert "as root" not in str(raised.value) and str(path) in str(raised.value)
+    assert path.read_text() == "tap0 on\n"
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EROFS, errno.EACCES, errno.EPERM])
+@pytest.mark.parametrize("before", ["tap0 on\n", "tap0 on\n" + "# long\n" * 99])
+def test_file_that_cannot_be_replaced_is_changed_in_place(
+    tmp_path, monkeypatch, code: int, before: str
+) -> None:
+    """A bind mount, or a folder that is read-only or immutable."""
+    path = tmp_path / "conf"
+    path.write_text(before)
+    path.chmod(0o640)
+    inode = path.stat().st_ino
+
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with config.writing(parse("tap1 off\n"), path):
+        assert path.read_text() == "tap1 off\n"
+    assert path.stat().st_ino == inode and path.stat().st_mode & 0o777 == 0o640
+    assert [p.name for p in tmp_path.iterdir()] == ["conf"]
+
+
+def test_module_that_refuses_leaves_the_file(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "conf"
+    for before in (None, b"tap0 on\r\n# caf\xe9"):
+        if before is not None:
+            path.write_bytes(before)
+        with pytest.raises(ZeroDivisionError), config.writing(parse("x on"), path):
+            assert path.read_text() == "x on\n"
+            raise ZeroDivisionError
+        assert before == (path.read_bytes() if path.exists() else None)
+
+
+def test_file_that_cannot_be_put_back_is_said(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "conf"
+    path.write_text("tap0 on\n")
+    with pytest.raises(SluiceError, match="^no; the rules stay in the file: .*conf"):
+        with config.writing(parse("x on"), path):
+            path.unlink()
+            path.mkdir()
+            raise SluiceError("no")
 
 
 def _remember_many(folder: Path, number: int) -> None:
@@ -330,7 +498,7 @@ def states(capsys, *words: str) -> list[str]:
 
 def test_check_and_show_tell_what_the_module_has(machine, capsys) -> None:
     config.PATH.write_text("tap0 off\n")
-    assert states(capsys, "check") == states(capsys, "show") == ["differs"]
+    assert states(capsys, "check") == states(capsys, "show") == ["not loaded"]
     assert main(["apply"]) == 0
     capsys.readouterr()
     assert states(capsys, "check") == states(capsys, "show") == ["loaded"]

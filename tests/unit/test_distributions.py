@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sluice import distributions
+from sluice.distributions import headers_advice
 
 DEBIAN, UBUNTU = ("debian",), ("ubuntu", "debian")
 RHEL = ("rhel", "fedora")
@@ -68,7 +69,7 @@ ARCH = ("arch",)
     ],
 )
 def test_headers(distribution, release: str, command: str) -> None:
-    assert distributions.install_headers(distribution, release) == command
+    assert headers_advice(distribution, release).command == command
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice import config, install, system
+from sluice import config, install, packages, system
 from sluice.cli import main
+from sluice.distributions import Answers
 from sluice.install import SOURCE
 
 KERNEL = "CONFIG_MODULES=y\nCONFIG_DYNAMIC_FTRACE=y\nCONFIG_DYNAMIC_FTRACE_WITH_ARGS=y\n"
@@ -36,6 +37,7 @@ def script(monkeypatch, tmp_path) -> Script:
     for name, answer in answers.items():
         monkeypatch.setattr(system, name, lambda *_, answer=answer: answer)
     monkeypatch.setattr("platform.version", lambda: "#1 SMP")
+    monkeypatch.setattr(packages, "read_answers", lambda *_: Answers())
     monkeypatch.setattr(config, "PATH", tmp_path / "sluice.conf")
     monkeypatch.setattr(install, "TREE", tmp_path)
     path = tmp_path / "packaging/install"
@@ -195,8 +197,45 @@ def test_what_the_command_needs_is_asked_for_before_it_is_used(tmp_path) -> None
         text=True,
     )
     assert done.returncode == 3, done.stderr
-    assert "click, prometheus_client, pyroute2, rich" in done.stderr
+    assert "python module click: missing" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("word", "status"), [
+    ("start", 0), ("restart", 0), ("stop", 0), ("reload", 1), ("status", 3), ("x", 2),
+])
+def test_init_script_fails_no_boot(tmp_path, word: str, status: int) -> None:
+    """Where systemd does not run, and the module cannot be loaded."""
+    fake(tmp_path, module="exit 1")
+    text = (SCRIPT.parents[1] / "debian/sluice-dkms.sluice.init").read_text()
+    text = text.replace("/usr/lib/sluice", str(tmp_path))
+    text = text.replace("/sys/module/sluice", str(tmp_path / "none"))
+    done = subprocess.run(["sh", "-c", text, "sluice", word], capture_output=True)
+    assert done.returncode == status, done.stderr
+
+
+def test_load_that_fails_says_what_the_kernel_said(tmp_path) -> None:
+    said = "modprobe: ERROR: could not insert 'sluice': Invalid argument"
+    new = "[ 9.0] sluice: `1s' invalid for parameter `stall_ms'"
+    path = fake(
+        tmp_path,
+        modinfo="echo abc",
+        modprobe=f'echo "{said}" >&2; cat {tmp_path}/new >>{tmp_path}/log; exit 1',
+        dmesg=f"cat {tmp_path}/log",
+    )
+    (tmp_path / "new").write_text(f"{new}\n")
+    (tmp_path / "log").write_text("[ 1.0] sluice: an older line\n")
+    done = subprocess.run(
+        ["sh", str(SCRIPT.parent / "module"), "load"],
+        env={"PATH": f"{path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "sluice: module: not loaded (Invalid argument: `1s' invalid for parameter "
+        "`stall_ms'); devices behave as without sluice; see: sluice doctor\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["exit 1", None])

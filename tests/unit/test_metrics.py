@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""OpenMetrics text, by the rules of its specification."""
+"""The metrics in both formats, by the rules of their specifications."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from sluice import VERSION, config, metrics
 from sluice.cli import main
+from sluice.devices import View
 from sluice.netlink import DEVICE_STATES
 from tests.unit._machine import DEVICE0, QDISC0, QUEUE0, QUEUE1, TAP0, Machine
 
 SAMPLE = re.compile(r'([a-z_]+)(?:{((?:[a-z_]+="[^"\n]*",?)*)})? (-?[0-9.e+-]+)')
 
 
-def check_rules(text: str) -> dict[str, str]:
+def check_rules(text: str, openmetrics: bool = False) -> dict[str, str]:
     """Samples by name and labels; the text obeys the format's rules."""
-    assert text.endswith("# EOF\n") and "\n\n" not in text
+    assert text.endswith("# EOF\n" if openmetrics else "\n") and "\n\n" not in text
     kind, family, seen, samples = "", "", set(), {}
-    for line in text.splitlines()[:-1]:
+    for line in text.removesuffix("# EOF\n").splitlines():
         if line.startswith("# HELP "):
             family = line.split(" ")[2]
             assert family not in seen, "families are not interleaved"
@@ -33,7 +38,7 @@ def check_rules(text: str) -> dict[str, str]:
         else:
             match = SAMPLE.fullmatch(line)
             assert match, line
-            suffix = "_total" if kind == "counter" else ""
+            suffix = "_total" if kind == "counter" and openmetrics else ""
             assert match[1] == family + suffix
             key = match[1] + (f"{{{match[2]}}}" if match[2] else "")
             assert key not in samples
@@ -63,13 +68,14 @@ def test_samples(machine: Machine, capsys) -> None:
         f"sluice_device_qdisc_backlog_packets{{{device}}}": "12",
         f"sluice_device_qdisc_backlog_bytes{{{device}}}": "18000",
         f"sluice_device_on{{{device}}}": "1",
+        f"sluice_device_waiting_seconds{{{device}}}": "0.00162",
         f"sluice_queue_ring_packets{{{queue}}}": "1000",
         f"sluice_queue_fill_packets{{{queue}}}": "312",
         f"sluice_queue_limit_packets{{{queue}}}": "976",
         f"sluice_queue_low_packets{{{queue}}}": "488",
         f"sluice_queue_stops_total{{{queue}}}": "1204",
-        f'sluice_queue_wakes_total{{by="timer",{queue}}}': "1203",
-        f'sluice_queue_wakes_total{{by="other",{queue}}}': "6",
+        f'sluice_queue_wakes_total{{{queue},by="timer"}}': "1203",
+        f'sluice_queue_wakes_total{{{queue},by="other"}}': "6",
         f"sluice_queue_stalls_total{{{queue}}}": "2",
         f"sluice_queue_stalled{{{queue}}}": "0",
         f"sluice_queue_drops_total{{{queue}}}": "3",
@@ -95,7 +101,7 @@ def test_namespace_that_cannot_be_entered_is_an_error(machine, capsys) -> None:
     machine.stale = {"odd"}
     assert main(["metrics"]) == 1
     said = capsys.readouterr()
-    assert said.out.endswith("# EOF\n") and 'device="tap0"' in said.out
+    assert 'device="tap0"' in said.out
     assert said.err.startswith("sluice: netns odd: cannot be entered")
 
 
@@ -103,7 +109,7 @@ def test_namespace_that_cannot_be_entered_is_an_error(machine, capsys) -> None:
 def test_prometheus_reads_it(machine: Machine, capsys, loaded: bool) -> None:
     machine.loaded = loaded
     machine.namespaces = {"": 1, 'a"b': 2}
-    assert main(["metrics"]) == 0
+    assert main(["metrics", "--openmetrics"]) == 0
     found = {one.name: one for one in text_string_to_metric_families(
         capsys.readouterr().out)}
     samples = {(one.labels["device"], one.labels["netns"]): one.value
@@ -113,15 +119,88 @@ def test_prometheus_reads_it(machine: Machine, capsys, loaded: bool) -> None:
     assert bool(found["sluice_queue_stops"].samples) is loaded
 
 
-def test_a_textfile_knows_every_type(machine: Machine, capsys) -> None:
-    """node_exporter reads the older text format, and nothing of a file with others."""
+def test_a_textfile_has_type_and_help_of_each_series(machine: Machine, capsys) -> None:
+    """node_exporter takes a counter whose TYPE has another name for untyped."""
     assert main(["metrics"]) == 0
-    types = re.findall(r"^# TYPE \S+ (\S+)$", capsys.readouterr().out, re.MULTILINE)
-    assert set(types) == {"gauge", "counter"}
+    text = capsys.readouterr().out
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    assert set(types.values()) == {"gauge", "counter"}
+    series = {re.match(r"[a-z_]+", name)[0] for name in check_rules(text)}
+    assert series <= set(types)
+    assert all((types[one] == "counter") is one.endswith("_total") for one in series)
+
+
+def test_both_formats_have_the_same_samples(machine, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
+    assert main(["metrics"]) == 0
+    text = check_rules(capsys.readouterr().out)
+    assert main(["metrics", "--openmetrics"]) == 0
+    assert check_rules(capsys.readouterr().out, openmetrics=True) == text
+    assert text["sluice_metrics_timestamp_seconds"] == "1700000000.5"
+
+
+@pytest.mark.parametrize(("loaded", "module"), [(True, "0.1.0"), (False, "")])
+def test_versions_are_told(machine: Machine, capsys, loaded: bool, module: str) -> None:
+    machine.loaded = loaded
+    assert main(["metrics"]) == 0
+    labels = f'command="{VERSION}",module="{module}"'
+    assert f"sluice_build_info{{{labels}}} 1\n" in capsys.readouterr().out
+
+
+def test_rules_that_are_not_loaded_are_counted(machine: Machine, capsys) -> None:
+    config.PATH.write_text("tap0 off\ntap1 off\nnonsense\n")
+    assert main(["metrics"]) == 0
+    samples = check_rules(capsys.readouterr().out)
+    counts = {name: samples[f"sluice_rules{name}"] for name in ("", "_wrong", "_differ")}
+    assert counts == {"": "2", "_wrong": "1", "_differ": "2"}
+    machine.loaded = False
+    assert main(["metrics"]) == 0
+    assert "sluice_rules_differ" not in check_rules(capsys.readouterr().out)
+
+
+def view(netns: str, process: str) -> View:
+    seen = View(netns, 2, "tun0", "tun", True, (), "", None, None, "stock", "", 0, 1, 0,
+                ())
+    return replace(seen, netns_process=process)
+
+
+def test_label_of_a_namespace_has_no_process_number() -> None:
+    views = [view("", ""), view("red", ""), view("25735", "nginx"), view("red", ""),
+             view("25799", "nginx"), view("/run/docker/netns/3f9c", "pause")]
+    assert metrics.netns_labels(views) == {
+        "": "", "red": "red", "25735": "nginx", "25799": "nginx#2",
+        "/run/docker/netns/3f9c": "pause",
+    }
+    named = [view("nginx", ""), view("7", "nginx")]
+    assert metrics.netns_labels(named) == {"nginx": "nginx", "7": "nginx#2"}
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_file_is_replaced_at_once_and_can_be_read(
+    machine: Machine, capsys, tmp_path: Path, mask: int
+) -> None:
+    path = tmp_path / "sluice.prom"
+    path.write_text("old")
+    before = os.umask(mask)
+    try:
+        assert main(["metrics", "--output", str(path)]) == 0
+    finally:
+        os.umask(before)
+    assert capsys.readouterr().out == ""
+    assert check_rules(path.read_text())["sluice_module_loaded"] == "1"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [one.name for one in tmp_path.iterdir() if "prom" in one.name] == [path.name]
+
+
+def test_file_that_cannot_be_written(machine: Machine, capsys, tmp_path: Path) -> None:
+    path = tmp_path / "none" / "sluice.prom"
+    assert main(["metrics", "--output", str(path)]) == 1
+    reason = "No such file or directory; see: sluice doctor"
+    assert capsys.readouterr().err == f"sluice: {path}: {reason}\n"
 
 
 def test_prometheus_refuses_what_is_wrong(machine: Machine, capsys) -> None:
-    assert main(["metrics"]) == 0
+    assert main(["metrics", "--openmetrics"]) == 0
     text = capsys.readouterr().out.replace("_drops_total", "_drops")
     with pytest.raises(ValueError):
         list(text_string_to_metric_families(text))
@@ -199,7 +278,7 @@ def test_json(machine: Machine, capsys) -> None:
 
 
 def test_families_have_a_unit_and_a_sentence(machine: Machine, capsys) -> None:
-    assert main(["metrics"]) == 0
+    assert main(["metrics", "--openmetrics"]) == 0
     for one in text_string_to_metric_families(capsys.readouterr().out):
         assert re.fullmatch(r"[A-Z].*[a-z].*\.", one.documentation), one.name
         assert one.unit == ("seconds" if one.name.endswith("_seconds") else ""), one.name

@@ -208,6 +208,15 @@ def test_event_of_the_longest_name_fits_80_columns(kind: str) -> None:
     assert len(monitor.format_event(Namespace("", 1), event, 0.0)) <= 80
 
 
+def test_only_the_devices_that_are_named_are_heard(monkeypatch, capsys) -> None:
+    names = ("tun0", "tap0", "tap7", "vnet1")
+    told = [(Namespace("", 1), replace(STALL, ifname=name)) for name in names]
+    monkeypatch.setattr(monitor, "events", lambda netns: iter(told))
+    assert main(["monitor", "tap*", "vnet1"]) == 0
+    heard = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert heard == ["tap0", "tap7", "vnet1"]
+
+
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_command_ends_after_so_many_events(monkeypatch, capsys, more: list[str]) -> None:
     pair = (Namespace("red", 2), STALL)

@@ -47,7 +47,7 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> System:
 def test_each_namespace_is_found_once_by_its_best_name(there: System) -> None:
     docker = there.proc.parent / "docker"
     docker.touch()
-    for name in ("red", "blue"):
+    for name in ("red", "blue", "35"):
         (there.names / name).touch()
     mounts = [docker, there.names / "red", there.proc / "gone"]
     (there.proc / "self/mountinfo").write_text(
@@ -57,17 +57,20 @@ def test_each_namespace_is_found_once_by_its_best_name(there: System) -> None:
     there.process(20, "dhcpd", there.names / "red")
     there.process(100, "unnamed")
     there.process(30, "lower", there.proc / "100/ns/net")
+    named = there.process(35, "named")
     there.process(40, "dockerd", docker)
     found = namespaces.read_all()
     assert [(one.name, one.process) for one in found] == [
-        ("", ""), ("blue", ""), ("red", ""), (str(docker), ""), ("30", "lower"),
+        ("", ""), ("35", ""), ("blue", ""), ("red", ""), (str(docker), "dockerd"),
+        ("30", "lower"), (str(named), "named"),
     ]
     assert [one.inode for one in found] == [
         path.stat().st_ino
-        for path in (there.own, there.names / "blue", there.names / "red", docker,
-                     there.proc / "100/ns/net")
+        for path in (there.own, there.names / "35", there.names / "blue",
+                     there.names / "red", docker, there.proc / "100/ns/net", named)
     ]
-    assert namespaces.read_names() == ["blue", "red"]
+    assert namespaces.read_names() == ["35", "blue", "red"]
+    assert namespaces.find(str(named)).inode == named.stat().st_ino
 
 
 def test_without_names_and_mounts_there_is_our_own(there: System) -> None:
@@ -111,8 +114,13 @@ def test_what_is_no_namespace_is_an_error(there: System, name: str, text: str) -
         namespaces.find(name)
 
 
-def test_process_that_only_root_may_see(there: System) -> None:
+def test_process_that_only_root_may_see(there: System, monkeypatch) -> None:
     (there.proc / "44").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(SluiceError, match="^netns 44: not shown to this root") as shown:
+        namespaces.find("44")
+    assert shown.type is SluiceError
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Denied, match="^netns 44: cannot be seen; run it as root$"):
         namespaces.find("44")
 
@@ -133,7 +141,7 @@ def test_namespace_that_cannot_be_entered(
     def setns(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(namespaces.pyroute2_netns, "setns", setns)
+    monkeypatch.setattr(namespaces, "setns", setns)
     red = there.names / "red"
     red.touch()
     with pytest.raises(raised, match=f"^netns red: {text}$") as found:
@@ -150,7 +158,7 @@ def test_block_runs_inside_and_comes_back_even_after_an_error(
     def setns(descriptor: int, **_: object) -> None:
         entered.append(os.fstat(descriptor).st_ino)
 
-    monkeypatch.setattr(namespaces.pyroute2_netns, "setns", setns)
+    monkeypatch.setattr(namespaces, "setns", setns)
     red = there.names / "red"
     red.touch()
     home, away = there.own.stat().st_ino, red.stat().st_ino

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -46,7 +47,8 @@ def test_number_with_its_noun() -> None:
 
 
 def test_control_characters_are_not_printed() -> None:
-    assert output.printable("a\x1b[2J\x07b\u200ec\td\n") == "a?[2J?b?c\td?"
+    text = "a\x1b[2J\x07b\u200ec\td\n\udcff"
+    assert output.printable(text) == r"a\x1b[2J\x07b\u200ec" "\t" r"d\n\xff"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,46 @@ def test_first_occurrence_of_a_part_is_marked(part: str, at: int) -> None:
     spans = output.marked("tap0 tap1 tap1", part, output.BAD).spans
     expected = [(at, at + len(part), output.BAD)] if at >= 0 else []
     assert [(one.start, one.end, one.style) for one in spans] == expected
+
+
+def test_styles_are_the_terminals_codes() -> None:
+    text = output.Text("tap0 ")
+    text.append("on", "green")
+    text.append(" x")
+    assert text.ansi() == "tap0 \x1b[32mon\x1b[0m x" and str(text) == "tap0 on x"
+    text.stylize("bold")
+    assert text.ansi() == (
+        "\x1b[1mtap0 \x1b[0m\x1b[32;1mon\x1b[0m\x1b[1m x\x1b[0m"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "right", "plain", "styled"),
+    [
+        ("ab", 4, False, "ab  ", "ab"),
+        ("ab", 4, True, "  ab", "ab"),
+        ("abcdef", 4, False, "abc~", "abc~"),
+        ("日本語", 4, False, "日~", "日~"),
+        ("日本語", 7, True, " 日本語", "日本語"),
+    ],
+)
+def test_line_is_cut_or_filled_up_by_columns(text, width, right, plain, styled) -> None:
+    made = output.Text(text, "red").resized(width, right, mark="~")
+    assert made.plain == plain
+    assert [made.plain[one.start : one.end] for one in made.spans] == [styled]
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("60", 60), ("", 33), ("x", 33), ("0", 33)]
+)
+def test_width_is_that_of_the_variable_or_else_of_the_terminal(
+    monkeypatch, columns: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((33, 9)))
+    assert output.terminal_width() == width
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((0, 0)))
+    assert output.terminal_width() == (60 if columns == "60" else 80)
 
 
 def test_lines_are_wrapped_below_80_columns_and_not_in_a_word(monkeypatch) -> None:
@@ -92,7 +134,7 @@ def test_columns_are_left_out_in_the_order_they_can_be_spared() -> None:
     assert output.choose([Column("A", least=3), *columns[1:]], widths, 21) == [0, 1, 2, 3]
 
 
-def test_table_is_one_line_for_each_row(capsys, monkeypatch) -> None:
+def test_table_is_one_line_for_each_row(capsys, monkeypatch, plain_terminal) -> None:
     monkeypatch.setenv("COLUMNS", "15")
     columns = [Column("NAME", least=4), Column("N", right=True), Column("X", spare=1)]
     output.say_table(columns, [["a long name", "1", "x"], ["b", "22", output.bad("y")]])
@@ -115,8 +157,8 @@ def test_answers_and_errors_have_their_own_streams(capsys) -> None:
     output.note(["doing\x07"])
     output.complain("tap0:  wrong\n  and more")
     said = capsys.readouterr()
-    assert said.out == "a?\nb\n"
-    assert said.err == "doing?\nsluice: tap0: wrong and more\n"
+    assert said.out == "a\\x07\nb\n"
+    assert said.err == "doing\\x07\nsluice: tap0: wrong and more\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -7,10 +7,9 @@ import errno
 from collections.abc import Iterator
 
 import pytest
-from pyroute2.netlink.exceptions import NetlinkError
 
 from sluice import config, rules, system
-from sluice.errors import Denied, SluiceError
+from sluice.errors import Denied, NetlinkError, SluiceError
 from tests.unit._machine import Machine
 
 
@@ -61,8 +60,7 @@ def test_module_that_is_not_loaded_is_not_waited_for(machine: Machine, clock) ->
     [("Operation not permitted", "as root"), ("not in this namespace", "on the host")],
 )
 def test_denial_says_who_may(machine, monkeypatch, reason: str, where: str) -> None:
-    refuse(monkeypatch, NetlinkError(errno.EPERM), times=1)
-    monkeypatch.setattr(system, "netlink_reason", lambda _: reason)
+    refuse(monkeypatch, NetlinkError(errno.EPERM, reason), times=1)
     with pytest.raises(Denied, match=f"^rules: {reason}; run it {where}$"):
         rules.load(config.Rules())
 

@@ -5,77 +5,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from pyroute2.netlink import exceptions
 
-from sluice import config, namespaces, netlink, system
+from sluice import config, namespaces, output, status, system
 from sluice.cli import main
-from sluice.system import Owner, parse_iff, parse_link, parse_tun_flags
+from sluice.system import Owner, parse_iff, parse_tun_flags
 from tests.unit._machine import DEVICE0, QDISC0, QEMU, QUEUE0, TAP0, TARGET_US, Machine
-
-# What rtnetlink answered for `ip tuntap add mode tap tap0` on 6.18.
-RECORDED = {
-    "index": 5,
-    "ifi_type": 1,
-    "flags": 0x1003,
-    "attrs": [
-        ("IFLA_IFNAME", "tap0"),
-        ("IFLA_TXQLEN", 1000),
-        ("IFLA_QDISC", "pfifo_fast"),
-        ("IFLA_STATS64", {"tx_packets": 3, "tx_dropped": 23}),
-        (
-            "IFLA_LINKINFO",
-            {
-                "attrs": [
-                    ("IFLA_INFO_KIND", "tun"),
-                    (
-                        "IFLA_INFO_DATA",
-                        {
-                            "attrs": [
-                                ("IFLA_TUN_TYPE", 2),
-                                ("IFLA_TUN_MULTI_QUEUE", 1),
-                                ("IFLA_TUN_NUM_QUEUES", 4),
-                            ]
-                        },
-                    ),
-                ]
-            },
-        ),
-    ],
-}
-
-
-def test_recorded_link() -> None:
-    link = parse_link(RECORDED, 0x1002)
-    assert link is not None
-    assert (link.name, link.kind, link.up, link.queues) == ("tap0", "tap", True, 4)
-    assert (link.qdisc, link.ring, link.tx_dropped) == ("pfifo_fast", 1000, 23)
-    assert link.upstream is False
-    assert parse_link(RECORDED, 0x1082).upstream is True
-    assert link.tx_packets == 3
-
-
-def test_without_sysfs_the_kind_is_known_but_not_the_flag() -> None:
-    assert parse_link(RECORDED, None).upstream is None
-    assert parse_link(RECORDED, None).kind == "tap"
-    bare = [pair for pair in RECORDED["attrs"] if pair[0] != "IFLA_LINKINFO"]
-    info = ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "tun")]})
-    old = {**RECORDED, "attrs": [*bare, info]}  # before IFLA_TUN_TYPE
-    assert parse_link({**old, "ifi_type": 65534}, None).kind == "tun"
-    assert parse_link(old, None).kind == "tap"
-
-
-def test_other_links_are_none_of_ours() -> None:
-    bare = [pair for pair in RECORDED["attrs"] if pair[0] != "IFLA_LINKINFO"]
-    assert parse_link({**RECORDED, "attrs": bare}, None) is None
-    other = ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "veth")]})
-    assert parse_link({**RECORDED, "attrs": [*bare, other]}, None) is None
-
 
 def test_flags_and_descriptors() -> None:
     assert parse_tun_flags("0x1802\n") == 0x1802
@@ -106,29 +48,15 @@ def test_owners_are_read_from_proc(tmp_path: Path, monkeypatch) -> None:
     assert system.read_owners() == {"tun0": [Owner(42, "openvpn", True, 0)]}
 
 
-# Two qdiscs below mq, as rtnetlink answers for a tap with two queues.
-def _qdisc(parent: int, drops: int, app: object) -> dict:
-    queue = {"qlen": 3, "backlog": 300, "drops": drops, "requeues": 1, "overlimits": 2}
-    attrs = [("TCA_STATS_QUEUE", queue), ("TCA_STATS_APP", app)]
-    stats2 = ("TCA_STATS2", {"attrs": attrs})
-    return {"index": 5, "parent": parent, "attrs": [("TCA_KIND", "x"), stats2]}
-
-
-def test_qdisc_counts_are_the_roots_and_marks_those_of_all() -> None:
-    root = _qdisc(system.ROOT, 9, None)
-    leaves = [_qdisc(0x10001, 4, {"ecn_mark": 1}), _qdisc(0x10002, 5, {"ecn_mark": 2})]
-    found = system.parse_qdiscs([root, *leaves])
-    assert found == {5: system.QdiscStats(3, 300, 9, 2, 1, 3)}
-    assert system.parse_qdiscs([root])[5].marks is None
-    assert system.parse_qdiscs([leaves[0]]) == {}
-
-
 def test_table(machine: Machine, capsys) -> None:
     assert main([]) == 0
     assert capsys.readouterr().out == """\
-DEVICE STATE   QDISC       FILL STOPS STALLS DROPS QDROPS OWNER
-tap0   on      fq_codel 312/976  1204      0    17     34 qemu-system-x86
-tun0   noqueue noqueue    0/476  1204      0     0      - -
+DEVICE STATE   QDISC    FILL                       WAIT STOPS STALLS DROPS QDROPS OWNER
+tap0   on      fq_codel 312 of 1000, stops at 976 1.6ms  1204      0    17     34 \
+qemu-system-x86
+tun0   noqueue noqueue  0 of 500                      0  1204      0     0      - -
+tun0: noqueue: nothing to stop, a full ring drops; run: sluice on --qdisc
+  fq_codel tun0
 """
 
 
@@ -144,8 +72,10 @@ tap0 (tap): on, served
   owner    qemu-system-x86 (4711) with vhost-net
   qdisc    fq_codel; backlog 12 packets, 18000 bytes; 34 drops, 5 ECN marks, 0
            overlimits since attached
-  ring     312 of 1000 packets; stops at 976, wakes at 488
+  ring     312 of 1000 packets, stops at 976, wakes at 488
   reader   about 200k packets/s while stopped
+  wait     1.6ms for a packet that is sent now, at the reader's pace while
+           stopped
   stops    1204, wakes 1204, stalls 0, longest stop 12.3 ms
   drops    0 at a full ring while on, 17 by the driver in all
   rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring; in the
@@ -162,6 +92,7 @@ tun0 (tun): on, noqueue: nothing to stop
   qdisc    noqueue
   ring     0 of 500 packets
   reader   about 200k packets/s while stopped
+  wait     0 for a packet that is sent now
   stops    1204, wakes 1204, stalls 0, longest stop 12.3 ms
   drops    0 at a full ring while on, 0 by the driver in all
   rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring
@@ -189,7 +120,11 @@ tap0 (tap): off
   qdisc    fq_codel; backlog 12 packets, 18000 bytes; 34 drops, 0 overlimits
            since attached
   ring     400 of 2000 packets in 2 queues
+         0 open, 312 of 1000 packets; 1204 stops, 0 stalls, 0 drops
+         1 open, 88 of 1000 packets; 1204 stops, 0 stalls, 0 drops
   reader   about 133k packets/s each while stopped
+  wait     1.5ms for a packet that is sent now, at the reader's pace while
+           stopped
   stops    2408, wakes 2408, stalls 0, rescued 2, longest stop 250.0 ms
   drops    0 at a full ring while on, 17 by the driver in all
   rates    0 packets/s, 0 stops/s, 0 stalls/s, 0 drops/s at the ring; in the
@@ -198,7 +133,7 @@ tap0 (tap): off
 """)
     assert main([]) == 0
     row = capsys.readouterr().out.splitlines()[1]
-    assert row.split()[:4] == ["tap0", "off", "fq_codel", "400/1952"]
+    assert row.startswith("tap0   off     fq_codel queue 0: 312 of 1000 1.5ms")
     assert row.endswith("qemu-system-x86 +1")
 
 
@@ -264,11 +199,76 @@ def test_state_of_a_device_follows_from_those_of_its_queues(
     assert capsys.readouterr().out.startswith(f"tap0 (tap): on, {why}")
 
 
+STALLED = replace(QUEUE0, state="stalled", fill=997, limit=4, low=2, stalls=3)
+
+
+def test_what_is_wrong_is_said_below_the_table(machine: Machine, capsys) -> None:
+    machine.links = [replace(TAP0, ifindex=n, name=f"tap{n}") for n in range(6)]
+    machine.devices = [replace(DEVICE0, ifindex=n, ifname=f"tap{n}") for n in range(6)]
+    machine.queues = [replace(STALLED, ifindex=n) for n in range(4)]
+    machine.queues += [replace(QUEUE0, ifindex=4, drops=3), replace(QUEUE0, ifindex=5)]
+    machine.owners = {"tap0": [QEMU]}
+    assert main([]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert "997 of 1000, stops at 4" in lines[0] and len(lines) > 6
+    said = " ".join(" ".join(lines[6:]).split())
+    rest = "reads too little, a full ring drops; see: sluice doctor"
+    assert said == (
+        f"tap0: stalled: qemu-system-x86 {rest} "
+        f"tap1, tap2, tap3: stalled: its reader {rest} "
+        "tap4: packets were lost at a full ring while on; see: sluice doctor"
+    )
+
+
+def test_a_device_that_loses_is_red(machine: Machine, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    machine.queues[0] = STALLED
+    assert main([]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    red = re.findall(r"\x1b\[31m(.*?)\x1b\[0m", row)
+    assert red == ["stalled", "3", "17"]
+
+
+def test_of_several_queues_the_worst_is_shown(machine: Machine, capsys) -> None:
+    machine.queues = [QUEUE0, replace(QUEUE0, id=1, fill=900), replace(STALLED, id=2)]
+    assert main([]) == 0
+    assert "queue 2: 997 of 1000, stops at 4" in capsys.readouterr().out
+    machine.queues.pop()
+    assert main([]) == 0
+    assert "queue 1: 900 of 1000, stops at 976" in capsys.readouterr().out
+    assert main(["tap0"]) == 0
+    said = capsys.readouterr().out
+    for queue, fill in ((0, 312), (1, 900)):
+        assert f"         {queue} open, {fill} of 1000 packets, stops at 976, " in said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0, "0"), (3e-6, "3us"), (1.62e-3, "1.6ms"), (0.25, "250ms"),
+     (0.9999, "1.0s"), (75, "75s")],
+)
+def test_waiting_time_is_short(seconds: float | None, text: str) -> None:
+    assert status.format_seconds(seconds) == text
+
+
+def test_waiting_time_is_packets_over_packets_per_second(machine, capsys) -> None:
+    machine.queues[0] = replace(QUEUE0, reader_ns=2_000_000)
+    machine.queues[1] = replace(machine.queues[1], fill=5, reader_ns=1_000_000)
+    assert main(["--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["devices"]
+    assert first["waiting_seconds"] == pytest.approx((312 + 12) * 0.002)
+    assert second["waiting_seconds"] is None, "the pace is assumed"
+    machine.loaded = False
+    assert main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["devices"][0]["waiting_seconds"] is None
+
+
 def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> None:
     for state in ("open", "stalled"):
         machine.queues[0] = replace(QUEUE0, state=state, reader_ns=1_000_000)
         assert main(["status", "tap0"]) == 0
-        assert "reader   pace not known yet" in capsys.readouterr().out
+        assert "pace not known yet, 1000 packets/s assumed" in capsys.readouterr().out
     machine.queues[0] = replace(QUEUE0, state="stalled")
     assert main(["status", "tap0"]) == 0
     assert "pace not known yet" not in capsys.readouterr().out
@@ -276,7 +276,7 @@ def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> Non
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 140])
 def test_no_line_is_wider_than_the_terminal(
-    machine: Machine, capsys, monkeypatch, columns: int
+    machine: Machine, capsys, monkeypatch, plain_terminal, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for names in ((), ("tap0",)):
@@ -288,7 +288,7 @@ def test_no_line_is_wider_than_the_terminal(
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_nor_with_devices_of_several_namespaces(
-    machine: Machine, capsys, monkeypatch, columns: int
+    machine: Machine, capsys, monkeypatch, plain_terminal, columns: int
 ) -> None:
     """In a VM such a table was 42 columns wide: a terminal of 40 wrapped it."""
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -303,7 +303,9 @@ def test_nor_with_devices_of_several_namespaces(
     assert max(map(len, lines)) <= columns, lines
 
 
-def test_forty_taps_are_forty_lines(machine: Machine, capsys, monkeypatch) -> None:
+def test_forty_taps_are_forty_lines(
+    machine: Machine, capsys, monkeypatch, plain_terminal
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     names = [f"vnet{number}" for number in range(40)]
     machine.links = [replace(TAP0, ifindex=n, name=x) for n, x in enumerate(names)]
@@ -374,7 +376,8 @@ def test_realtime_kernel_is_named_as_the_reason(
     machine: Machine, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.loaded = False
-    monkeypatch.setattr("platform.version", lambda: "#1 SMP PREEMPT_RT Debian")
+    uname = SimpleNamespace(version="#1 SMP PREEMPT_RT Debian")
+    monkeypatch.setattr(os, "uname", lambda: uname)
     assert main(["status"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("module: not loaded, as this kernel is PREEMPT_RT"), said
@@ -406,8 +409,8 @@ def test_devices_of_all_namespaces_are_shown(machine: Machine, capsys) -> None:
     """Those without a name as well, by a process."""
     machine.namespaces = {"": 1, "red": 2, "4711": 3}
     assert main([]) == 0
-    head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split()[:2] == ["DEVICE", "NETNS"] and len(rows) == 6
+    head, *rows = capsys.readouterr().out.splitlines()[:7]
+    assert head.split()[:2] == ["DEVICE", "NETNS"]
     assert [row.split()[1] for row in rows[2:]] == ["red", "red", "4711", "4711"]
     assert main(["--netns", "red", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["devices"]
@@ -455,7 +458,7 @@ def test_device_that_vanishes_between_two_looks_is_left_out(
     assert "tap0" not in capsys.readouterr().out
 
 
-def test_text_stays_under_80_columns(machine: Machine, capsys) -> None:
+def test_text_stays_under_80_columns(machine: Machine, capsys, plain_terminal) -> None:
     name = "abcdefghijklmno"
     machine.links = [replace(TAP0, name=name)]
     machine.devices = [
@@ -523,29 +526,3 @@ def test_names_do_not_command_the_terminal(
         text.encode()
         assert "\x07" not in text and "\x1b[2J" not in text and "\x1b]" not in text
     assert "[2J" in said.out + said.err, "the name is not shown"
-
-
-def test_name_that_is_no_text_is_kept() -> None:
-    named = [("IFLA_IFNAME", b"t\xff"), *RECORDED["attrs"][1:]]
-    link = parse_link({**RECORDED, "attrs": named}, 1)
-    assert link is not None and os.fsencode(link.name) == b"t\xff"
-
-
-def test_interrupted_dump_is_asked_for_again(monkeypatch) -> None:
-    monkeypatch.setattr(netlink.time, "sleep", lambda _: None)
-    told, flagged = (
-        [{"name": "tap0", "header": {"flags": flags}}]
-        for flags in (0, netlink.NLM_F_DUMP_INTR)
-    )
-    answers = [exceptions.NetlinkDumpInterrupted(), flagged] * 2 + [told]
-
-    def dump() -> list[dict]:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    assert netlink.uninterrupted(dump) == told and not answers
-    answers += [exceptions.NetlinkDumpInterrupted()] * (netlink.DUMP_TRIES + 1)
-    with pytest.raises(exceptions.NetlinkDumpInterrupted):
-        netlink.uninterrupted(dump)

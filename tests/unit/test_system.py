@@ -8,10 +8,9 @@ import gzip
 from pathlib import Path
 
 import pytest
-from pyroute2.netlink.exceptions import NetlinkError
 
-from sluice import namespaces, system
-from sluice.errors import SluiceError
+from sluice import namespaces, rtnl, system
+from sluice.errors import NetlinkError, SluiceError
 
 
 @pytest.fixture
@@ -28,33 +27,16 @@ def write(path: Path, text: str | bytes) -> None:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-class Route:
-    """Keeps what is asked for."""
-
-    calls: list[tuple[object, ...]] = []
-
-    def __enter__(self) -> Route:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def tc(self, *how: object, parent: int) -> None:
-        Route.calls.append((*how, parent))
-
-
 def test_qdisc_of_each_queue_is_below_mq(monkeypatch) -> None:
-    monkeypatch.setattr(system, "IPRoute", Route)
-    Route.calls = []
-    root, handle = system.ROOT, system.QDISC_HANDLE
+    calls: list[tuple[object, ...]] = []
+    monkeypatch.setattr(rtnl, "replace_qdisc", lambda *how: calls.append(how))
+    root, handle = rtnl.ROOT, system.QDISC_HANDLE
     system.attach_qdisc(7, 1, "fq")
-    assert Route.calls == [("replace", "fq", 7, handle, root)]
-    Route.calls = []
+    assert calls == [(7, "fq", handle, root)]
+    calls.clear()
     system.attach_qdisc(7, 2, "fq")
-    assert Route.calls == [
-        ("replace", "mq", 7, handle, root),
-        ("replace", "fq", 7, 0, handle | 1),
-        ("replace", "fq", 7, 0, handle | 2),
+    assert calls == [
+        (7, "mq", handle, root), (7, "fq", 0, handle | 1), (7, "fq", 0, handle | 2),
     ]
 
 
@@ -209,12 +191,10 @@ def test_messages_of_the_kernel_about_the_module(monkeypatch) -> None:
 
 
 def test_reason_of_a_refusal() -> None:
-    assert system.netlink_reason(NetlinkError(errno.EPERM, "need more")) == "need more"
-    assert system.netlink_reason(NetlinkError(errno.ENODEV)) == "No such device"
+    assert NetlinkError(errno.EPERM, "need more").reason == "need more"
+    assert NetlinkError(errno.ENODEV).reason == "No such device"
     denials = [errno.EPERM, errno.EACCES, errno.EINVAL]
-    assert [system.is_denial(NetlinkError(code)) for code in denials] == [
-        True, True, False,
-    ]
+    assert [NetlinkError(code).is_denial for code in denials] == [True, True, False]
 
 
 def test_lines_of_a_command_are_shown_as_they_come() -> None:

@@ -60,8 +60,8 @@ def command_sees_and_switches_two_namespaces(env: Env) -> None:
     assert "  settings off (by hand)\n" in said, said
     assert max(len(line) for line in said.splitlines()) < 80, said
     said = sluice("metrics")
-    assert f'sluice_device_on{{device="{NEAR.name}",netns="near"}} 0.0\n' in said
-    assert said.endswith("# EOF\n"), said
+    assert f'sluice_device_on{{device="{NEAR.name}",netns="near"}} 0\n' in said
+    assert sluice("metrics", "--openmetrics").endswith("# EOF\n")
     said = json.loads(sluice("doctor", "--json"))
     off = [one for one in said["findings"] if one["subject"] == f"{NEAR.name}@near"]
     assert [one["fix"] for one in off] == ["sluice on near0"], off
@@ -140,7 +140,8 @@ def container_without_a_name_is_shown_and_switched(env: Env) -> None:
         said = sluice("doctor", "--json", status=None)
         subjects = {one["subject"] for one in json.loads(said)["findings"]}
         assert f"tun0@{container.pid}" in subjects, said
-        assert f'netns="{container.pid}"' in sluice("metrics")
+        process = Path(f"/proc/{container.pid}/comm").read_text().strip()
+        assert f'device="tun0",netns="{process}"' in sluice("metrics")
         sluice("on", "--now", "tun0", "--netns", str(container.pid))
         (one,) = json.loads(sluice("--json", "tun0"))["devices"]
         assert one["on"] and one["settings"][0]["source"] == "by hand", one
@@ -260,7 +261,7 @@ def command_works_without_the_module(env: Env) -> None:
     assert f"{HERE.name} (tap): stock, drops at a full ring" in said, said
     assert sluice().splitlines()[-1].split()[:2] == [HERE.name, "stock"]
     said = sluice("off", HERE.name, status=1)
-    assert said.startswith("sluice: module: not loaded; run: modprobe sluice"), said
+    assert said.startswith("sluice: module: not loaded; see: sluice doctor"), said
     assert f"{HERE.name} off" in CONFIG.read_text()
     said = sluice("doctor", status=1)
     assert re.search(r"FAIL +module: ", said), said

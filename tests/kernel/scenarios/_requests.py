@@ -93,7 +93,7 @@ class Asker:
 
     def __init__(self) -> None:
         with Client() as client:
-            self.family = client._socket.prid
+            self.family = client.family
         self._socket = socket.socket(_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC)
         for option in (_EXT_ACK, _CAP_ACK):
             self._socket.setsockopt(_SOL_NETLINK, option, 1)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.exceptions import NetlinkError as RouteError
 
 from lab.guest.devices import HERE, THERE, Counters, Reader, make_netns
 from lab.guest.devices import silence_first_netns
@@ -47,6 +47,7 @@ from lab.row import WorkloadError
 from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
 from sluice import system
 from sluice.netlink import Client
+from sluice.errors import NetlinkError
 from tests.kernel.scenarios import _faults, _ftrace, _patch
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
@@ -484,7 +485,7 @@ class Abuser:
             try:
                 self.timed(name)
                 self.done[name] += 1
-            except (OSError, NetlinkError, WorkloadError, IndexError):
+            except (OSError, RouteError, NetlinkError, WorkloadError, IndexError):
                 self.refused[name] += 1
 
     def timed(self, name: str) -> None:
@@ -513,7 +514,7 @@ class Abuser:
             self.attach()
         if self.read_flags() != USUAL_FLAGS | IFF_NO_PI:
             self.close()
-            with contextlib.suppress(NetlinkError):
+            with contextlib.suppress(RouteError):
                 self.link.route.link("del", index=self.link.index)
             self.create(USUAL_FLAGS)
         while len(self.tap.queues) > 1:

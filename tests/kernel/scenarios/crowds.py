@@ -14,7 +14,8 @@ from typing import Callable
 from lab.guest.crowd import crowd, group_of
 from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env, scenario
-from sluice.netlink import DEVICE_GET, NLM_F_DUMP_INTR, Client
+from sluice.netlink import DEVICE_GET, Client
+from sluice.wire import DUMP_INTR
 from tests.kernel.scenarios._memory import allowed
 from tests.kernel.scenarios._requests import Asker
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
@@ -255,6 +256,6 @@ def dump_whose_last_device_vanished_says_so(env: Env) -> str:
         devices.enter_context(crowd(800))
         whole = asker.flags_of_dump(DEVICE_GET, int)
         cut = asker.flags_of_dump(DEVICE_GET, devices.close)
-    assert len(whole) == 801 and not any(one & NLM_F_DUMP_INTR for one in whole), whole
-    assert any(one & NLM_F_DUMP_INTR for one in cut), cut
+    assert len(whole) == 801 and not any(one & DUMP_INTR for one in whole), whole
+    assert any(one & DUMP_INTR for one in cut), cut
     return f"{len(cut)} messages of a dump that was cut short"

@@ -168,7 +168,7 @@ def many_random_requests_leave_a_module_that_answers(env: Env) -> str:
 # Run by an unprivileged user, who becomes root of a user namespace.
 BECOME_NAMESPACE_USER = """
 import ctypes, os, sys
-from pyroute2.netlink.exceptions import NetlinkError
+from sluice.errors import NetlinkError
 from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
 NEWUSER, NEWNET, PR_SET_DUMPABLE = 0x10000000, 0x40000000, 4

@@ -13,7 +13,7 @@ from tests.kernel.scenarios._traffic import read_device, sink
 # Switches the only device off; with an argument it makes the device first.
 ADMIN = """
 import sys
-from pyroute2.netlink.exceptions import NetlinkError
+from sluice.errors import NetlinkError
 from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
 from tests.kernel.scenarios._tap import Tap

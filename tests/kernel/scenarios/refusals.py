@@ -14,7 +14,7 @@ from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import read_has_backpressure
 from tests.kernel.scenarios._ftrace import mount_tracefs
-from pyroute2.netlink.exceptions import NetlinkError
+from sluice.errors import NetlinkError
 from sluice import netlink
 from sluice.netlink import Client, Device, Rule
 from tests.kernel.scenarios import _ftrace

@@ -9,11 +9,10 @@ import sys
 import time
 from dataclasses import replace
 
-from pyroute2.netlink.exceptions import NetlinkError
-
 from lab.guest.scenarios import Env, scenario
 from lab.guest.devices import HERE
 from sluice.netlink import RULES_MAX, Client, Device, Listener, Rule
+from sluice.errors import NetlinkError
 from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import read_device, set_device, set_qdisc
 
@@ -45,8 +44,8 @@ def read_settings() -> dict:
 # In a network namespace of its own: makes a device and prints what its rule set.
 ELSEWHERE = """
 import sys
-from pyroute2.netlink.exceptions import NetlinkError
 from sluice.netlink import Client
+from sluice.errors import NetlinkError
 from lab.guest.tun import IFF_TUN
 from tests.kernel.scenarios._tap import Tap
 device = Tap(IFF_TUN, sys.argv[1])

@@ -111,6 +111,26 @@ def boot_without_the_module_is_not_degraded(env: Env) -> None:
     assert read_state() == "running", env.run("systemctl", "--failed")
 
 
+def has_qdisc(env: Env) -> bool:
+    return "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
+
+
+@scenario(deadline=2 * SECONDS)
+def module_that_is_loaded_after_the_boot_is_followed(env: Env) -> None:
+    install(env, "here* on qdisc=fq_codel\n")
+    (MODULES / "updates/sluice.ko").unlink()
+    env.run("depmod")
+    env.run("systemctl", "enable", "--now", "sluice", "sluice-follow")
+    env.enter(tap(qdisc="pfifo"))
+    set_qdisc(env, "noqueue")
+    assert env.run("systemctl", "is-active", "sluice-follow") == "active\n"
+    shutil.copy("/out/sluice.ko", MODULES / "updates")
+    env.run("depmod")
+    env.run("/usr/lib/sluice/module", "load")
+    env.wait_for(lambda: has_qdisc(env), "the rule's qdisc is there", seconds=60)
+    assert read_state() == "running", env.run("systemctl", "--failed")
+
+
 @scenario(deadline=2 * SECONDS)
 def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
     install(env, "here* on qdisc=fq_codel\n")
@@ -118,13 +138,10 @@ def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
     env.run("systemctl", "start", "sluice-follow")
     time.sleep(5 * env.patience)  # it listens; nothing tells so
 
-    def has_qdisc() -> bool:
-        return "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
-
     for delay in (0, 0.1, 0.3, 1, 3):
         with tap(qdisc="pfifo"):
             time.sleep(delay)
-            assert not has_qdisc()
+            assert not has_qdisc(env)
             set_qdisc(env, "noqueue")
-            env.wait_for(has_qdisc, f"fq_codel after {delay} s", seconds=60)
+            env.wait_for(lambda: has_qdisc(env), f"fq_codel after {delay} s", seconds=60)
     assert env.run("systemctl", "is-active", "sluice-follow") == "active\n"

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The units beside what mounts file systems and brings up the network.
+
+systemd orders the jobs of a boot, offline: units of the installed systemd, mounts that
+its generator makes of an fstab, and the services of a network in a folder of the test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[2]
+SYSTEM = Path("/usr/lib/systemd/system")
+GENERATOR = Path("/usr/lib/systemd/system-generators/systemd-fstab-generator")
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("systemd-analyze") and GENERATOR.exists() and SYSTEM.is_dir()),
+    reason="no systemd-analyze on this machine (Debian: apt install systemd)",
+)
+
+ROOT = "UUID=5eaf00d5-0000-4000-8000-000000000001 / ext4 errors=remount-ro 0 1\n"
+ISCSI = "x-systemd.requires=iscsid.service"
+FSTABS = {
+    "root alone": "",
+    "var on NFS": "192.0.2.1:/var /var nfs defaults,_netdev 0 0\n",
+    "var/tmp on NFS": "192.0.2.1:/tmp /var/tmp nfs4 defaults 0 0\n",
+    "tmp on NFS": "192.0.2.1:/tmp /tmp nfs4 defaults 0 0\n",
+    "var on iSCSI": "/dev/sdb1 /var ext4 _netdev 0 2\n",
+    "var on iSCSI, by its service": f"/dev/sdb1 /var ext4 {ISCSI} 0 2\n",
+    "var on CIFS, home on NFS": "//192.0.2.1/v /var cifs guest 0 0\n"
+                                "192.0.2.1:/home /home nfs defaults 0 0\n",
+    "usr and var apart": "/dev/sda2 /usr ext4 defaults 0 2\n"
+                         "/dev/sda3 /var ext4 defaults 0 2\n"
+                         "tmpfs /tmp tmpfs defaults 0 0\n",
+    "usr on NFS": "192.0.2.1:/usr /usr nfs defaults,_netdev,x-initrd.mount 0 0\n",
+    "run/lock and boot apart": "/dev/sda4 /boot ext4 defaults 0 2\n",
+}
+EARLY = "DefaultDependencies=no\nConflicts=shutdown.target\nBefore=shutdown.target\n"
+# What the services of these packages say about their order.
+NETWORKS = {
+    "ifupdown": {
+        "networking.service": EARLY + "Wants=network.target\nBefore=network.target "
+        "network-online.target\nAfter=local-fs.target network-pre.target "
+        "systemd-modules-load.service",
+    },
+    "networkd": {
+        "systemd-networkd-wait-online.service.d": "",
+    },
+    "NetworkManager": {
+        "NetworkManager.service": "Wants=network.target\nAfter=network-pre.target "
+        "dbus.service\nBefore=network.target",
+        "NetworkManager-wait-online.service": "Requires=NetworkManager.service\n"
+        "After=NetworkManager.service\nBefore=network-online.target",
+    },
+}
+OTHERS = {
+    "nftables.service": EARLY + "Wants=network-pre.target\nBefore=network-pre.target",
+    "iscsid.service": EARLY + "Wants=network-online.target\n"
+    "After=network-online.target\nBefore=remote-fs-pre.target",
+}
+ONESHOT = "\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
+
+
+def place(folder: Path, units: dict[str, str]) -> None:
+    """Units in a folder, which the boot wants."""
+    wants = folder / "multi-user.target.wants"
+    wants.mkdir(parents=True, exist_ok=True)
+    for name, text in units.items():
+        if name.endswith(".service"):
+            (folder / name).write_text(text)
+            (wants / name).symlink_to(f"../{name}")
+
+
+def enable_networkd(folder: Path) -> None:
+    for name in ("systemd-networkd", "systemd-networkd-wait-online"):
+        target = "network-online" if name.endswith("online") else "multi-user"
+        wants = folder / f"{target}.target.wants"
+        wants.mkdir(exist_ok=True)
+        (wants / f"{name}.service").symlink_to(SYSTEM / f"{name}.service")
+
+
+def ours() -> dict[str, str]:
+    """The units as in a package, with a command that this machine has."""
+    return {
+        path.name: re.sub(r"^(Exec\w+)=.*", r"\1=/bin/true", path.read_text(), flags=re.M)
+        for path in TREE.glob("packaging/*.service")
+    }
+
+
+def verify(folder: Path, fstab: str, network: str, units: dict[str, str]) -> str:
+    """What systemd says of the boot that has these units."""
+    (folder / "fstab").write_text(ROOT + fstab)
+    generated, own = folder / "generated", folder / "own"
+    generated.mkdir()
+    subprocess.run(
+        [GENERATOR, generated, generated, generated],
+        env={"SYSTEMD_FSTAB": str(folder / "fstab"), "SYSTEMD_LOG_LEVEL": "err"},
+        check=True,
+    )
+    services = {**OTHERS, **NETWORKS[network]}
+    place(own, {name: f"[Unit]\n{text}{ONESHOT}" for name, text in services.items()})
+    place(own, units)
+    if network == "networkd":
+        enable_networkd(own)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "multi-user.target"],
+        env={"PATH": os.environ["PATH"], "HOME": str(folder),
+             "SYSTEMD_UNIT_PATH": f"{own}:{generated}:{SYSTEM}"},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def complaints(said: str) -> list[str]:
+    """About our units; the machine's own, or an fstab, may have faults without them."""
+    return [line for line in said.splitlines() if "sluice" in line]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("fstab", FSTABS)
+def test_boot_has_no_cycle(tmp_path: Path, fstab: str, network: str) -> None:
+    units = ours()
+    assert set(units) == {"sluice.service", "sluice-follow.service"}
+    assert complaints(verify(tmp_path, FSTABS[fstab], network, units)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "fstab", "network"),
+    [
+        ("[Service]\nPrivateTmp=yes", "var on NFS", "ifupdown"),
+        ("[Service]\nPrivateTmp=yes", "var/tmp on NFS", "networkd"),
+        ("[Service]\nStateDirectory=sluice", "var on CIFS, home on NFS", "ifupdown"),
+        ("[Unit]\nAfter=local-fs.target", "var on iSCSI, by its service", "networkd"),
+        ("[Service]\nPrivateTemp=yes", "root alone", "ifupdown"),  # is unknown
+    ],
+)
+def test_unit_with_a_fault_is_found(tmp_path: Path, line, fstab, network) -> None:
+    units = ours()
+    units["sluice.service"] += f"\n{line}\n"
+    assert complaints(verify(tmp_path, FSTABS[fstab], network, units))
+
+
+@pytest.mark.parametrize(("prefix", "waits"), [("/usr", False), ("/usr/local", True)])
+def test_prefix_that_is_a_mount_is_waited_for(tmp_path: Path, prefix, waits) -> None:
+    """The unit of a package waits for no mount, as /usr is there with the root."""
+    subprocess.run(
+        [TREE / "packaging/install", "module"],
+        env={"PATH": os.environ["PATH"], "DESTDIR": str(tmp_path), "PREFIX": prefix},
+        check=True,
+        capture_output=True,
+    )
+    text = (tmp_path / "etc/systemd/system/sluice.service").read_text()
+    assert (f"\nRequiresMountsFor={prefix}\n" in text) is waits
+    units = {"sluice.service": re.sub("(Exec.*)=.*", r"\1=/bin/true", text)}
+    apart = "/dev/sda5 /usr/local ext4 defaults 0 2\n"
+    assert complaints(verify(tmp_path, apart, "ifupdown", units)) == []
