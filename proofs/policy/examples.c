@@ -1658,6 +1658,7 @@ int main(void)
 	backstops();
 	events();
 	layouts();
+	parameters_within_their_ranges();
 	starts();
 	starts_that_fail();
 	printf("fine: %u examples\n", examples);
