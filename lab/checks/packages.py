@@ -18,7 +18,7 @@ from sluice import VERSION
 BUILDER = "6.12"  # the kernel whose root, and so whose suite, builds
 TOOLS = ("debhelper", "dh-python", "lintian")
 # What the packages are made from.
-SOURCES = ("bin", "debian", "kmod", "man", "packaging", "sluice")
+SOURCES = ("README.md", "bin", "debian", "docs", "kmod", "man", "packaging", "sluice")
 # Nothing is compiled: build-essential, which it would ask for, is not needed.
 BUILD = "dpkg-buildpackage --build=binary --no-sign --no-check-builddeps"
 LINTIAN = "lintian --allow-root --fail-on error --tag-display-limit 0 ../*.changes"
@@ -26,7 +26,8 @@ LINTIAN = "lintian --allow-root --fail-on error --tag-display-limit 0 ../*.chang
 
 def package_sources() -> list[Path]:
     """The files the packages are made from: not what a run or a build leaves."""
-    found = [path for name in SOURCES for path in (REPOSITORY / name).rglob("*")]
+    top = [REPOSITORY / name for name in SOURCES]
+    found = [path for one in top for path in (one, *one.rglob("*"))]
     return sorted(
         path
         for path in found

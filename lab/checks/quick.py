@@ -21,10 +21,13 @@ from lab.setup import ensure_commands, ensure_promtool, ensure_venv, say
 
 # The command -> the Debian package that has it.
 LINTERS = {
+    "man": "man-db",
     "mandoc": "mandoc",
     "shellcheck": "shellcheck",
     "systemd-analyze": "systemd",  # of tests/unit/test_units.py
 }
+# Columns at which groff, too, has no complaint about the manual pages.
+WIDTHS = (60, 80)
 WORKERS = 2  # steps at a time
 
 
@@ -55,10 +58,14 @@ def run_tool(*command: str | Path) -> str:
 
 
 def lint_manual(names: list[str]) -> str:
-    """mandoc's complaints; it knows only the manual pages it has an index of."""
+    """mandoc's complaints, which knows only the pages it has an index of, and groff's."""
     pages = [name for name in names if name.startswith("man/")]
     said = run_tool("mandoc", "-T", "lint", "-W", "warning", *pages)
-    return "\n".join(line for line in said.split("\n") if "mandoc.db" not in line)
+    lines = [line for line in said.split("\n") if "mandoc.db" not in line]
+    formats = "! MANWIDTH=$0 man --warnings -l $1 2>&1 >/dev/null | grep ."
+    for width in WIDTHS:
+        lines += [run_tool("sh", "-c", formats, str(width), page) for page in pages]
+    return "\n".join(filter(None, lines))
 
 
 def static_steps(python: Path) -> Steps:

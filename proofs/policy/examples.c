@@ -870,6 +870,7 @@ int main(void)
 	backstops();
 	events();
 	layouts();
+	parameters_within_their_ranges();
 	starts();
 	starts_that_fail();
 	printf("fine: %u examples\n", examples);

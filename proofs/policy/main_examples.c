@@ -22,6 +22,32 @@ static void netlink_stopped(void) { note("no netlink;"); }
 static void backstop_stopped(void) { note("no backstop;"); }
 static void events_stopped(void) { note("no events;"); }
 
+struct kernel_param {
+	const char *name;
+	void *arg;
+};
+
+struct kernel_param_ops {
+	int (*set)(const char *text, const struct kernel_param *param);
+	int (*get)(char *text, const struct kernel_param *param);
+};
+
+static int param_get_uint(char *text, const struct kernel_param *param)
+{
+	return sprintf(text, "%u\n", *(uint *)param->arg);
+}
+
+static int kstrtouint(const char *text, unsigned int base, uint *to)
+{
+	char *end;
+	long value = strtol(text, &end, base);
+
+	if (end == text || *end || value < 0)
+		return -EINVAL;
+	*to = value;
+	return 0;
+}
+
 #define sluice_selftest_ring	ring_tested
 #define sluice_selftest_reset	reset_tested
 #define sluice_layout_learn	layout_learned
@@ -35,6 +61,8 @@ static void events_stopped(void) { note("no events;"); }
 #undef IS_ENABLED
 #define IS_ENABLED(option)	preempt_rt
 #define module_param_named(...)
+#define module_param_cb(...)
+#define __MODULE_PARM_TYPE(...)
 #define module_init(function)
 #define module_exit(function)
 #define MODULE_PARM_DESC(...)
@@ -56,6 +84,26 @@ static void events_stopped(void) { note("no events;"); }
 #undef sluice_netlink_stop
 #undef sluice_backstop_stop
 #undef sluice_events_stop
+
+static void parameters_within_their_ranges(void)
+{
+	static const struct {
+		const char *text;
+		int err;
+		uint holds;
+	} writes[] = {
+		{ "1", 0, 1 }, { "0", -EINVAL, 1 }, { "60001", -EINVAL, 1 },
+		{ "60000", 0, 60000 }, { "0x10", 0, 16 }, { "1s", -EINVAL, 16 },
+		{ "", -EINVAL, 16 }, { "-1", -EINVAL, 16 }, { "250", 0, 250 },
+	};
+	const struct kernel_param param = { "stall_ms", &sluice_default_stall_ms };
+
+	for (size_t i = 0; i < sizeof(writes) / sizeof(*writes); i++) {
+		EXPECT(stall_ms_ops.set(writes[i].text, &param), writes[i].err);
+		EXPECT(sluice_default_stall_ms, writes[i].holds);
+	}
+	EXPECT_LOG("complain;complain;");
+}
 
 static void starts(void)
 {

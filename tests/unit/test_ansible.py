@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from sluice import distributions
@@ -30,8 +31,9 @@ def lint(path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_lint_is_silent() -> None:
-    done = lint(EXAMPLE)
+@pytest.mark.parametrize("name", ["sluice.yml", "remove.yml"])
+def test_lint_is_silent(name: str) -> None:
+    done = lint(EXAMPLE.with_name(name))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

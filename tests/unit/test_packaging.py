@@ -29,7 +29,12 @@ INSTALL = TREE / "packaging/install"
         ("kmod/dkms.conf", r'^PACKAGE_VERSION="(.*)"$'),
         ("debian/changelog", r"\Asluice \((.*)\) "),
         ("packaging/rpm/sluice.spec", r"^%\{!\?version_: %global version_ (.*)}$"),
+        ("packaging/rpm/sluice-kmod.spec", r"^Version: +(.*)$"),
+        ("packaging/rpm/sluice-kmp.spec", r"^%global version_ (.*)$"),
         ("packaging/arch/PKGBUILD", r"^pkgver=(.*)$"),
+        ("packaging/nixos/module.nix", r'^  version = "(.*)";$'),
+        ("packaging/kubernetes/module.yaml", r"^ +value: REGISTRY/sluice-source:(.*)$"),
+        ("packaging/kubernetes/daemonset.yaml", r"^ +image: REGISTRY/.*:(.*)$"),
     ],
 )
 def test_version_is_the_commands(name: str, pattern: str) -> None:
@@ -113,11 +118,50 @@ def test_ansible_example_is_valid_yaml() -> None:
     (play,) = yaml.safe_load((folder / "sluice.yml").read_text())
     assert play["become"] and play["roles"] == [{"role": "sluice"}]
     role = folder / "roles/sluice"
-    rules = yaml.safe_load((role / "defaults/main.yml").read_text())["sluice_rules"]
-    lines = config.parse("\n".join(rules))
+    defaults = (role / "defaults/main.yml").read_text()
+    examples = re.findall(r'^#   - "(.*)"$', defaults, re.M)
+    lines = config.parse("\n".join(examples))
     assert lines and not config.wrongs(lines)
+    cautious = yaml.safe_load(defaults)
+    assert cautious["sluice_rules"] == [] and cautious["sluice_default_on"] is False
     tasks = yaml.safe_load((role / "tasks/main.yml").read_text())
     assert "/etc/sluice.conf.d/" in str(tasks)
+
+
+def test_package_has_what_an_operator_needs() -> None:
+    lines = (TREE / "debian/sluice-tun.install").read_text().splitlines()
+    found = set()
+    for line in lines:
+        pattern, into = line.split()
+        paths = list(TREE.glob(pattern))
+        assert paths and into.startswith("usr/share/doc/sluice-tun"), line
+        found |= {str(path.relative_to(TREE)) for path in paths}
+    for name in ("grafana", "libvirt", "prometheus"):
+        assert f"packaging/{name}" in found
+    assert {"README.md", "docs/operating.md", "docs/troubleshooting.md"} <= found
+
+
+KUBERNETES = TREE / "packaging/kubernetes"
+
+
+def test_kubernetes_names_what_there_is() -> None:
+    """The module's parameters, the image's arguments, rules without a mistake."""
+    module = yaml.safe_load((KUBERNETES / "module.yaml").read_text())
+    container = module["spec"]["moduleLoader"]["container"]
+    main = (KMOD / "main.c").read_text()
+    known = set(re.findall(r"^MODULE_PARM_DESC\((\w+)", main, re.M))
+    given = {word.partition("=")[0] for word in container["modprobe"]["parameters"]}
+    assert given and given <= known
+    (mapping,) = container["kernelMappings"]
+    recipe = (KUBERNETES / "Containerfile").read_text()
+    taken = set(re.findall(r"^ARG (\w+)", recipe, re.M))
+    passed = {argument["name"] for argument in mapping["build"]["buildArgs"]}
+    assert taken == passed | {"KERNEL_FULL_VERSION"}  # which the operator adds
+    rules, daemon = yaml.safe_load_all((KUBERNETES / "daemonset.yaml").read_text())
+    for text in rules["data"].values():
+        assert not config.wrongs(config.parse(text))
+    chosen = daemon["spec"]["template"]["spec"]["nodeSelector"]
+    assert chosen == module["spec"]["selector"]
 
 
 # The series that sluice metrics prints.
@@ -159,6 +203,10 @@ def test_python_package_has_what_the_command_imports() -> None:
     assert all(f"python3-{name}" in control for name in names)
 
 
+SHIPPED_HOOK = (TREE / "packaging/libvirt/qemu").read_text()
+
+
+@pytest.mark.parametrize("hook", [documented_hook(), SHIPPED_HOOK], ids=["docs", "file"])
 @pytest.mark.parametrize(
     ("operation", "status", "calls"),
     [
@@ -167,14 +215,14 @@ def test_python_package_has_what_the_command_imports() -> None:
         ("started", 1, "apply --keep vnet*\n"),
     ],
 )
-def test_hook_of_libvirt(tmp_path: Path, operation, status, calls) -> None:
+def test_hook_of_libvirt(tmp_path: Path, hook, operation, status, calls) -> None:
     """As libvirt calls it: guest, operation, "begin", "-", and XML on stdin."""
     tools = tmp_path / "tools"
     tools.mkdir()
     called = tmp_path / "called"
     called.touch()
     for name, text in {
-        "qemu": documented_hook(),
+        "qemu": hook,
         "sluice": f'#!/bin/sh\necho "$*" >>{called}\nexit {status}\n',
     }.items():
         (tools / name).write_text(text)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 from lab.guest.debug import finds_leaks, forget_leaks, read_leaks
@@ -14,10 +15,26 @@ from tests.kernel.scenarios._requests import Asker
 from tests.kernel.scenarios._tap import tap
 
 
+def _assert_refused(name: str, value: str) -> None:
+    with open(f"/sys/module/sluice/parameters/{name}", "r+") as parameter:
+        before = parameter.read()
+        try:
+            os.pwrite(parameter.fileno(), value.encode(), 0)
+        except OSError as error:
+            assert error.errno == errno.EINVAL, error
+        else:
+            raise AssertionError(f"{name}={value} was accepted")
+        assert os.pread(parameter.fileno(), 20, 0).decode() == before
+
+
 @scenario
 def loads_and_unloads(env: Env) -> None:
     env.load()
     assert os.path.exists("/sys/module/sluice")
+    line = env.run("dmesg").rpartition("sluice: version ")[2]
+    assert "default_on=1 stall_ms=250 low_percent=50 target_us=2000\n" in line, line
+    for name, outside in ("stall_ms", "0"), ("low_percent", "96"), ("target_us", "-1"):
+        _assert_refused(name, outside)
     env.run("rmmod", "sluice")
     assert not os.path.exists("/sys/module/sluice")
 

@@ -191,6 +191,21 @@ def newer_package_replaces_the_loaded_module(env: Env) -> None:
     assert len(module_files()) == 1, module_files()
 
 
+@scenario(deadline=900, often=False)
+def newer_package_that_does_not_build_leaves_the_one_before(env: Env) -> None:
+    reader = sink(env, ring=100)
+    apt_install(env)
+    env.enter(broken_headers())
+    done = apt("install", newer_package(env, f"{VERSION}.1"))
+    assert f"does not build; that of version {VERSION} stays" in done.said, done.said
+    assert run("modinfo", "-F", "version", "sluice").said.strip() == VERSION
+    run("rmmod", "sluice")
+    run("modprobe", "sluice")
+    assert_served(env, reader)
+    purge()
+    assert not module_files(), module_files()
+
+
 @scenario(often=False)
 def debian_without_the_libraries_refuses_only_the_command(env: Env) -> None:
     if has_command():
