@@ -79,6 +79,8 @@ KERNELS = (
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
     Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=("builtin",)),
+    Kernel("6.12-frames", "trixie", _UPDATES, "6.12", often=False,
+           configs=("builtin", "frames")),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
     Kernel("5.10-arm64", "bullseye", (), "arm64", often=False, arch=ARM64,
            only=_BASIC),
