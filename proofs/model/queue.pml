@@ -23,7 +23,7 @@
  * Copy of: kmod/depth.c sluice_limit() c3d54c0b2bd74338
  * Copy of: kmod/depth.c sluice_low() 370144d0cb60e300
  * Copy of: kmod/queue.c __queue_stop() d05fe7faa0e4883a
- * Copy of: kmod/queue.c __queue_wake() 4111dbadf6d603f5
+ * Copy of: kmod/queue.c __queue_wake() 2245e8b7bf54788e
  * Copy of: kmod/queue.c __queue_stall() 411f8d250c083a6e
  * Copy of: kmod/queue.c __queue_review() 6c0c97024d4a3db0
  * Copy of: kmod/queue.c timer_expired() 19e1606e4608d498
@@ -33,7 +33,7 @@
  * Copy of: kmod/queue.c set_next_check() 08b9d0aabeaa8cc8
  * Copy of: kmod/queue.c sluice_queue_check() dd6c3e53c340d2b9
  * Copy of: kmod/queue.c sluice_queue_opened() 68821a40b8cdd3d0
- * Copy of: kmod/queue.c sluice_queue_closed() 370d2184eae25290
+ * Copy of: kmod/queue.c sluice_queue_closed() e1dbece2b2554eea
  * Copy of: kmod/entry.h check_needed() 7feee816de47f0cf
  * Copy of: kmod/entry.h queue_to_check() c31fc0936c275239
  * Copy of: kmod/device.c device_vanished() 1398ef125d6b8751
