@@ -160,6 +160,34 @@ void sluice_device_configure(struct sluice_device *device)
 	sluice_device_update(device);
 }
 
+/**
+ * sluice_device_resize() - the core is about to change a device's queues
+ * @dev: any device
+ * @count: how many it will have
+ *
+ * Called where the core resets the qdisc of a queue that is closed, without the
+ * lock that a lockless qdisc is run under: see sluice_locked_reset. Whoever runs
+ * it would free packets that the reset frees, too. The core waits for a grace
+ * period before that reset. So each run that began before this call is over by
+ * then, and those that begin later find the queue stopped and take nothing from
+ * a qdisc that has no other queue (TCQ_F_ONETXQUEUE). Senders have not chosen
+ * that queue since the grace period either.
+ *
+ * Context: process, RTNL, or @dev is not registered.
+ */
+void sluice_device_resize(const struct net_device *dev, unsigned int count)
+{
+	struct sluice_device *device;
+	unsigned int id;
+
+	rcu_read_lock();	/* many devices come here, some without RTNL */
+	device = sluice_device_find(dev);
+	if (device && count && count <= device->queues)	/* or it is refused */
+		for (id = 0; id < device->queues; id++)
+			sluice_queue_hold(&device->queue[id], id >= count);
+	rcu_read_unlock();
+}
+
 static void device_appeared(struct net_device *dev)
 {
 	unsigned int queues = dev->num_tx_queues;

@@ -76,3 +76,5 @@ SYM_FUNC_START(sluice_entry_try)
 SYM_FUNC_END(sluice_entry_try)
 
 #endif
+
+	.section .note.GNU-stack, "", %progbits	/* no executable stack */

@@ -42,14 +42,24 @@ SYM_START(sluice_entry, SYM_L_GLOBAL, SYM_F_ALIGN)
 	RET
 SYM_FUNC_END(sluice_entry)
 
+#ifdef CONFIG_FRAME_POINTER
+#define UNLESS_FRAMES(instruction...)
+#else
+#define UNLESS_FRAMES(instruction...)	instruction
+#endif
+
 /*
  * void sluice_entry_try(unsigned long *registers): calls sluice_entry() with
  * the registers of direct.c's list, and stores what it left in them. The
  * others hold a pattern that a packet or a device cannot be mistaken for.
+ *
+ * Where stack traces follow rbp it must point to our frame when we call, which
+ * objtool checks. There it is not tried: sluice_entry() saves it in its frame.
  */
 SYM_FUNC_START(sluice_entry_try)
+	FRAME_BEGIN
+	UNLESS_FRAMES(pushq %rbp)
 	pushq	%rbx
-	pushq	%rbp
 	pushq	%r12
 	pushq	%r13
 	pushq	%r14
@@ -57,7 +67,7 @@ SYM_FUNC_START(sluice_entry_try)
 	pushq	%rdi
 	movq	0x08(%rdi), %rsi
 	movq	0x10(%rdi), %rbx
-	movq	0x18(%rdi), %rbp
+	UNLESS_FRAMES(movq 0x18(%rdi), %rbp)
 	movq	0x20(%rdi), %r12
 	movq	0x28(%rdi), %r13
 	movq	0x30(%rdi), %r14
@@ -75,7 +85,7 @@ SYM_FUNC_START(sluice_entry_try)
 	movq	%rdi, 0x00(%rax)
 	movq	%rsi, 0x08(%rax)
 	movq	%rbx, 0x10(%rax)
-	movq	%rbp, 0x18(%rax)
+	UNLESS_FRAMES(movq %rbp, 0x18(%rax))
 	movq	%r12, 0x20(%rax)
 	movq	%r13, 0x28(%rax)
 	movq	%r14, 0x30(%rax)
@@ -84,9 +94,12 @@ SYM_FUNC_START(sluice_entry_try)
 	popq	%r14
 	popq	%r13
 	popq	%r12
-	popq	%rbp
 	popq	%rbx
+	UNLESS_FRAMES(popq %rbp)
+	FRAME_END
 	RET
 SYM_FUNC_END(sluice_entry_try)
 
 #endif
+
+	.section .note.GNU-stack, "", %progbits	/* no executable stack */

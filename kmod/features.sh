@@ -44,15 +44,27 @@ need() { # NAME REASON
 	cat >"$work/$1.c"
 }
 
+release=$(printf '#include <generated/utsrelease.h>\nUTS_RELEASE\n' |
+	"$@" -E -P -x c - 2>/dev/null | tail -n 1 | tr -d '"')
+
+# Since 5.8 (25f12ae45fc1); nobody has tried the module on 5.8 and 5.9.
+need kernel_nofault "needs Linux 5.10 or newer, this is ${release:-older}" <<'END'
+#include <linux/uaccess.h>
+static int __maybe_unused try(int *to, int *from)
+{
+	return get_kernel_nofault(*to, from);
+}
+END
+
 need dynamic_ftrace \
-	"CONFIG_DYNAMIC_FTRACE is off: the transmit function cannot be hooked" <<'END'
+	"this kernel's CONFIG_DYNAMIC_FTRACE is off: the transmit function cannot be hooked" <<'END'
 #if !defined(CONFIG_DYNAMIC_FTRACE) && !defined(SLUICE_OTHER_HOOK)
 #error
 #endif
 END
 
 need ftrace_arguments \
-	"CONFIG_DYNAMIC_FTRACE_WITH_ARGS and _WITH_REGS are off: a hook does not see the packet" <<'END'
+	"this kernel's CONFIG_DYNAMIC_FTRACE_WITH_ARGS and _WITH_REGS are off: a hook does not see the packet" <<'END'
 #if !defined(CONFIG_DYNAMIC_FTRACE_WITH_REGS) && \
 	!defined(CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS) && \
 	!defined(SLUICE_OTHER_HOOK)
@@ -60,7 +72,7 @@ need ftrace_arguments \
 #endif
 END
 
-need tun "CONFIG_TUN is off: there is no device to serve" <<'END'
+need tun "this kernel's CONFIG_TUN is off: there is no device to serve" <<'END'
 #if !defined(CONFIG_TUN) && !defined(CONFIG_TUN_MODULE)
 #error
 #endif
@@ -190,7 +202,7 @@ if [ ! -e "$work/always.compiles" ]; then
 fi
 [ -e "$work/never.compiles" ] && refuse "$1 accepts a function that does not exist"
 for name in $needs; do
-	[ -e "$work/$name.compiles" ] || refuse "this kernel's $(cat "$work/$name.reason")"
+	[ -e "$work/$name.compiles" ] || refuse "$(cat "$work/$name.reason")"
 done
 
 found='' missing=''

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * How sluice gets to see a packet before the driver does: through ftrace, at
- * the entry of the driver's transmit function, and nowhere else. The hook only
- * reports that a check is due; queue.c decides. direct.c does the same at less
- * cost where the kernel can.
+ * the entry of the driver's transmit function. The hook only reports that a
+ * check is due; queue.c decides. direct.c does the same at less cost where the
+ * kernel can. A second function is hooked where queues cannot be closed safely
+ * otherwise, see resize_hook.
  */
 #include <linux/ftrace.h>
 #include <linux/rtnetlink.h>
@@ -38,21 +39,21 @@ static unsigned long hooked;	/* the transmit function */
  * that it patches. On arm64 that is the function's second instruction, or its
  * third if the first is BTI's.
  */
-static int filter_transmit(unsigned long transmit)
+static int filter_function(struct ftrace_ops *ops, unsigned long function)
 {
-	unsigned long ip = transmit;
+	unsigned long ip = function;
 	int err;
 
 	do {
-		err = ftrace_set_filter_ip(&transmit_hook, ip, 0, 0);
+		err = ftrace_set_filter_ip(ops, ip, 0, 0);
 		ip += 4;
-	} while (err == -EINVAL && ip <= transmit + 8);
+	} while (err == -EINVAL && ip <= function + 8);
 	return err;
 }
 
 static const char *place_callback(unsigned long transmit)
 {
-	int err = filter_transmit(transmit);
+	int err = filter_function(&transmit_hook, transmit);
 
 	if (err) {
 		pr_err_ratelimited("tun: %ps cannot be traced (%d)\n",
@@ -69,16 +70,43 @@ static const char *place_callback(unsigned long transmit)
 	return NULL;
 }
 
-static bool remove_callback(void)
+static bool remove_callback(struct ftrace_ops *ops)
 {
-	int err = unregister_ftrace_function(&transmit_hook);
+	int err = unregister_ftrace_function(ops);
 
 	/* It keeps its memory until it is empty. In use it must not be: without
 	 * a filter every function is traced.
 	 */
 	if (!err)
-		sluice_clear_filter(&transmit_hook);
+		sluice_clear_filter(ops);
 	return !err;
+}
+
+/* The core changes how many queues a device has, any device. */
+static void notrace queues_change(unsigned long ip, unsigned long parent,
+				  struct ftrace_ops *ops,
+				  struct sluice_regs *regs)
+{
+	sluice_device_resize(sluice_traced_arg(regs, 0),
+			     (unsigned long)sluice_traced_arg(regs, 1));
+}
+
+static struct ftrace_ops resize_hook = {
+	.func = queues_change,
+	.flags = SLUICE_FTRACE_FLAGS,
+};
+
+/* Where a closed queue's qdisc is reset unlocked: see sluice_device_resize(). */
+static void place_resize_hook(void)
+{
+	if (sluice_locked_reset ||
+	    filter_function(&resize_hook,
+			    (unsigned long)netif_set_real_num_tx_queues))
+		return;
+	if (register_ftrace_function(&resize_hook))
+		sluice_clear_filter(&resize_hook);
+	else
+		WRITE_ONCE(sluice_holds_closed, true);
 }
 
 /**
@@ -105,6 +133,7 @@ const char *sluice_hook_place(const struct net_device *dev)
 	if (reason)
 		return reason;
 	hooked = transmit;
+	place_resize_hook();
 	sluice_direct_start(&transmit_hook, transmit);
 	if (!READ_ONCE(sluice_direct_call))
 		pr_info("hook: ftrace callback\n");
@@ -137,7 +166,9 @@ void sluice_hook_remove(void)
 	if (!hooked)
 		return;
 	removed = sluice_direct_stop();
-	removed &= remove_callback();
+	removed &= remove_callback(&transmit_hook);
+	if (sluice_holds_closed)
+		removed &= remove_callback(&resize_hook);
 	if (!removed)
 		stay_loaded();
 	hooked = 0;

@@ -54,9 +54,18 @@
 /* While a queue is stalled, so many packets pass without a check. */
 #define PASSES_UNCHECKED	8
 
+bool sluice_holds_closed;	/* see sluice_device_resize() */
+
 static struct ptr_ring *queue_ring(const struct sluice_queue *q)
 {
 	return sluice_layout_ring(READ_ONCE(*q->slot));
+}
+
+/* A lockless qdisc of this queue alone: it runs for no other. */
+static bool is_held_if_closed(const struct Qdisc *qdisc)
+{
+	return READ_ONCE(sluice_holds_closed) &&
+	       READ_ONCE(qdisc->flags) & TCQ_F_ONETXQUEUE;
 }
 
 /*
@@ -70,7 +79,7 @@ static enum sluice_queue_state qdisc_state(const struct netdev_queue *txq)
 	if (!READ_ONCE(qdisc->enqueue))
 		return SLUICE_QUEUE_NOQUEUE;
 	if (!sluice_locked_reset && txq->dev->num_tx_queues > 1 &&
-	    READ_ONCE(qdisc->flags) & TCQ_F_NOLOCK)
+	    READ_ONCE(qdisc->flags) & TCQ_F_NOLOCK && !is_held_if_closed(qdisc))
 		return SLUICE_QUEUE_LOCKLESS;
 	return SLUICE_QUEUE_OPEN;
 }
@@ -129,6 +138,16 @@ static void __queue_wake(struct sluice_queue *q, int fill,
 	if (stopped_ns > q->longest_stop_ns)
 		q->longest_stop_ns = stopped_ns;
 	trace_queue_wake(q, fill, stopped_ns);
+	if (!q->held)
+		netif_tx_wake_queue(q->txq);
+}
+
+static void __queue_release(struct sluice_queue *q)
+{
+	lockdep_assert_held(&q->lock);
+	if (!q->held)
+		return;
+	q->held = false;
 	netif_tx_wake_queue(q->txq);
 }
 
@@ -353,10 +372,36 @@ void sluice_queue_closed(struct sluice_queue *q)
 {
 	raw_spin_lock_irq(&q->lock);
 	WRITE_ONCE(q->open, false);
+	__queue_release(q);
 	if (q->stopped)
 		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
 	raw_spin_unlock_irq(&q->lock);
 	hrtimer_cancel(&q->timer);
+}
+
+/**
+ * sluice_queue_hold() - keep a queue stopped while it is closed
+ * @q: the queue
+ * @closes: it is about to be closed; otherwise it is, or will be, in use
+ *
+ * A stop that we had ends, but for the bit. See sluice_device_resize();
+ * proofs/litmus: close_against_run
+ *
+ * Context: process, RTNL.
+ */
+void sluice_queue_hold(struct sluice_queue *q, bool closes)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&q->lock, flags);
+	if (!closes)
+		__queue_release(q);
+	else if (!test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &q->txq->state) ||
+		 q->stopped)
+		q->held = true;
+	if (q->held && q->stopped)
+		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
+	raw_spin_unlock_irqrestore(&q->lock, flags);
 }
 
 /**

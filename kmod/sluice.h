@@ -65,6 +65,7 @@ enum sluice_wake_cause {
  *	  off, in hard irq as well and so raw; nests outside the timer base's
  *	  lock, the workqueue's and the softirq machinery, inside nothing of ours
  * @open: the device is up and served
+ * @held: @txq is closed, and its stopped bit ours until it is in use again
  * @stopped: we stopped @txq. Invariant: @stopped implies that @timer is armed,
  *	     or that its handler waits for @lock
  * @flow: the policy's memory; senders read its depth and stalled without @lock
@@ -88,6 +89,7 @@ struct sluice_queue {
 
 	raw_spinlock_t lock ____cacheline_aligned_in_smp;
 	bool open;
+	bool held;
 	bool stopped;
 	struct sluice_flow flow;
 	struct hrtimer timer;
@@ -189,7 +191,8 @@ void **sluice_layout_slot(const struct net_device *dev, unsigned int id);
 const char *sluice_layout_check(void **slot);
 struct ptr_ring *sluice_layout_ring(void *file);
 
-/* hook.c */
+/* hook.c, which sets the variable of queue.c */
+extern bool sluice_holds_closed;
 const char *sluice_hook_place(const struct net_device *dev);
 void sluice_hook_remove(void);
 
@@ -209,6 +212,7 @@ void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 void sluice_queue_check(struct sluice_queue *q);
 void sluice_queue_opened(struct sluice_queue *q);
 void sluice_queue_closed(struct sluice_queue *q);
+void sluice_queue_hold(struct sluice_queue *q, bool closes);
 bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped);
 void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view);
 
@@ -233,6 +237,7 @@ int sluice_devices_start(void);
 void sluice_devices_stop(void);
 void sluice_device_update(struct sluice_device *device);
 void sluice_device_configure(struct sluice_device *device);
+void sluice_device_resize(const struct net_device *dev, unsigned int count);
 
 extern DECLARE_HASHTABLE(sluice_devices, SLUICE_DEVICES_BITS);
 

@@ -25,12 +25,14 @@ if __name__ == "__main__":
 from lab import processes
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import copies, endurance, generate, measure, mutants, packages, quick
-from lab.checks import series, startup, testing, verify
+from lab.checks import own_tree, series, startup, testing, verify
 from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE
+from lab.failure import UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
 from lab.machines.matrix import kernel_named
 from lab.machines.roots import ensure_root, has_root
+from lab.machines.tree import kernel_of
 from lab.report import markdown
 from lab.report.results import Run, read_run
 from lab.row import Row
@@ -112,6 +114,25 @@ def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
     return add
 
 
+# Of the subcommands that do without the lab's table, see takes_tree().
+TREE = (
+    option("--tree", "a kernel's source, built in its place", type=Path, metavar="DIR"),
+    option("--config", "of that; default: DIR/.config", type=Path, metavar="FILE"),
+)
+
+
+def takes_tree(function: Function) -> Function:
+    """The function is given the kernel of TREE's options, if there is one."""
+
+    def run_on(tree: Path | None, config: Path | None, **how: Any) -> int:
+        if tree:
+            how["kernel"] = kernel_of(tree, config)
+        return function(**how)
+
+    run_on.__name__ = function.__name__
+    return run_on
+
+
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     """The options of every subcommand that measures."""
     rows = option("--rows", "only these rows; * and ? match", dest="patterns", **LIST)
@@ -183,7 +204,9 @@ def command_demo(**how: Any) -> int:
     switch("--series", PATCHED, dest="patched"),
     option("--minutes", MINUTES, type=float, default=30, metavar="N"),
     PACKAGES,
+    *TREE,
 )
+@takes_tree
 def command_bench(minutes: float, counted: bool, **how: Any) -> int:
     if not how["kernel"].native:
         return _measure_with_page(rows_of("bench"), counted=counted, **how)
@@ -267,7 +290,9 @@ def command_shell(
     "build the module",
     option("--kernel", "only for this one; default: for all", type=kernel_named),
     switch("--check", "W=1, sparse and checkpatch too"),
+    *TREE,
 )
+@takes_tree
 def command_build(kernel: Kernel | None, check: bool) -> int:
     if check:  # not every kernel's suite has its source
         build.ensure_checkpatch(ensure_root(kernel_named("6.12")))
@@ -284,11 +309,23 @@ def command_build(kernel: Kernel | None, check: bool) -> int:
     return FINE
 
 
-subcommand(
+@subcommand(
     "run the tests",
     option("what", nargs="?", default="all", choices=testing.FOLDERS),
-    option("arguments", "for pytest, after --", nargs="*"),
-)(testing.test)
+    option("arguments", "for pytest, after --; with --tree: scenarios", nargs="*"),
+    *(*TREE, JSON),
+)
+@takes_tree
+def command_test(
+    what: str, arguments: list[str], path: Path | None, kernel: Kernel | None = None
+) -> int:
+    if kernel is None:
+        return testing.test(what, arguments)
+    if what != "kernel":
+        raise UsageError(f"test {what}: not with --tree; the kernel scenarios are")
+    return own_tree.play_all(kernel, arguments, path)
+
+
 subcommand("run linters, unit tests and one build", KERNEL)(quick.check)
 
 
@@ -315,8 +352,8 @@ subcommand(
 subcommand(
     "play random sequences on a tap in use",
     *(KERNEL, number("--seed", 1, "of the first sequence; 1")),
-    *(number("--sequences", 300, "how many; 300"), JSON),
-)(endurance.abuse)
+    *(number("--sequences", 300, "how many; 300"), JSON, *TREE),
+)(takes_tree(endurance.abuse))
 subcommand(
     "scenarios many times in one boot",
     *(KERNEL, SCENARIOS, number("--times", 20, "how often; 20"), JSON),

@@ -33,6 +33,7 @@ RING_SHORT, RING_LONG = 64, 5000
 SLOW_PACKETS = 50
 STALL_MS_MAX = config.RANGES["stall-ms"][1]
 COARSE_TIMER = 1e-5  # seconds; high-resolution timers are finer
+OLDEST_KERNEL = 5, 10
 RELOAD = "rmmod sluice; modprobe sluice"
 
 UNREAD = "could not be read"
@@ -123,7 +124,11 @@ def kernel_lacks(
 
 def lacks_of(facts: Facts) -> list[str]:
     known = parse_config(facts.kernel_config)
-    return list(kernel_lacks(facts.version, known, facts.has_modules))
+    lacks = list(kernel_lacks(facts.version, known, facts.has_modules))
+    release = re.match(r"(\d+)\.(\d+)", facts.release)
+    if release and (int(release[1]), int(release[2])) < OLDEST_KERNEL:
+        lacks.insert(0, "is too old: sluice needs 5.10 or newer")
+    return lacks
 
 
 def check_reading(facts: Facts) -> Iterator[Finding]:

@@ -54,7 +54,9 @@ YNL_FILES = (
 # Alignment inside the kernel's own tracing macros, which checkpatch misreads; what the
 # kernel's own generator writes has longer lines.
 CHECKPATCH_SPARED = ("trace.h", "policy.h")
-_WARNING = re.compile(r"^(?P<file>[^\s:]+):(\d+.*\b(warning|error)| warning: objtool):")
+_WARNING = re.compile(
+    r"^(?P<file>[^\s:]+):(\d+.*\b(warning|error)| warning: objtool|(?<=ld:) warning):"
+)
 
 
 def source_files(source: Path) -> list[Path]:

@@ -3,12 +3,14 @@
 
 The files of lab/machines/configs are merged in their order; every option that they do
 not name is off. Another configuration is one more file there, and a line in the matrix.
+A kernel of the user's own tree has his configuration, and that file on top.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from lab.cache import digest, digest_files, fill_once
@@ -16,6 +18,7 @@ from lab.failure import LabError
 from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.matrix import Kernel
 from lab.machines.native import source as native
+from lab.machines.tree import IGNORED
 
 CONFIGS = Path(__file__).with_name("configs")
 _OPTION = re.compile(r"(?:# )?(CONFIG_\w+)[ =]")
@@ -39,37 +42,78 @@ make -s run-command \\
     KBUILD_RUN_COMMAND="scripts/package/install-extmod-build /mnt/files$headers"
 ln -sfn $headers /mnt/files/usr/lib/modules/$release/build
 """
+# The same for a tree of the user's, which has been copied to linux/. Before 6.6 no kernel
+# had a script that chooses what modules are built with.
+_CONFIGURE_TREE = """
+make -s -C linux mrproper
+cat own.config wanted.config >linux/.config
+make -s -C linux olddefconfig
+cp linux/.config given.config
+"""
+_BUILD_TREE = """
+cd linux
+make -s -j{jobs} bzImage modules
+release=$(make -s kernelrelease)
+headers=usr/src/linux-headers-$release
+files=/mnt/files
+install -D arch/x86/boot/bzImage $files/boot/vmlinuz-$release
+install -m 644 .config $files/boot/config-$release
+make -s INSTALL_MOD_PATH=$files/usr INSTALL_MOD_STRIP=1 modules_install
+mkdir -p $files/$headers/arch
+cp -a .config Makefile Module.symvers include scripts $files/$headers
+cp -a arch/x86 $files/$headers/arch
+find $files/$headers/arch -type f \\( -name '*.[ao]' -o -size +1M \\) -delete
+if [ -e tools/objtool/objtool ]; then
+    install -D tools/objtool/objtool $files/$headers/tools/objtool/objtool
+fi
+rm -f $files/usr/lib/modules/$release/source
+ln -sfn /$headers $files/usr/lib/modules/$release/build
+"""
 
 
 def configs_key(kernel: Kernel) -> str:
     """Changes when the kernel would be built another way."""
     parts = [digest_files([CONFIGS / f"{name}.config"]) for name in kernel.configs]
-    built = [native.key(kernel.debug)] if kernel.native else [_CONFIGURE, _BUILD]
+    built = [native.key(kernel.debug)] if kernel.native else [*_recipe(kernel)]
     return digest(*parts, *built)
 
 
+def _recipe(kernel: Kernel) -> tuple[str, str]:
+    """How it is configured and built."""
+    if kernel.tree:
+        return _CONFIGURE_TREE, _BUILD_TREE
+    if kernel.native:
+        return native.CONFIGURE, native.BUILD
+    return _CONFIGURE, _BUILD
+
+
 def wanted_options(kernel: Kernel) -> dict[str, str]:
-    """The last line of each option; the release is named after the last file."""
+    """The last line of each option; the release is named after the last file, if it is
+    not the user's."""
     texts = [(CONFIGS / f"{name}.config").read_text() for name in kernel.configs]
     lines = "\n".join(texts).splitlines()
-    lines.append(f'CONFIG_LOCALVERSION="-{kernel.configs[-1]}"')
+    if not kernel.tree:
+        lines.append(f'CONFIG_LOCALVERSION="-{kernel.configs[-1]}"')
     found = [(_OPTION.match(line), line) for line in lines]
     return {option[1]: line for option, line in found if option}
 
 
 def refused_options(wanted: dict[str, str], given: str) -> list[str]:
-    """The lines of options that Kconfig did not accept; one that is off may be absent."""
+    """The lines of options that Kconfig did not accept; one that is off or empty may be
+    absent."""
     lines = set(given.splitlines())
     return [
         line
         for name, line in wanted.items()
-        if line not in lines and (line[0] != "#" or f"{name}=" in given)
+        if line not in lines
+        and (not (line[0] == "#" or line.endswith('=""')) or f"{name}=" in given)
     ]
 
 
 def _run(kernel: Kernel, builder: Root, work: Path, script: str) -> None:
-    failure = f"kernel {kernel.name}: linux-source-{kernel.release} does not build"
-    remedy = "correct lab/machines/configs, or the tools in lab/machines/matrix.py"
+    source = "it" if kernel.tree else f"linux-source-{kernel.release}"
+    failure = f"kernel {kernel.name}: {source} does not build"
+    remedy = "correct lab/machines/configs, or the tools in lab/machines/roots.py"
     exported = "export LLVM=1\n" if kernel.clang else ""
     must_run_in_root(builder, work, exported + script, failure, remedy)
 
@@ -80,13 +124,20 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     builder: a root with the kernel's source and the tools. What an interrupted build
     of the same kernel left in work is used: make goes on where it was.
     """
-    wanted, configure, build = wanted_options(kernel), _CONFIGURE, _BUILD
+    wanted, (configure, build) = wanted_options(kernel), _recipe(kernel)
     (work / "wanted.config").write_text("".join(f"{one}\n" for one in wanted.values()))
     if kernel.native:
         native.add(work, kernel.debug)
-        configure, build = native.CONFIGURE, native.BUILD
     script = configure.format(release=kernel.release)
-    fill_once(work / "linux", lambda: _run(kernel, builder, work, script))
+
+    def fill() -> None:
+        if kernel.tree and kernel.config:
+            shutil.copyfile(kernel.config, work / "own.config")
+            ignored = shutil.ignore_patterns(IGNORED)
+            shutil.copytree(kernel.tree, work / "linux", symlinks=True, ignore=ignored)
+        _run(kernel, builder, work, script)
+
+    fill_once(work / "linux", fill)
     if kernel.native:
         native.require_patched(work / "linux", work / "native")
     refused = refused_options(wanted, (work / "given.config").read_text())

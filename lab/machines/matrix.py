@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lab.failure import UsageError
 from lab.machines.arch import ARM64, ARMHF, HOST, Arch
@@ -30,7 +31,9 @@ class Kernel:
     module: bool = True  # sluice.ko can be loaded there
     only: tuple[str, ...] = ()  # of its scenarios these files; all if none is named
     series: str = ""  # of the newest only these: "7.2"
-    version: str = ""  # of its package, once it is found
+    version: str = ""  # of its package, once it is found; or a digest of its tree
+    tree: Path | None = None  # its source, if that is the user's, see lab.machines.tree
+    config: Path | None = None  # and the configuration of that
 
     @property
     def memory_mb(self) -> int:
@@ -79,6 +82,8 @@ KERNELS = (
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
     Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=("builtin",)),
+    Kernel("6.12-frames", "trixie", _UPDATES, "6.12", often=False,
+           configs=("builtin", "frames")),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
     Kernel("5.10-arm64", "bullseye", (), "arm64", often=False, arch=ARM64,
            only=_BASIC),

@@ -38,6 +38,10 @@ BUILDER_PACKAGES = (
     *("bc", "bison", "flex", "gcc", "kmod", "libc6-dev", "libelf-dev", "make", "perl"),
     "xz-utils",
 )
+# What configurations of distributions ask for besides.
+TREE_PACKAGES = (
+    *("cpio", "dwarves", "libssl-dev", "lz4", "openssl", "python3", "rsync", "zstd"),
+)
 # What kernel patches are made and checked with.
 SERIES_PACKAGES = BUILDER_PACKAGES + (
     *("coccinelle", "git", "python3-git", "python3-ply", "sparse"),
@@ -108,6 +112,8 @@ def builder_recipe(kernel: Kernel) -> list[str]:
     tools = (*BUILDER_PACKAGES, *CLANG_PACKAGES * kernel.clang)
     tools += native.PACKAGES * kernel.native
     tools += ("python3",) * kernel.clang  # which ThinLTO's link runs
+    if kernel.tree:
+        return recipe_of(kernel, (), tools + TREE_PACKAGES)
     return recipe_of(kernel, (f"linux-source-{kernel.release}",), tools)
 
 
@@ -177,7 +183,9 @@ def _ensure_built(kernel: Kernel) -> Path:
             say(f"kernel {kernel.name}: building it from source (10-30 minutes)")
             tree, recipe = work / "tree", builder_recipe(kernel)
             fill_once(tree, lambda: _bootstrap_for(kernel, recipe, tree))
-            package = read_package(tree, f"linux-source-{kernel.release}")
+            package = f"{kernel.release} {kernel.version}"
+            if not kernel.tree:
+                package = read_package(tree, f"linux-source-{kernel.release}")
             (work / "package").write_text(package)
             build_kernel(kernel, Root(kernel.name, tree), work)
             for path in (tree, work / "linux"):

@@ -161,6 +161,8 @@ def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
 
 def find_kernel(kernel: Kernel) -> Kernel:
     """The kernel as its suites have it now: its release and its package's version."""
+    if kernel.tree:
+        return kernel
     listing = read_listing(kernel)
     why = ""
     if kernel.release == NEWEST:

@@ -301,8 +301,53 @@ static void unload_of_devices(void)
 	EXPECT_LOG("");
 }
 
+/* Where the core resets their qdiscs unlocked they are stopped meanwhile. */
+static void queues_that_close(void)
+{
+	struct sluice_queue *second;
+
+	fresh_tun();
+	sluice_device_resize(&tun, 1);	/* it is not known */
+	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_SERVED);
+	second = &sluice_device_find(&tun)->queue[1];
+	sluice_device_resize(&tun, 0);	/* refused, as the next */
+	sluice_device_resize(&tun, 3);
+	EXPECT_LOG("");
+	EXPECT(txqs[1].state, 0);
+
+	sluice_device_resize(&tun, 1);
+	EXPECT(txqs[0].state, 0);
+	EXPECT(txqs[1].state, XOFF);
+	sluice_device_resize(&tun, 1);
+	EXPECT_LOG("");
+	sluice_device_resize(&tun, 2);
+	EXPECT_LOG("wake;");
+	sluice_device_resize(&tun, 2);
+	EXPECT_LOG("");
+
+	/* our stop ends, the bit stays; also where somebody else cleared it */
+	raw_spin_lock_irq(&second->lock);
+	__queue_stop(second, &ring, 60, 92);
+	raw_spin_unlock_irq(&second->lock);
+	txqs[1].state = 0;
+	*text = '\0';
+	sluice_device_resize(&tun, 1);
+	EXPECT_LOG("queue_wake 0 0;");
+	EXPECT(txqs[1].state, XOFF);
+	EXPECT(second->stopped, false);
+	EXPECT(state_after(NETDEV_GOING_DOWN), SLUICE_DEVICE_DOWN);
+	EXPECT_LOG("cancel;wake;cancel;");
+
+	txqs[1].state = XOFF;	/* somebody else's */
+	sluice_device_resize(&tun, 1);
+	sluice_device_resize(&tun, 2);
+	EXPECT_LOG("");
+	EXPECT(txqs[1].state, XOFF);
+}
+
 static void devices(void)
 {
+	queues_that_close();
 	flags_of_devices();
 	states_of_devices();
 	devices_that_vanish();

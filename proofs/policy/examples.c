@@ -730,6 +730,15 @@ static void views(void)
 	dev.num_tx_queues = 2;
 	txqs[0].qdisc = &fq;
 	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
+	txqs[0].qdisc = &lockless;	/* but those of each queue are stopped then */
+	lockless.flags |= TCQ_F_ONETXQUEUE;
+	EXPECT(seen().state, SLUICE_QUEUE_LOCKLESS);
+	sluice_holds_closed = true;
+	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
+	lockless.flags &= ~TCQ_F_ONETXQUEUE;
+	EXPECT(seen().state, SLUICE_QUEUE_LOCKLESS);
+	txqs[0].qdisc = &fq;
+	sluice_holds_closed = false;
 	sluice_locked_reset = true;
 	set_ring(100, 30, 30, 30);	/* the lock tells full from empty */
 	spin_lock(&ring.producer_lock);

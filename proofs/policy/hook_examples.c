@@ -2,6 +2,7 @@
 /* Part of examples.c: how hook.c uses ftrace, call by call. */
 
 static unsigned long patched_at;	/* ftrace takes this address at any rate */
+static int resize_filter_error, resize_error;
 static int filter_error, register_error, unregister_error, direct_filter_error;
 static int filter_fails;	/* so often: no memory */
 static bool direct_stops = true;
@@ -14,11 +15,14 @@ void complain(const char *format, ...)
 
 void ASSERT_RTNL(void) { }
 
-#define PIN	1	/* stands for the address of ftrace_pin_target() */
+/* Stand for the addresses of ftrace_pin_target() and netif_set_real_num_tx_queues(). */
+#define PIN	1
+#define RESIZE	2
 
 static const char *whose(const struct ftrace_ops *ops)
 {
-	return ops == &transmit_hook ? "" : ops == &direct_call ? "direct " : "unknown ";
+	return ops == &transmit_hook ? "" : ops == &direct_call ? "direct " :
+	       ops == &resize_hook ? "resize " : "unknown ";
 }
 
 int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip, int remove,
@@ -26,11 +30,13 @@ int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip, int remove,
 {
 	if (ip == (unsigned long)ftrace_pin_target)
 		ip = PIN;
+	if (ip == (unsigned long)netif_set_real_num_tx_queues)
+		ip = RESIZE;
 	note("%sfilter_ip %lu %d %d;", whose(ops), ip, remove, reset);
 	if (ops == &transmit_hook && ip == patched_at)
 		return 0;
 	return ops == &direct_call ? direct_filter_error :
-	       ops == &transmit_hook ? filter_error : -1;
+	       ops == &transmit_hook ? filter_error : resize_filter_error;
 }
 
 int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
@@ -45,14 +51,14 @@ int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
 
 int register_ftrace_function(struct ftrace_ops *ops)
 {
-	note("register;");
-	return ops == &transmit_hook ? register_error : -1;
+	note("%sregister;", whose(ops));
+	return ops == &transmit_hook ? register_error : resize_error;
 }
 
 int unregister_ftrace_function(struct ftrace_ops *ops)
 {
-	note("unregister;");
-	return ops == &transmit_hook ? unregister_error : -1;
+	note("%sunregister;", whose(ops));
+	return ops == &transmit_hook ? unregister_error : resize_error;
 }
 
 void sluice_direct_start(struct ftrace_ops *ops, unsigned long transmit)
@@ -148,6 +154,36 @@ static void hooks(void)
 	filter_fails = 2;
 	EXPECT(removed(), true);
 	EXPECT_LOG("stop;unregister;filter 0 0 1;filter 0 0 1;filter 0 0 1;");
+	/* where closed queues are reset unlocked: if it fails the device is served */
+	sluice_locked_reset = false;
+	resize_filter_error = -19;
+	EXPECT(sluice_hook_place(&dev) == NULL, true);
+	EXPECT_LOG("filter_ip 4711 0 0;register;resize filter_ip 2 0 0;start 1 4711;");
+	EXPECT(removed(), true);
+	EXPECT_LOG("stop;unregister;filter 0 0 1;");
+	resize_filter_error = 0;
+	resize_error = -16;
+	EXPECT(sluice_hook_place(&dev) == NULL, true);
+	EXPECT_LOG("filter_ip 4711 0 0;register;resize filter_ip 2 0 0;resize register;"
+		   "resize filter 0 0 1;start 1 4711;");
+	EXPECT(sluice_holds_closed, false);
+	EXPECT(removed(), true);
+	resize_error = 0;
+	EXPECT(sluice_hook_place(&dev) == NULL, true);
+	EXPECT(sluice_holds_closed, true);
+	*text = '\0';
+	EXPECT(removed(), true);
+	EXPECT_LOG("stop;unregister;filter 0 0 1;resize unregister;resize filter 0 0 1;");
+	EXPECT(sluice_hook_place(&dev) == NULL, true);
+	*text = '\0';
+	resize_error = -19;
+	EXPECT(removed(), false);
+	EXPECT_LOG("stop;unregister;filter 0 0 1;resize unregister;complain;"
+		   "sleep 1;sleep 1;");
+	resize_error = 0;
+	EXPECT(removed(), true);
+	sluice_holds_closed = false;
+	sluice_locked_reset = true;
 	EXPECT(sluice_hook_place(&dev) == NULL, true);
 	filter_fails = CLEAR_TRIES + 1;
 	EXPECT(removed(), true);

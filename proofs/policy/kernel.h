@@ -268,6 +268,7 @@ struct kobj_type { const struct sysfs_ops *sysfs_ops; };
 struct device { struct kobject kobj; };
 struct Qdisc { void *enqueue; u32 flags; };
 extern struct Qdisc noop_qdisc;
+#define TCQ_F_ONETXQUEUE	0x10
 #define TCQ_F_NOLOCK		0x100
 struct netdev_queue {
 	unsigned long state;
@@ -290,6 +291,11 @@ struct net_device {
 struct sk_buff { u16 queue_mapping; };
 #define skb_get_queue_mapping(skb)	((skb)->queue_mapping)
 #define netif_running(device)		((device)->running)
+static inline int netif_set_real_num_tx_queues(struct net_device *dev,
+					       unsigned int queues)
+{
+	return 0;
+}
 #define netdev_priv(device)		((void *)((device) + 1))
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define netdev_warn(device, ...)	complain(__VA_ARGS__)

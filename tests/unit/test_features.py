@@ -11,6 +11,7 @@ FEATURES = Path(__file__).parents[2] / "kmod" / "features.sh"
 COMPILER = """#!/bin/sh
 case $1 in --version) echo "{name} 14.2"; exit ;; esac
 for last; do :; done
+[ "$last" != - ] || echo '"4.18.0-553.el8"'
 case $(basename "$last" .c) in {refuses}) echo "error: $last"; exit 1 ;; esac
 """
 
@@ -37,6 +38,13 @@ def test_what_a_kernel_lacks_is_named_in_one_line(tmp_path) -> None:
     done, header = _run(tmp_path, "never|tun")
     assert done.returncode == 1 and header == ""
     said = "sluice: this kernel's CONFIG_TUN is off: there is no device to serve; "
+    assert done.stderr == said + "no module is built\n"
+
+
+def test_a_kernel_that_is_too_old_is_named_in_one_line(tmp_path) -> None:
+    done, header = _run(tmp_path, "never|kernel_nofault|ftrace_*|direct_*")
+    assert done.returncode == 1 and header == ""
+    said = "sluice: needs Linux 5.10 or newer, this is 4.18.0-553.el8; "
     assert done.stderr == said + "no module is built\n"
 
 

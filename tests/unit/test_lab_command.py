@@ -38,6 +38,7 @@ def lab(*arguments: str) -> subprocess.CompletedProcess:
         (["bench", "--json", "/proc/there/is/none"], "cannot be written"),
         (["demo", "--json", "/proc/there/is/none"], "cannot be written"),
         (["mutants", "--files", "nonsense.c"], "invalid choice"),
+        (["test", "kernel", "--tree", "/nonexistent"], "no source tree of a kernel"),
         (["nonsense"], "invalid choice"),
         ([], "newest"),  # the end of the help
     ],

@@ -13,6 +13,7 @@ from lab.guest.debug import parse_is_watching
 from lab.machines import kernels
 from lab.machines.matrix import DEBUG, KERNELS, PACKAGED, Kernel
 from lab.machines.roots import Root, builder_recipe, recipe, root_key
+from lab.machines.tree import kernel_of
 
 BUILT = [one for one in KERNELS if one.configs]
 
@@ -43,6 +44,47 @@ def test_an_option_that_did_not_survive_is_refused(one) -> None:
     assert kernels.refused_options(wanted, given) == ["CONFIG_TUN=y"]
     refused = kernels.refused_options(wanted, given + "CONFIG_PREEMPT_VOLUNTARY=y\n")
     assert refused == ["CONFIG_TUN=y", "# CONFIG_PREEMPT_VOLUNTARY is not set"]
+
+
+def test_an_option_that_is_empty_may_be_absent() -> None:
+    wanted = {"CONFIG_KEYS": 'CONFIG_KEYS=""'}
+    assert kernels.refused_options(wanted, "CONFIG_TUN=y\n") == []
+    assert kernels.refused_options(wanted, 'CONFIG_KEYS="a.pem"\n') == [*wanted.values()]
+
+
+@pytest.mark.parametrize(
+    ("config", "suite", "clang"),
+    [
+        ("CONFIG_CC_IS_GCC=y\nCONFIG_GCC_VERSION=100201\n", "bullseye", False),
+        ("CONFIG_GCC_VERSION=110401\n", "bookworm", False),
+        ("CONFIG_GCC_VERSION=150200\n", "trixie", False),
+        ("CONFIG_TUN=m\n", "trixie", False),
+        ("CONFIG_CC_IS_CLANG=y\nCONFIG_CLANG_VERSION=180103\n", "trixie", True),
+    ],
+)
+def test_a_tree_is_built_with_the_compiler_of_its_configuration(
+    config, suite, clang, tmp_path
+) -> None:
+    (tmp_path / "Kconfig").touch()
+    (tmp_path / ".config").write_text(config)
+    kernel = kernel_of(tmp_path, None)
+    assert (kernel.suite, kernel.clang) == (suite, clang)
+    assert not any("linux-source" in word for word in builder_recipe(kernel))
+
+
+def test_another_tree_or_configuration_makes_another_root(tmp_path) -> None:
+    (tmp_path / "Kconfig").touch()
+    (tmp_path / ".git").mkdir()
+    config = tmp_path / "config"
+    config.write_text("CONFIG_TUN=m\n")
+    keys = [root_key(kernel_of(tmp_path, config))]
+    (tmp_path / ".git" / "index").touch()  # no part of the source
+    assert root_key(kernel_of(tmp_path, config)) == keys[0]
+    config.write_text("CONFIG_TUN=y\n")
+    keys.append(root_key(kernel_of(tmp_path, config)))
+    (tmp_path / "tun.c").touch()
+    keys.append(root_key(kernel_of(tmp_path, config)))
+    assert len({*keys}) == 3
 
 
 def _builds(given: str, asked: list[str]):

@@ -82,6 +82,9 @@ def test_warnings_of_own_files_only() -> None:
     log = "hook.c:12:3: warning: unused\n/usr/include/a.h:1: warning: theirs\nok"
     assert parse_warnings(log) == ["hook.c:12:3: warning: unused"]
     assert parse_warnings("/mnt/hook.c:12:3: error: no") != []
+    lines = ["entry_x86.o: warning: objtool: f+0x4: call without frame pointer"]
+    lines += ["ld: warning: /mnt/entry_x86.o: missing .note.GNU-stack section implies"]
+    assert parse_warnings("\n".join([*lines, "make[2]: warning: Clock skew"])) == lines
 
 
 def test_trouble_is_found_in_a_console() -> None:

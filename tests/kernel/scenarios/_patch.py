@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 from pathlib import Path
 from typing import Iterator
 
@@ -19,8 +18,12 @@ def _settled() -> bool:
     return (PATCH / "transition").read_text().strip() == "0"
 
 
-# Before 6.0 a function with a direct call cannot be patched.
-SHARES = int(platform.release().partition(".")[0]) >= 6
+def shares(env: Env) -> bool:
+    """Whether a function can have a direct call and a live patch: SLUICE_DIRECT_SHARES of
+    kmod/compat.h."""
+    had = {*env.run("modinfo", "-F", "features", str(env.module)).split()}
+    calls = had & {"direct_multi", "direct_ops"}
+    return bool(calls and had & {"ops_func", "ops_func_ip"})
 
 
 class Refused(OSError):

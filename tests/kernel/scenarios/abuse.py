@@ -210,6 +210,7 @@ class Abuser:
         self.helper: Optional[Reader] = None  # one more queue's
         self.senders: List[int] = []
         self.load()
+        self.frees_twice = frees_twice(env)
         self.create(USUAL_FLAGS)
 
     def load(self) -> None:
@@ -316,7 +317,7 @@ class Abuser:
 
     def qdisc(self) -> None:
         kind = self.random.choice(QDISCS)
-        if kind == "pfifo_fast" and frees_twice():
+        if kind == "pfifo_fast" and self.frees_twice:
             kind = "pfifo"  # the other would panic this kernel, without sluice too
         self.link.route.tc("replace", kind, self.link.index, parent=ROOT)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Iterator
+import re
+from typing import Iterator, List
 
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios import _ftrace, _others
+from tests.kernel.scenarios import _ftrace, _others, _patch
 from tests.kernel.scenarios._ftrace import TRACING, mount_tracefs
 from tests.kernel.scenarios._traffic import (
     assert_flows,
@@ -32,17 +33,32 @@ def _count_in_trace(word: str) -> int:
 
 
 @contextlib.contextmanager
-def _probe(kind: str) -> Iterator[_others.Calls]:
-    """A kprobe (p) or a kretprobe (r), which writes each call to the trace."""
-    _append("kprobe_events", f"{kind}:sluice_other {_ftrace.TRANSMIT}\n")
-    enable = TRACING / "events/kprobes/sluice_other/enable"
+def _probe(
+    kind: str, function: str = _ftrace.TRANSMIT, trigger: str = ""
+) -> Iterator[_others.Calls]:
+    """A kprobe (p) or a kretprobe (r), which writes each call to the trace.
+
+    trigger: what else is done with each call.
+    """
+    _append("kprobe_events", f"{kind}:sluice_other {function}\n")
+    event = TRACING / "events/kprobes/sluice_other"
     (TRACING / "trace").write_text("")
-    enable.write_text("1")
+    if trigger:
+        (event / "trigger").write_text(trigger)
+    (event / "enable").write_text("1")
     try:
         yield lambda: _count_in_trace("sluice_other: ")
     finally:
-        enable.write_text("0")
+        (event / "enable").write_text("0")
+        if trigger:
+            (event / "trigger").write_text(f"!{trigger}")
         _append("kprobe_events", "-:sluice_other\n")
+
+
+def _stack_traces() -> List[List[str]]:
+    """The functions of each stack trace in the trace, innermost first."""
+    _, *traces = (TRACING / "trace").read_text().split("<stack trace>")
+    return [re.findall(r"^ => (\w+)", text, re.MULTILINE) for text in traces]
 
 
 @contextlib.contextmanager
@@ -59,10 +75,14 @@ def _tracer(name: str) -> Iterator[_others.Calls]:
         (TRACING / "set_ftrace_filter").write_text("")
 
 
-def _coexists(env: Env, other: _others.Other, *parameters: str) -> None:
+def _require_kprobes(env: Env) -> None:
     mount_tracefs()
     if not os.path.exists(TRACING / "kprobe_events"):
         env.skip("this kernel has no kprobe events")
+
+
+def _coexists(env: Env, other: _others.Other, *parameters: str) -> None:
+    _require_kprobes(env)
     _others.comes_first_or_second(env, other, *parameters)
 
 
@@ -83,10 +103,30 @@ def function_tracer_comes_first_or_second(env: Env) -> None:
 
 @scenario(deadline=180)
 def function_graph_tracer_comes_first_or_second(env: Env) -> None:
-    """On 5.10 a direct call hides the function from this tracer."""
-    hidden = os.uname().release.startswith("5.10.")
-    parameters = ("direct_call=0",) if hidden else ()
+    """A direct call that is not shared hides the function from this tracer."""
+    shared = _patch.shares(env)
+    parameters = () if shared else ("direct_call=0",)
     _coexists(env, lambda: _tracer("function_graph"), *parameters)
+
+
+@scenario
+def stack_trace_below_the_hook_reaches_the_sender(env: Env) -> None:
+    """As a profiler, or the kernel itself when it warns, takes it."""
+    _require_kprobes(env)
+    for direct in (0, 1):
+        env.load(f"direct_call={direct}")
+        sink(env, ring=100)
+        _ftrace.settles_on_direct_call(env)
+        with _probe("p", "sluice_queue_check", "stacktrace"):
+            send(200)
+            traces = _stack_traces()
+        whole = [
+            one
+            for one in traces
+            if {"sluice_queue_check", _ftrace.TRANSMIT, "udp_sendmsg"} <= {*one}
+        ]
+        assert whole, (direct, traces[:3])
+        env.clean_up()
 
 
 @scenario

@@ -272,7 +272,7 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
     """
     if not _patch.ALL.exists():
         env.skip("this kernel has no live patching")
-    for direct in range(1 + _patch.SHARES):
+    for direct in range(1 + _patch.shares(env)):
         how = f"direct_call={direct}"
         env.load(how)
         reader = sink(env, ring=100)
@@ -306,7 +306,7 @@ def _load_called_directly(env: Env):
 @scenario(deadline=300)
 def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
     """The second one is refused or uses a callback; packets flow."""
-    if _patch.SHARES:
+    if _patch.shares(env):
         env.skip("this kernel has room for both")
     _load_called_directly(env)
     try:
@@ -327,7 +327,7 @@ def direct_call_and_live_patch_exclude_each_other(env: Env) -> None:
 @scenario(deadline=300)
 def direct_call_leads_to_a_live_patch(env: Env) -> None:
     """In either order: sluice is called, and then the patched function."""
-    if not _patch.SHARES:
+    if not _patch.shares(env):
         env.skip("this kernel has no room for both")
     if not _patch.ALL.exists():
         env.skip("this kernel has no live patching")
