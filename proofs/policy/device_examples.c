@@ -327,7 +327,7 @@ static void queues_that_close(void)
 
 	/* our stop ends, the bit stays; also where somebody else cleared it */
 	raw_spin_lock_irq(&second->lock);
-	__queue_stop(second, &ring, 60, 92);
+	__queue_stop(second, &(struct sluice_flow_ring){ 100, 60, 60, 60, 92 });
 	raw_spin_unlock_irq(&second->lock);
 	txqs[1].state = 0;
 	*text = '\0';
