@@ -12,6 +12,7 @@ import functools
 import json
 import operator
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -68,15 +69,24 @@ class Counters:
         return self.passed_by_qdisc + self.qdisc_drops + self.held
 
 
+# Of the root qdisc; its options may fill lines.
+ROOT_COUNTS = re.compile(
+    r"^qdisc \S+ \S+ root (?:(?!^qdisc).)*?"
+    r"Sent \d+ bytes (\d+) pkt \(dropped (\d+), overlimits \d+ requeues (\d+)\)"
+    r"(?:(?!^qdisc).)*?backlog \S+ (\d+)p",
+    re.MULTILINE | re.DOTALL,
+)
+
+
 def parse_counters(link: str, qdiscs: str) -> Counters:
-    """From `ip -j -s link show` and `tc -j -s qdisc show` of a device.
+    """From `ip -j -s link show` and `tc -s qdisc show` of a device: of some kinds of
+    qdisc tc prints no valid JSON.
 
     noqueue has no root entry with counts: its counts are 0.
     """
     sent = json.loads(link)[0]["stats64"]["tx"]
-    roots = [qdisc for qdisc in json.loads(qdiscs or "[]") if qdisc.get("root")]
-    names = ("packets", "drops", "requeues", "qlen")
-    counts = [int(roots[0].get(name, 0)) if roots else 0 for name in names]
+    root = ROOT_COUNTS.search(qdiscs)
+    counts = map(int, root.groups() if root else (0,) * 4)
     return Counters(sent["packets"], sent["dropped"], *counts)
 
 
@@ -114,15 +124,17 @@ def running(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen]:
             process.kill()
 
 
-def show(device: Device, tool: str, *what: str) -> str:
-    """JSON, with counts, of ip or tc about a device."""
+def show(device: Device, tool: str, *what: str, as_json: bool = True) -> str:
+    """What ip or tc says about a device, with counts."""
     namespace = ["-n", device.netns] if device.netns else []
-    argv = [tool, *namespace, "-j", "-s", *what, "show", "dev", device.name]
+    options = ["-j", "-s"] if as_json else ["-s"]
+    argv = [tool, *namespace, *options, *what, "show", "dev", device.name]
     return run_tool(argv)
 
 
 def read_counters(device: Device) -> Counters:
-    return parse_counters(show(device, "ip", "link"), show(device, "tc", "qdisc"))
+    qdiscs = show(device, "tc", "qdisc", as_json=False)
+    return parse_counters(show(device, "ip", "link"), qdiscs)
 
 
 def ask_module(device: Device, question: Callable[[Any, int], Answer]) -> Answer:

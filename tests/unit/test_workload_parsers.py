@@ -46,21 +46,16 @@ Result: OK: 2119976(c2119966+d9) usec, 1093691 (60byte,0frags)
   515897pps 247Mb/sec (247630560bps) errors: 14627
 """
 
-QDISC = [
-    {
-        "kind": "fq_codel",
-        "handle": "8001:",
-        "root": True,
-        "options": {"limit": 10240},
-        "bytes": 47,
-        "packets": 7,
-        "drops": 3,
-        "overlimits": 0,
-        "requeues": 2,
-        "backlog": 1400,
-        "qlen": 1,
-    }
-]
+QDISCS = """\
+qdisc netem 9: parent 8001:1 limit 1000
+ Sent 9 bytes 99 pkt (dropped 9, overlimits 9 requeues 9)
+ backlog 9b 9p requeues 9
+qdisc fq_codel 8001: root refcnt 2 limit 10240p flows 1024
+  of which options may fill lines
+ Sent 4700 bytes 7 pkt (dropped 3, overlimits 0 requeues 2)
+ backlog 1400b 1p requeues 2
+  maxpacket 0 drop_overlimit 0
+"""
 
 
 def sample(**counts: int) -> Sample:
@@ -192,15 +187,15 @@ LINK = '[{"stats64": {"rx": {"packets": 1}, "tx": {"packets": 5, "dropped": 4}}}
 
 
 def test_counts_come_from_the_link_and_its_root_qdisc() -> None:
-    leaf = {"kind": "pfifo", "packets": 99}
-    got = devices.parse_counters(LINK, json.dumps([leaf, *QDISC]))
+    got = devices.parse_counters(LINK, QDISCS)
     assert (got.read, got.lost_at_ring) == (5, 4)
     assert (got.passed_by_qdisc, got.qdisc_drops) == (7, 3)
     assert (got.requeues, got.held) == (2, 1)
 
 
-@pytest.mark.parametrize("text", ["", "[]"])
-def test_no_qdisc_counts_nothing(text: str) -> None:
+@pytest.mark.parametrize("root", ["", "qdisc noqueue 0: root refcnt 2\n"])
+def test_no_qdisc_counts_nothing(root: str) -> None:
+    text = root + QDISCS.partition("qdisc fq_codel")[0]
     assert devices.parse_counters(LINK, text) == devices.Counters(5, 4, 0, 0, 0, 0)
 
 

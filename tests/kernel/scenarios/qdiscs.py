@@ -6,8 +6,10 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
+from typing import Dict, List, Tuple
 
 from lab.guest.devices import HERE, Reader
+from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import (
     assert_flood_is_read,
@@ -25,6 +27,43 @@ from tests.kernel.scenarios._traffic import (
 
 FREED = Path("/sys/kernel/tracing/events/skb/kfree_skb")
 HISTOGRAM = "hist:keys=location"
+ALL_TO_THE_CLASS = "filter add parent 1: matchall flowid 1:1"
+# Commands of tc without their device. Each rate is less than what the senders make, and
+# more than what a slowed down reader takes: the shaper waits, and the ring fills.
+FURTHER: Dict[str, Tuple[str, ...]] = {
+    "cake with a bandwidth": ("qdisc replace root cake bandwidth 20mbit",),
+    "choke": ("qdisc replace root choke limit 1000 bandwidth 20mbit",),
+    "codel": ("qdisc replace root codel",),
+    "drr": (
+        "qdisc replace root handle 1: drr",
+        "class add parent 1: classid 1:1 drr",
+        ALL_TO_THE_CLASS,
+    ),
+    "ets": ("qdisc replace root ets bands 3 strict 1",),
+    "fq_pie": ("qdisc replace root fq_pie",),
+    "hfsc": (
+        "qdisc replace root handle 1: hfsc default 1",
+        "class add parent 1: classid 1:1 hfsc ls m2 20mbit ul m2 20mbit",
+    ),
+    "hhf": ("qdisc replace root hhf",),
+    "netem": ("qdisc replace root netem delay 1ms 1ms limit 10000",),
+    "pie": ("qdisc replace root pie",),
+    "prio": ("qdisc replace root prio",),
+    "qfq": (
+        "qdisc replace root handle 1: qfq",
+        "class add parent 1: classid 1:1 qfq weight 1",
+        ALL_TO_THE_CLASS,
+    ),
+    "red": ("qdisc replace root red limit 400000 avpkt 100 bandwidth 20mbit",),
+    "sfb": ("qdisc replace root sfb",),
+    "sfq": ("qdisc replace root sfq perturb 1",),
+    "skbprio": ("qdisc replace root skbprio",),
+    "tbf": ("qdisc replace root tbf rate 20mbit burst 10kb limit 100kb",),
+    "tbf with fq_codel": (
+        "qdisc replace root handle 1: tbf rate 20mbit burst 10kb limit 100kb",
+        "qdisc replace parent 1: fq_codel",
+    ),
+}
 
 
 def _count_freed(env: Env) -> None:
@@ -61,6 +100,7 @@ def _loses_nothing(env: Env, reader: Reader, kind: str) -> None:
     with flood(senders=3) as senders:
         wait_for_stops(env, reader, more_than=stops + 5)
         sent = senders.end()
+    reader.resume()  # at full pace
     after = wait_until_read(env, gone(before) + sent)
     assert after.lost_at_ring == before.lost_at_ring, (kind, before, after)
     assert gone(after) - gone(before) == sent, (kind, before, after, sent)
@@ -158,3 +198,37 @@ def change_under_load_loses_nothing_at_the_ring(env: Env) -> None:
     wait_until_empty(env)
     assert _freed_by_the_driver() == before, (before, counters(), read_queue())
     _loses_nothing(env, reader, "fq_codel")
+
+
+def _attach_further(env: Env, kind: str) -> bool:
+    """Whether this kernel has the qdisc."""
+    for command in FURTHER[kind]:
+        thing, verb, *what = command.split()
+        try:
+            env.run("tc", thing, verb, "dev", HERE.name, *what)
+        except AssertionError as error:
+            if "qdisc not found" in str(error) or "kind is unknown" in str(error):
+                return False
+            raise
+    return True
+
+
+@scenario(deadline=600, on="newest")
+def further_qdiscs_lose_nothing(env: Env) -> str:
+    """Each with a device of its own; what is wrong with one does not hide the others."""
+    env.load("stall_ms=60000")
+    lacks: List[str] = []
+    wrong: List[str] = []
+    for kind in FURTHER:
+        with open_sink(env.helper("reader"), "sluice", ring=100) as reader:
+            try:
+                if _attach_further(env, kind):
+                    _loses_nothing(env, reader, kind)
+                else:
+                    lacks.append(kind)
+            except AssertionError as error:
+                wrong.append(f"{kind}: {error}")
+    assert not wrong, wrong
+    if lacks:
+        env.skip(f"this kernel has no {', '.join(lacks)}; the others lose nothing")
+    return ", ".join(FURTHER)

@@ -103,13 +103,11 @@ def slow_reader_blocks_no_third_party(env: Env) -> str:
     return compare(lambda: living_peer_reached(env), HERE.name)
 
 
-@scenario(on="newest-native")
-def operator_makes_a_slow_reader_lossless(env: Env) -> str:
-    """At most 200 packets/s: too few for the default; stall_ms=2000 asks for 25."""
-    env.load()
-    device = env.enter(tap(ring=100))
+def _loses_nothing(env: Env, rest: float, burst: int, ring: int) -> str:
+    """A reader of so many packets after each rest; a starved host lets none stall."""
+    device = env.enter(tap(ring=ring))
     set_device(stall_ms=2000)
-    with slow_reader(device, rest=0.01, burst=2), flood(senders=1) as senders:
+    with slow_reader(device, rest, burst), flood(senders=1) as senders:
         env.wait_for(lambda: read_queue().stops > 20, "stops", 30)
         sent = senders.end()
     assert read_queue().stalls == 0, read_queue()
@@ -117,3 +115,24 @@ def operator_makes_a_slow_reader_lossless(env: Env) -> str:
     now = counters()
     assert now.lost_at_ring == 0 and gone(now) == sent, (now, sent)
     return f"{read_queue().stops} stops, 0 lost"
+
+
+@scenario(on="newest-native")
+def operator_makes_a_slow_reader_lossless(env: Env) -> str:
+    """At most 200 packets/s: too few for the default; stall_ms=2000 asks for 25."""
+    env.load()
+    return _loses_nothing(env, rest=0.01, burst=2, ring=100)
+
+
+@scenario(on="newest-native")
+def token_bucket_of_83_packets_loses_nothing(env: Env) -> str:
+    """A program for virtual machines that limits what its guest receives: it leaves the
+    tap alone until its bucket is filled again, each 100 ms."""
+    env.load()
+    return _loses_nothing(env, rest=0.1, burst=83, ring=1000)
+
+
+@scenario(on="newest-native")
+def token_bucket_of_400_packets_loses_nothing(env: Env) -> str:
+    env.load()
+    return _loses_nothing(env, rest=0.1, burst=400, ring=1000)
