@@ -46,6 +46,7 @@ class Pace:
 
 SLOW = ("--burn-us", "20")
 ABOVE = {"above_upstream": True}
+NO_DEMANDS: Mapping[str, Any] = {}
 # With pfifo and ECN CoDel drops nothing: they tell what its drops cost.
 PACES = {
     "fast": Pace("fast reader", (), (1, 2, 4, 8, 16), ABOVE),
@@ -209,7 +210,7 @@ def tcp_workload(name: str, streams: int, pace: Pace, **demands: Any) -> Workloa
 
 
 def tcp_workloads(
-    prefix: str, paces: Mapping[str, Pace], special: Mapping[str, Any]
+    prefix: str, paces: Mapping[str, Pace], special: Mapping[str, Any] = NO_DEMANDS
 ) -> List[Workload]:
     """Of each pace all its numbers of streams; special: demands of single rows."""
     names = [
@@ -220,15 +221,14 @@ def tcp_workloads(
     return [tcp_workload(*one, **special.get(one[0], {})) for one in names]
 
 
-TCP = tcp_workloads("", PACES, {"tcp_8_fast": {"demo": True}})
+TCP = tcp_workloads("", PACES)
 UDP = [
     workload(
         *("udp_flood", "UDP flood, slow reader, received", FLOOD),
-        demo=True,
         floor=1.0,
         reaches_upstream=True,
     ),
-    workload("udp_link", "UDP flood, link", LINK_FLOOD, demo=True, prompt=True),
+    workload("udp_link", "UDP flood, link", LINK_FLOOD, prompt=True),
 ]
 SHAPING = [
     workload(
