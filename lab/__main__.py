@@ -288,7 +288,7 @@ def command_build(kernel: Kernel | None, check: bool) -> int:
 
 subcommand(
     "run the tests",
-    option("what", nargs="?", default="all", choices=testing.FOLDERS),
+    option("what", nargs="?", default="short", choices=testing.FOLDERS),
     option("arguments", "for pytest, after --", nargs="*"),
 )(testing.test)
 subcommand("run linters, unit tests and one build", KERNEL)(quick.check)
