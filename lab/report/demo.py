@@ -16,7 +16,7 @@ import plotext
 
 from lab.report.results import Run, Summary, read_run, summaries, why_missing
 from lab.report.tables import WIDTH, all_findings, format_finding
-from lab.report.tables import format_provenance, ratio, read_colour
+from lab.report.tables import ratio, read_colour
 from lab.row import VARIANTS, Row
 from lab.workloads import demo
 
@@ -106,8 +106,11 @@ def format_row(run: Run, row: Row) -> list[str]:
 def format_table(run: Run) -> str:
     lines = [_line("", list(VARIANTS))]
     for row in run.rows:
-        lines += format_row(run, row)
-    return "\n".join([*lines, "", *format_provenance(run)])
+        lines += [*format_row(run, row), ""]
+    facts = run.provenance
+    machine = f"{facts.kernel_package}; {facts.accelerator}, {facts.vcpus} vCPUs"
+    load = f"others used {facts.other_load_percent:.0f} % of the host"
+    return "\n".join([*lines, f"{machine}; {load}"[:WIDTH]])
 
 
 def _all_lost(run: Run, variant: str) -> int:

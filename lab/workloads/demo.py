@@ -92,6 +92,7 @@ class Voice:
 
     def send(self) -> None:
         opened = open_socket(NEAR, socket.AF_INET, socket.SOCK_DGRAM, STUCK_SECONDS)
+        time.sleep(tcp.START_SECONDS)  # until the load is there
         with opened, contextlib.suppress(BlockingIOError):
             for _ in ticks(VOICE_SECONDS):
                 if self._over.is_set():
