@@ -31,6 +31,7 @@ RACED = "lost by the emulator"  # see vm.EmulatorRace
 Say = Callable[[str], None]
 # For a boot, besides the mean time of its scenarios; the longest takes 15 minutes.
 BOOT_SECONDS = 900.0
+WORKERS = 2  # roots at a time
 BOOTS = 4  # at most: each scenario that loses the VM needs another
 
 
@@ -381,12 +382,16 @@ def build_roots(suite: Suite, every: bool) -> None:
             ensure_disk(root)
 
 
+def _build_root(kernel: Kernel) -> None:
+    with slowest.timed(f"the root of {kernel.name}"):
+        scenario_root(kernel)
+
+
 def _build_all(what: str, native: bool) -> None:
     """Before pytest, which would hide the progress."""
     if what == "short":
-        for kernel in short_plays(native):
-            with slowest.timed(f"the root of {kernel.name}"):
-                scenario_root(kernel)
+        with processes.workers(WORKERS) as pool:
+            list(pool.map(_build_root, short_plays(native)))
     for folder in FOLDERS[what]:
         if folder in SUITES:
             build_roots(SUITES[folder], what in EVERY)
