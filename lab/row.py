@@ -59,6 +59,9 @@ class Row:
     unit: str
     usual: bool = False  # make apps measures it unless it is told what to measure
     floor: float | None = None  # sluice is at least this much of stock
+    # The reader's own rate. A host that does not reach it under stock is too slow to
+    # compare rates.
+    pace: float | None = None
     above_upstream: bool = False  # sluice is above upstream
     reaches_upstream: bool = False  # sluice is at least upstream
     lossless: bool = True  # sluice loses 0 packets at the ring

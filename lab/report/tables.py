@@ -87,11 +87,18 @@ def _compare(
     return Finding(name, demand, got, equal, of_rates=True)
 
 
+def _too_slow(row: Row, name: str, stock: Summary) -> Finding:
+    got = f"this host is too slow: stock has {stock.median:.1f} {row.unit}"
+    return Finding(name, f"a reader of {row.pace:.1f}", got, False, True, decided=False)
+
+
 def _against_stock(
     row: Row, name: str, variant: str, found: dict[str, Summary]
 ) -> Finding:
     """The row's floor; the module's may be that of stock with the lossless ring."""
     floor = 1.0 if variant == SERIES else row.floor or 0.0
+    if row.pace and found["stock"].median < row.pace:
+        return _too_slow(row, name, found["stock"])
     demand = f"at least {floor:.2f}x stock"
     finding = _compare(name, demand, found[variant], found["stock"], floor)
     share = ratio(found[variant], found.get(f"stock-{row.lossless_ring}"))
@@ -168,7 +175,10 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         got = f"{strays:,} are not"
         findings.append(Finding(row.name, "every packet accounted for", got, False))
     undecided = sure.is_undecided({name: one.values for name, one in found.items()})
-    return [replace(one, decided=not (undecided and one.of_rates)) for one in findings]
+    return [
+        replace(one, decided=one.decided and not (undecided and one.of_rates))
+        for one in findings
+    ]
 
 
 def all_findings(run: Run) -> list[Finding]:

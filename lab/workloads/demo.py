@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What make demo shows: rows whose reader has a pace, or never reads.
 
-The reader is a link of 2000 packets/s, which an emulator on a busy host keeps up with as
+The reader is a link of 1000 packets/s, which an emulator on a busy host keeps up with as
 a CPU does. So the rates are the same under each variant, and what differs is what
 packets wait for, and what is lost. Packets to a voice flow and to a living peer carry
 the time at which they were sent, and the kernel notes when they arrive: how fast the
@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from lab.guest.devices import FAR, HERE, NEAR, THERE, Device, forwarder, read_counters
 from lab.guest.devices import sink, wait_drained
@@ -28,13 +28,16 @@ from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, WorkloadError
 from lab.workloads import pktgen, tcp
 
-LINK_US = 500
+LINK_US = 1000
 LINK = ("--link-us", str(LINK_US), "--steady")
 LINK_TITLE = f"a link of {1_000_000 // LINK_US} packets/s"
 PACE = tcp.Pace(LINK_TITLE, LINK)
-FLOOD_MBIT = 100  # more than four times what the link takes
+PING_SECONDS = 0.05  # they take a part of the link
+FLOOD_MBIT = 50  # more than four times what the link takes
 FLOOD = ("--udp", "--bitrate", f"{FLOOD_MBIT}M", "--length", str(tcp.UDP_PAYLOAD_BYTES))
 SAME = 0.95  # a rate is the same from here on
+LEAST_MBIT = 10.0  # of the link's 11.6: an emulator with less does not keep its pace
+SHARE = 1 / 3  # sluice's ping is at most this much of stock's
 BUFFER_BYTES = 16 << 20  # of a receiver: it is read at the end
 PORT = 9
 SO_TIMESTAMPNS = 35  # asm-generic/socket.h; not in Python's module
@@ -169,23 +172,27 @@ def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
 TCP, UDP, VOICE, DIRECT, DEAD = (
     f"demo_{name}" for name in ("tcp", "udp", "voice", "direct", "dead_reader")
 )
+OF_RATES: Dict[str, Any] = {
+    "floor": SAME,
+    "pace": LEAST_MBIT,
+    "latency_share": SHARE,
+}
 WORKLOADS = [
     tcp.workload(
-        *(TCP, f"8 TCP streams over {LINK_TITLE}", tcp.Case(8, PACE)),
-        floor=SAME,
-        prompt=True,
+        *(TCP, f"8 TCP streams over {LINK_TITLE}"),
+        tcp.Case(8, PACE, ping_seconds=PING_SECONDS),
+        **OF_RATES,
     ),
     tcp.workload(
-        *(UDP, f"UDP, {FLOOD_MBIT} Mbit/s into the same link", tcp.Case(1, PACE, FLOOD)),
-        floor=SAME,
-        prompt=True,
+        *(UDP, f"UDP, {FLOOD_MBIT} Mbit/s into the same link"),
+        tcp.Case(1, PACE, FLOOD, ping_seconds=PING_SECONDS),
+        **OF_RATES,
     ),
     Workload(
         Row(
             *(VOICE, "voice, 50 packets/s, beside a bulk transfer", "Mbit/s"),
             probe="voice packet",
-            floor=SAME,
-            prompt=True,
+            latency_share=SHARE,
         ),
         call,
     ),

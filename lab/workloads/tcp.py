@@ -83,6 +83,7 @@ class Case:
     pace: Pace
     options: Sequence[str] = ()  # iperf3's, of UDP
     tos: int = 0  # of the pings
+    ping_seconds: float = latency.INTERVAL_SECONDS  # between them
 
 
 FLOOD = Case(1, PACES["slow"], flood(UDP_PAYLOAD_BYTES))
@@ -153,10 +154,10 @@ def load(
     *options: str,
     near: Device = NEAR,
     far: Device = FAR,
-    tos: int = 0,
+    **pings: Any,
 ) -> Tuple[Received, latency.Latency]:
-    """What iperf3 carries from near to far, and the ping beside it; tos: its own."""
-    with latency.ping(near, far, tos) as ping:
+    """What iperf3 carries from near to far, and the ping beside it; pings: how."""
+    with latency.ping(near, far, **pings) as ping:
         return run_client(streams, seconds, *options, near=near, far=far), ping.end()
 
 
@@ -182,7 +183,8 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     ) as reader, server():
         if pace.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
-        received, pinged = load(case.streams, seconds, *options, tos=case.tos)
+        pings: Dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
+        received, pinged = load(case.streams, seconds, *options, **pings)
         after = wait_drained([NEAR, FAR])
         near = read_counters(NEAR)
         marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
