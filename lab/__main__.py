@@ -168,6 +168,7 @@ def _measure_with_page(known: list[Row], **how: Any) -> int:
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
 def command_demo(**how: Any) -> int:
     started = time.monotonic()
+    measure.choose_rows(how["patterns"], rows_of("demo"))  # before minutes of set-up
     measure.prepare(how["kernel"])
     ensure_venv()
     prepared = time.monotonic()
