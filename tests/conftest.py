@@ -62,7 +62,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if config.getoption("--times"):
-        terminalreporter.section("slowest")
+        terminalreporter.section("ten slowest")
         terminalreporter.write_line("\n".join(slowest.format_slowest()))
     if part := config.getoption("--part"):
         terminalreporter.section("left out")

@@ -181,6 +181,9 @@ def _format_plays(suite: Suite, part: str, native: bool) -> str:
 def left_out(part: str, native: bool) -> list[str]:
     """What make test, or make test-more, does not play, and which target does."""
     lines = []
+    if part == "more":
+        short = _format_plays(KERNEL, "short", native)
+        lines.append(f"make test: linters, proofs, unit tests; {short}")
     if part == "short":
         suites = (KERNEL, COMMAND, PACKAGING)
         more = [_format_plays(suite, "more", native) for suite in suites]
@@ -399,13 +402,13 @@ def _build_all(what: str, native: bool) -> None:
 
 def _before_pytest(what: str) -> bool:
     """The steps that are no tests of pytest; whether all are fine."""
-    steps = [
-        ("the linters", "more", lambda: not quick.lint()),
-        ("the proofs", "more", lambda: verify.verify(short=what == "short")),
-        ("some faults that the proofs must find", "short", mutants.mutants),
+    steps: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [
+        ("the linters", ("short", "long"), lambda: not quick.lint()),
+        ("the proofs", ("short", "long"), lambda: verify.verify(short=what == "short")),
+        ("some faults that the proofs must find", ("more", "long"), mutants.mutants),
     ]
-    for told, not_in, fails in steps if what in ("short", "more", "long") else []:
-        if what != not_in:
+    for told, asked_for, fails in steps:
+        if what in asked_for:
             say(told)
             with slowest.timed(told):
                 if fails():
