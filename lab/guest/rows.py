@@ -21,7 +21,7 @@ from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are
 # counted the clock jumps while all processes wait for the host's disk.
-GRACE_SECONDS = 60.0
+GRACE_SECONDS = 120.0
 GRACE_SECONDS_COUNTED = 3600.0
 
 # Times a sample is taken at most, if other processes disturb it.

@@ -602,12 +602,12 @@ def test_ratio_that_time_left_unsure_is_told(bench) -> None:
 def test_sample_has_time_to_set_up_and_more_of_it_where_all_is_slow(bench) -> None:
     _, _, (usual, _) = bench([1, 1])
     _, _, (counted, _) = bench([1, 1], counted=True)
-    assert (usual, counted) == (62, 3602)
+    assert (usual, counted) == (2 + rows.GRACE_SECONDS, 3602)
     slow = dataclasses.replace(ROW, setup_seconds=30)
     slow_workload = {"": [Workload(slow, lambda *_: None)]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workloads, "by_command", lambda: slow_workload)
-        assert bench([1, 1])[2] == [92, 92]
+        assert bench([1, 1])[2] == [usual + 30] * 2
 
 
 @pytest.mark.parametrize(
