@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,6 @@ from lab.workloads import applications, in_kernel, rows_of
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 Option = tuple[str, dict[str, Any]]  # what add_argument() takes
 Function = Callable[..., int]  # its arguments have the names of its options
-DEMO_RETRIES = 2  # of rows whose samples disagree, as a busy host's do
 SHELL_SECONDS = 3600.0  # for the command of a shell
 
 
@@ -141,7 +141,7 @@ def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     return KERNEL, AS_NATIVE, turns, long, rows, JSON
 
 
-def _measure(
+def _measured(
     known: list[Row],
     kernel: Kernel,
     patterns: tuple[str, ...],
@@ -155,19 +155,28 @@ def _measure(
         series.require_source(kernel)
         rows = [row.with_series() for row in rows]
     how.setdefault("vcpus", vm.default_vcpus(kernel))
-    run, path = measure.measure(measure.Plan(kernel, rows, **how), path)
+    return measure.measure(measure.Plan(kernel, rows, **how), path)
+
+
+def _measure(known: list[Row], **how: Any) -> tuple[Run, Path]:
+    """how: see _measured()."""
+    run, path = _measured(known, **how)
     measure.show(run)
     print(f"saved in {path}")
     return run, path
 
 
-def _write_page(result: Path, page: Path) -> None:
+def _draw(module: str, *paths: Path) -> None:
     """The plots need the lab's venv."""
-    command = [str(ensure_venv()), "-B", "-m", "lab.report.page"]
-    command += [str(path.absolute()) for path in (result, page)]
-    done = processes.run(command, cwd=vm.REPOSITORY)
-    if done.returncode != 0:
-        raise LabError(f"{page}: could not be drawn (see above)")
+    command = [str(ensure_venv()), "-B", "-m", module]
+    command += [str(path.absolute()) for path in paths]
+    sys.stdout.flush()
+    if processes.run(command, cwd=vm.REPOSITORY).returncode != 0:
+        raise LabError(f"{paths[-1]}: could not be drawn (see above)")
+
+
+def _write_page(result: Path, page: Path) -> None:
+    _draw("lab.report.page", result, page)
     print(f"page  in {page}")
 
 
@@ -177,24 +186,18 @@ def _measure_with_page(known: list[Row], **how: Any) -> int:
     return measure.bench_status(run)
 
 
-def _show_native_first(how: dict[str, Any]) -> None:
-    """The demo's rows at the CPU's own speed, if that machine is built."""
-    if not has_root(NATIVE):
-        say("no native figures: make native builds that machine; then they come first")
-        return
-    rows = [row for row in rows_of("native") if row.demo]
-    try:
-        _measure(rows, **{**how, "kernel": NATIVE, "path": None})
-    except LabError as error:
-        say(f"no native figures: {error}")
-
-
-@subcommand("a few rows as a table, in a few minutes", *measuring(1.5))
+@subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
 def command_demo(**how: Any) -> int:
-    how["retries"] = DEMO_RETRIES
-    if how["kernel"].name == NEWEST and not how["patterns"]:
-        _show_native_first(how)
-    run, _ = _measure([row for row in rows_of("bench") if row.demo], **how)
+    started = time.monotonic()
+    measure.choose_rows(how["patterns"], rows_of("demo"))  # before minutes of set-up
+    measure.prepare(how["kernel"])
+    ensure_venv()
+    prepared = time.monotonic()
+    run, path = _measured(rows_of("demo"), **how)
+    _draw("lab.report.demo", path)
+    spent = time.monotonic() - prepared
+    print(f"\nset-up {prepared - started:.0f} s, demo {spent:.0f} s; saved in {path}")
+    _write_page(path, path.with_suffix(".html"))
     return measure.demo_status(run)
 
 
@@ -222,7 +225,7 @@ def command_bench(minutes: float, counted: bool, **how: Any) -> int:
 def command_apps(**how: Any) -> int:
     known = rows_of("apps")
     if not how["patterns"]:
-        known = [row for row in known if row.demo]
+        known = [row for row in known if row.usual]
     return _measure_with_page(known, packages=applications.PACKAGES, **how)
 
 
@@ -311,7 +314,7 @@ def command_build(kernel: Kernel | None, check: bool) -> int:
 
 @subcommand(
     "run the tests",
-    option("what", nargs="?", default="all", choices=testing.FOLDERS),
+    option("what", nargs="?", default="short", choices=testing.FOLDERS),
     option("arguments", "for pytest, after --; with --tree: scenarios", nargs="*"),
     *(*TREE, JSON),
 )

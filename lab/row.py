@@ -57,14 +57,18 @@ class Row:
     name: str
     title: str
     unit: str
-    demo: bool = False
+    usual: bool = False  # make apps measures it unless it is told what to measure
     floor: float | None = None  # sluice is at least this much of stock
+    # The reader's own rate. A host that does not reach it under stock is too slow to
+    # compare rates.
+    pace: float | None = None
     above_upstream: bool = False  # sluice is above upstream
     reaches_upstream: bool = False  # sluice is at least upstream
     lossless: bool = True  # sluice loses 0 packets at the ring
     prompt: bool = False  # sluice's ping is a fraction of the others'
     latency_share: float | None = None  # sluice's ping is at most this of stock's
     path_ms: float = 0.0  # the path's own part of each ping
+    probe: str = "ping"  # what is measured beside the load, and is a ping above
     setup_seconds: float = 0.0  # of a sample, at most, before it measures
     rings: list[int] = field(default_factory=list)  # stock with these, too
     # The floor may be that of stock with this one: so long that it loses little.

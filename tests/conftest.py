@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from lab.checks.testing import Played, Suite, choose_scenarios, play
+from lab.checks import slowest
+from lab.checks.testing import Played, Plays, Suite, left_out, play, plays
 from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import find_scenarios
 from lab.machines.matrix import Kernel
@@ -24,23 +26,67 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="play what is not played often, too: scenarios and kernels",
     )
+    parser.addoption(
+        "--part",
+        choices=("short", "more"),
+        help="play what make test plays, or what it leaves to make test-more",
+    )
+    parser.addoption(
+        "--native",
+        action="store_true",
+        help="make test has the native machine, and plays most of it there",
+    )
+    parser.addoption("--times", type=Path, help="what the lab took until now")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if times := config.getoption("--times"):
+        slowest.read(times)
+
+
+def part_of(config: pytest.Config) -> str:
+    """As lab.checks.testing.plays() takes it."""
+    every = "every" if config.getoption("--every") else "often"
+    return config.getoption("--part") or every
+
+
+def plays_of(config: pytest.Config, suite: Suite) -> Plays:
+    return plays(suite, part_of(config), config.getoption("--native"))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    # What a scenario takes, the guest tells: its first test waits for all of them.
+    if report.when == "call" and "/test_scenarios.py" not in report.nodeid:
+        slowest.note(report.nodeid, report.duration)
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    if config.getoption("--times"):
+        terminalreporter.section("ten slowest")
+        terminalreporter.write_line("\n".join(slowest.format_slowest()))
+    if part := config.getoption("--part"):
+        terminalreporter.section("left out")
+        for line in left_out(part, config.getoption("--native")):
+            terminalreporter.write_line(line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for what was played is made for each kernel."""
     if "played" not in metafunc.fixturenames:
         return
-    suite, every = metafunc.module.SUITE, metafunc.config.getoption("--every")
-    kernels = suite.chosen(every)
+    suite = metafunc.module.SUITE
+    found = plays_of(metafunc.config, suite)
     if "name" not in metafunc.fixturenames:
-        metafunc.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
+        metafunc.parametrize("kernel", found, ids=lambda kernel: kernel.name)
         return
     played = [
         pytest.param(name, kernel, id=f"{name}-{kernel.name}")
-        for kernel in kernels
-        for name in choose_scenarios(suite, kernel, every)
+        for kernel, names in found.items()
+        for name in names
     ]
-    assert played or not kernels, f"tests/{suite.name}/scenarios: holds no scenario"
+    if part_of(metafunc.config) not in ("short", "more"):
+        empty = f"tests/{suite.name}/scenarios: holds no scenario"
+        assert played or not suite.chosen(metafunc.config.getoption("--every")), empty
     metafunc.parametrize(("name", "kernel"), played)
 
 
@@ -59,15 +105,20 @@ def show(pytestconfig: pytest.Config) -> Callable[[str], None]:
 @pytest.fixture(scope="session")
 def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
     """Plays the scenarios of a suite on a kernel when first asked about it."""
-    every = pytestconfig.getoption("--every")
 
     @functools.lru_cache(maxsize=None)
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
         show(f"\n    kernel {kernel.name}: playing the {suite.name} scenarios")
-        try:
-            return play(kernel, choose_scenarios(suite, kernel, every), show, suite)
-        except LabError as error:
-            return error
+        names = plays_of(pytestconfig, suite)[kernel]
+        what = f"tests/{suite.name} on {kernel.name}: the boot and {len(names)} plays"
+        with slowest.timed(what):
+            try:
+                played = play(kernel, names, show, suite)
+            except LabError as error:
+                return error
+        for one in played.outcomes.values():
+            slowest.note(f"{one.name} on {kernel.name}", one.seconds)
+        return played
 
     return attempt
 

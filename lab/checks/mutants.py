@@ -43,9 +43,10 @@ FILES = (
     *(*POLICY, "hook.c", "direct.c", "entry.h", "device.c", "layout.c"),
     *("backstop.c", "events.c"),
 )
-# make test tries a small sample, with little time for each mutant. Nine of ten mutants of
-# queue.c and hook.c are killed (lab/results/mutants.json), fewer of other files or on a
-# busy host. If seven of ten are, a sample of 16 has fewer than a quarter once in 20,000.
+# make test-more tries a small sample, with little time for each mutant. Nine of ten
+# mutants of queue.c and hook.c are killed (lab/results/mutants.json), fewer of other
+# files or on a busy host. If seven of ten are, a sample of 16 has fewer than a quarter
+# once in 20,000.
 SAMPLE, GOAL_OF_SAMPLE, GOAL = 16, 1 / 4, 0.9
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from lab import processes
-from lab.checks import mutants, packages, quick, verify
+from lab.checks import packages, quick, slowest, verify
 from lab.failure import FINE, LabError, NO, UsageError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
@@ -19,8 +20,9 @@ from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
 from lab.machines.matrix import DEBUG, KERNELS, NATIVE, NEWEST, PACKAGED
 from lab.machines.matrix import Kernel, kernel_named
-from lab.machines.roots import ensure_root
+from lab.machines.roots import ensure_root, has_root
 from lab.report.results import HostLoad, read_provenance
+from lab.report.tables import WIDTH
 from lab.setup import ensure_promtool, ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
@@ -29,6 +31,7 @@ RACED = "lost by the emulator"  # see vm.EmulatorRace
 Say = Callable[[str], None]
 # For a boot, besides the mean time of its scenarios; the longest takes 15 minutes.
 BOOT_SECONDS = 900.0
+WORKERS = 2  # roots at a time
 BOOTS = 4  # at most: each scenario that loses the VM needs another
 
 
@@ -38,7 +41,7 @@ class Suite:
 
     name: str  # of the folder below tests/
     kernels: tuple[Kernel, ...]
-    often: tuple[Kernel, ...]  # of these, what make test plays
+    often: tuple[Kernel, ...]  # of these, what make test-more plays
     alone: tuple[Kernel, ...] = ()  # and where it plays only what names them
     extra: tuple[str, ...] = ()  # packages its roots have besides the lab's
     seconds: float = 90.0  # for each scenario, on average
@@ -118,6 +121,79 @@ def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
         if not kernel.only or one.name.partition(".")[0] in kernel.only
         if every or one.often and one.on in played
     ]
+
+
+# What make test plays at least: where the native machine is not in the cache, on the
+# newest kernel what is promised, and on the oldest that the module does its work there.
+CONTRACT = (
+    *("dead_reader", "full_ring", "loading", "refusals", "vhost"),
+    "lifecycle.off_leaves_no_stopped_queue",
+    "lifecycle.unload_leaves_no_stopped_queue",
+    "lifecycle.loading_and_unloading_under_traffic_loses_nothing",
+    "slow_readers.slow_reader_blocks_no_third_party",
+)
+BASIC = ("full_ring", "loading")
+Plays = dict[Kernel, list[str]]  # the scenarios by kernel
+
+
+def among(wanted: tuple[str, ...]) -> list[str]:
+    """The kernel scenarios of these modules, or of these names."""
+    return [
+        one.name
+        for one in find_scenarios("kernel")
+        if one.often and one.on != NATIVE.name
+        if not {one.name, one.name.partition(".")[0]}.isdisjoint(wanted)
+    ]
+
+
+def short_plays(native: bool) -> Plays:
+    """What make test plays; native: that machine is there, and plays all it can."""
+    oldest = {PACKAGED[0]: among(BASIC)}
+    if native:
+        return {NATIVE: [s.name for s in find_scenarios("kernel") if s.often], **oldest}
+    # Its root without programs is that of make demo, too.
+    plain = replace(kernel_named(NEWEST), applications=False)
+    return {plain: among(CONTRACT), **oldest}
+
+
+def plays(suite: Suite, part: str, native: bool) -> Plays:
+    """Of a suite; part: short (make test), more (make test-more), every (make
+    test-all), or often: the first two together."""
+    if part == "short":
+        return short_plays(native) if suite is KERNEL else {}
+    every = part == "every"
+    whole = {one: choose_scenarios(suite, one, every) for one in suite.chosen(every)}
+    if part == "more" and suite is KERNEL:
+        done = {one.name: set(names) for one, names in short_plays(native).items()}
+        for kernel, names in whole.items():
+            own = done.get(kernel.name, set())
+            whole[kernel] = [name for name in names if name not in own]
+    return {kernel: names for kernel, names in whole.items() if names}
+
+
+def _format_plays(suite: Suite, part: str, native: bool) -> str:
+    """How many on each kernel."""
+    found = plays(suite, part, native).items()
+    told = ", ".join(f"{kernel.name} ({len(names)})" for kernel, names in found)
+    return f"tests/{suite.name} on {told}"
+
+
+def left_out(part: str, native: bool) -> list[str]:
+    """What make test, or make test-more, does not play, and which target does."""
+    lines = []
+    if part == "more":
+        short = _format_plays(KERNEL, "short", native)
+        lines.append(f"make test: linters, proofs, unit tests; {short}")
+    if part == "short":
+        suites = (KERNEL, COMMAND, PACKAGING)
+        more = [_format_plays(suite, "more", native) for suite in suites]
+        built = "the module with W=1 and sparse on each packaged kernel"
+        faults = "some faults that the proofs must find"
+        lines.append(f"make test-more: {'; '.join([*more, built, faults])}")
+    kernels = len(KERNEL.chosen(every=True))
+    whole = f"every scenario on each of {kernels} kernels, also below systemd"
+    lines.append(f"make test-all: {whole}; the longest proofs; make debug")
+    return [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines]
 
 
 def boot(
@@ -282,7 +358,14 @@ SUITES = {
     "debug": DEBUGGED,
 }
 _EACH = ("unit", *SUITES)
-FOLDERS = {"all": _EACH[:4], **{name: (name,) for name in _EACH}, "long": _EACH}
+_SHORT = ("unit", "kernel/test_scenarios.py")
+# By what is asked for: the folders and files of tests/.
+FOLDERS = {
+    "short": _SHORT,
+    "more": _EACH[1:4],
+    **{name: (name,) for name in _EACH},
+    "long": _EACH,
+}
 EVERY = ("debug", "long", "systemd")  # what is not played often, too
 
 
@@ -294,32 +377,61 @@ def build_roots(suite: Suite, every: bool) -> None:
     if suite is PACKAGING:
         packages.ensure_packages()
     for kernel in kernels:
-        root = scenario_root(kernel, suite)
+        with slowest.timed(f"the root of {kernel.name} for tests/{suite.name}"):
+            root = scenario_root(kernel, suite)
         if suite is PACKAGING:
             packages.ensure_compiled(root)
         if suite.disk:
             ensure_disk(root)
 
 
-def test(what: str, arguments: list[str]) -> int:
-    """Run the linters, the proofs and pytest; what: one of FOLDERS."""
-    python = ensure_venv()
-    ensure_promtool()
-    if what in ("all", "long"):
-        for told, fails in (
-            ("the linters", lambda: not quick.lint()),
-            ("the proofs", lambda: verify.verify(short=what == "all")),
-            ("some faults that the proofs must find", mutants.mutants),
-        ):
-            say(told)
-            if fails():
-                return 1
-    # Built here: pytest would hide the progress.
+def _build_root(kernel: Kernel) -> None:
+    with slowest.timed(f"the root of {kernel.name}"):
+        scenario_root(kernel)
+
+
+def _build_all(what: str, native: bool) -> None:
+    """Before pytest, which would hide the progress."""
+    if what == "short":
+        with processes.workers(WORKERS) as pool:
+            list(pool.map(_build_root, short_plays(native)))
     for folder in FOLDERS[what]:
         if folder in SUITES:
             build_roots(SUITES[folder], what in EVERY)
+
+
+def _before_pytest(what: str) -> bool:
+    """The steps that are no tests of pytest; whether all are fine."""
+    steps: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [
+        ("the linters", ("short", "long"), lambda: not quick.lint()),
+        ("the proofs", ("short", "long"), lambda: verify.verify(short=what == "short")),
+    ]
+    for told, asked_for, fails in steps:
+        if what in asked_for:
+            say(told)
+            with slowest.timed(told):
+                if fails():
+                    return False
+    return True
+
+
+def test(what: str, arguments: list[str]) -> int:
+    """Run the linters, the proofs and pytest; what: one of FOLDERS."""
+    with slowest.timed("the test tools"):
+        python = ensure_venv()
+        ensure_promtool()
+    # Asked now: what is built next does not change what is played where.
+    native = what in ("short", "more") and has_root(NATIVE)
+    if not _before_pytest(what):
+        return NO
+    _build_all(what, native)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
     command += ["--every"] if what in EVERY else []
-    done = processes.run([*command, *arguments], cwd=vm.REPOSITORY)
-    return done.returncode
+    command += ["--part", what] if what in ("short", "more") else []
+    command += ["--native"] if native else []
+    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
+        times = Path(name, "times.json")
+        slowest.write(times)
+        command += ["--times", str(times)]
+        return processes.run([*command, *arguments], cwd=vm.REPOSITORY).returncode

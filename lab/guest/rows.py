@@ -21,7 +21,7 @@ from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are
 # counted the clock jumps while all processes wait for the host's disk.
-GRACE_SECONDS = 60.0
+GRACE_SECONDS = 120.0
 GRACE_SECONDS_COUNTED = 3600.0
 
 # Times a sample is taken at most, if other processes disturb it.
@@ -159,15 +159,6 @@ class Bench:
         unload()
         return measurement(place, ending)
 
-    def retry(self, number: int) -> None:
-        """The rows with a variant whose rounds disagree about its ratio to stock."""
-        rows = self.rows.values()
-        again = [r for r in rows if sure.is_undecided(values_of(r, self.lines))]
-        if again:
-            names = ", ".join(row.name for row in again)
-            self._say(f"measuring again, as samples disagree: {names}")
-            self.take_round(again, number)
-
     def take_until_sure(self, minutes: float) -> None:
         """Further rounds of the rows that need them."""
         end = time.monotonic() + 60 * minutes
@@ -194,8 +185,6 @@ def run_bench(job: dict[str, Any], report: Report, say: Say) -> tuple[int, str]:
     with background_ping():
         for number in range(job["rounds"]):
             bench.take_round(list(bench.rows.values()), number)
-        for number in range(job["retries"]):
-            bench.retry(job["rounds"] + number)
         if job.get("minutes"):
             bench.take_until_sure(job["minutes"])
     missing = sum(line["status"] in ("failed", "lost") for line in bench.lines)

@@ -88,8 +88,8 @@ class Scenario:
     name: str  # MODULE.FUNCTION
     function: Callable[[Env], str | None]
     deadline: float = DEADLINE_SECONDS
-    often: bool = True  # make test plays it; if not, only make test-all
-    on: str = ""  # the one kernel where make test plays it; if none, on all of its suite
+    often: bool = True  # make test-more plays it; if not, only make test-all
+    on: str = ""  # the one kernel where that plays it; if none, on all of its suite
 
 
 _found: dict[str, list[Scenario]] = {}  # by module

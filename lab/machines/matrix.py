@@ -21,7 +21,7 @@ class Kernel:
     extra_suites: tuple[str, ...]  # further suites of the same mirror
     release: str  # what follows linux-image- and linux-headers-, or linux-source-
     pins: tuple[str, ...] = ()  # packages that must come from elsewhere
-    often: bool = True  # make test plays it; if not, only make test-all
+    often: bool = True  # make test-more plays it; if not, only make test-all
     applications: bool = False  # its scenarios have the programs of make apps
     configs: tuple[str, ...] = ()  # of lab/machines/configs: built from linux-source
     arch: Arch = HOST

@@ -89,6 +89,7 @@ class Summary:
 
 # What a sample may have counted besides -> what the tables call it.
 COUNTED = {
+    "silence_ms": "the peer's longest silence, ms",
     "retransmits": "TCP retransmits",
     "ecn_marks": "ECN marks",
     "jain": "Jain's fairness of the streams",

@@ -87,11 +87,18 @@ def _compare(
     return Finding(name, demand, got, equal, of_rates=True)
 
 
+def _too_slow(row: Row, name: str, stock: Summary) -> Finding:
+    got = f"this host is too slow: stock has {stock.median:.1f} {row.unit}"
+    return Finding(name, f"a reader of {row.pace:.1f}", got, False, True, decided=False)
+
+
 def _against_stock(
     row: Row, name: str, variant: str, found: dict[str, Summary]
 ) -> Finding:
     """The row's floor; the module's may be that of stock with the lossless ring."""
     floor = 1.0 if variant == SERIES else row.floor or 0.0
+    if row.pace and found["stock"].median < row.pace:
+        return _too_slow(row, name, found["stock"])
     demand = f"at least {floor:.2f}x stock"
     finding = _compare(name, demand, found[variant], found["stock"], floor)
     share = ratio(found[variant], found.get(f"stock-{row.lossless_ring}"))
@@ -168,17 +175,14 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         got = f"{strays:,} are not"
         findings.append(Finding(row.name, "every packet accounted for", got, False))
     undecided = sure.is_undecided({name: one.values for name, one in found.items()})
-    return [replace(one, decided=not (undecided and one.of_rates)) for one in findings]
+    return [
+        replace(one, decided=one.decided and not (undecided and one.of_rates))
+        for one in findings
+    ]
 
 
 def all_findings(run: Run) -> list[Finding]:
     return [finding for row in run.rows for finding in findings_of(run, row)]
-
-
-def lost_nothing(run: Run) -> bool:
-    """Whether sluice lost no packet in any row that demands it."""
-    found = [summaries(run, row).get("sluice") for row in run.rows if row.lossless]
-    return bool(found) and all(one and one.lost_at_ring == 0 for one in found)
 
 
 def _line(label: str, cells: list[str], last: str = "") -> str:
@@ -248,9 +252,9 @@ def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
         lambda s: "" if s is stock else format_interval(s, stock),
     )
     tell("packets lost at the ring", lambda s: format_number(s.lost_at_ring), True)
-    tell("ping p50/p95/p99, ms", format_pings)
+    tell(f"{row.probe} p50/p95/p99, ms", format_pings)
     if any(map(are_pings_lost, measured)):
-        tell("pings answered, %", format_answered)
+        tell(f"{row.probe}s answered, %", format_answered)
     for name, label in COUNTED.items():
         tell(label, lambda s: format_number(s.counted[name]))
     return lines
@@ -379,14 +383,14 @@ def format_for_cover(run: Run) -> str:
 _COLOURS = {"reached": 32, "SHORT": 31, "not decided": 33}
 
 
+def format_finding(finding: Finding, colour: bool) -> str:
+    text = f"{finding.verdict:11} {finding.row}: {finding.demand}: {finding.got}"
+    text = textwrap.fill(text, WIDTH, subsequent_indent=" " * 12)
+    return f"\033[{_COLOURS[finding.verdict]}m{text}\033[0m" if colour else text
+
+
 def format_findings(findings: list[Finding], colour: bool) -> str:
-    lines = []
-    for finding in findings:
-        text = f"{finding.verdict:11} {finding.row}: {finding.demand}: {finding.got}"
-        text = textwrap.fill(text, WIDTH, subsequent_indent=" " * 12)
-        if colour:
-            text = f"\033[{_COLOURS[finding.verdict]}m{text}\033[0m"
-        lines.append(text)
+    lines = [format_finding(finding, colour) for finding in findings]
     verdicts = [finding.verdict for finding in findings]
     undecided = verdicts.count("not decided")
     told = f", {undecided} not decided: the samples disagree" if undecided else ""

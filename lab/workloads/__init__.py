@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 @functools.lru_cache(maxsize=None)
 def by_command() -> Dict[str, List[Workload]]:
     """By the command that measures them, in the order of its report."""
-    from lab.workloads import applications, cost, dead_reader, depth, in_kernel
+    from lab.workloads import applications, cost, dead_reader, demo, depth, in_kernel
     from lab.workloads import many_taps, never_full, pktgen, qemu, tcp
 
     senders = [*pktgen.WORKLOADS, *tcp.TCP, *tcp.UDP]
     others = [*dead_reader.WORKLOADS, *never_full.WORKLOADS]
     return {
+        "demo": demo.WORKLOADS,
         "bench": [*senders, *tcp.SHAPING, *others],
         # needs packages of its own in the root
         "apps": [*applications.WORKLOADS, *qemu.WORKLOADS],

@@ -189,7 +189,7 @@ WORKLOADS = [
     Workload(
         Row(
             *(case.name, case.title, "Mbit/s"),
-            demo=case.name in USUAL,
+            usual=case.name in USUAL,
             floor=0.97,
             latency_share=None if case.load == "multicast" else 1 / 3,
             path_ms=case.rtt_ms,

@@ -64,7 +64,7 @@ WORKLOADS = [
         )
     ),
     *(
-        one._replace(row=replace(one.row, name=f"cost_{one.row.name}", demo=False))
+        one._replace(row=replace(one.row, name=f"cost_{one.row.name}"))
         for one in (*dead_reader.WORKLOADS, *tcp.TCP, *tcp.UDP)
         if one.row.name in ("dead_reader", "tcp_8_fast", "tcp_1_slow", "udp_flood")
     ),

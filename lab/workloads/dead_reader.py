@@ -93,7 +93,6 @@ WORKLOADS = [
     Workload(
         Row(
             *(name, f"{reader}, to the living peer in 4 s", "packets"),
-            demo=name == "dead_reader",
             floor=floor,
             above_upstream=True,
             lossless=False,  # nobody reads, or too slowly: tail drop is intended

@@ -221,7 +221,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
 def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     """demands: further fields of Row, or other ones."""
     equal = case.direct and case.qdisc != "noqueue"
-    demands = {"floor": 1.0 if equal else 0.97, "demo": name == "pktgen_2", **demands}
+    demands = {"floor": 1.0 if equal else 0.97, **demands}
     lossless = case.qdisc != "noqueue"
     row = Row(name, title, "packets/s", lossless=lossless, **demands)
     return Workload(row, partial(receive, case))

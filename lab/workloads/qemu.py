@@ -234,7 +234,7 @@ WORKLOADS = [
             name=f"qemu_{kind}_{load}",
             title=f"{title}, {told} into it",
             unit="Mbit/s",
-            demo=load == "tcp_1",
+            usual=load == "tcp_1",
             floor=0.97,
             latency_share=1 / 3,
             setup_seconds=BOOT_SECONDS + WARM_SECONDS,

@@ -11,6 +11,8 @@
  *   --io-uring     read by io_uring
  *   --burn-us N    N microseconds of busy work for each packet read
  *   --link-us N    a link behind it, on which each packet takes N microseconds
+ *   --steady       that link goes on for 20 ms when this process is late, as a network
+ *                  card does: its rate does not depend on the host; not in the kernel
  *   --paused       do not read before the first SIGUSR2
  *
  * A QUEUE is the number of a file that the parent has opened. The devices vanish with
@@ -53,6 +55,7 @@
 #define MAX_QUEUES 8
 #define SLOW_LINK_NS 100000	/* SIGHUP's link where there was none */
 #define SLOWEST_LINK_NS 10000000	/* no sender is slower */
+#define STEADY_NS 20000000	/* what a steady link makes up for */
 
 struct queue {
 	char name[IFNAMSIZ];
@@ -69,7 +72,7 @@ static struct queue queues[MAX_QUEUES];
 static int queue_count;		/* that are read */
 static long burn_ns;
 static atomic_long link_ns;
-static bool by_vhost, by_uring, in_kernel;
+static bool by_vhost, by_uring, in_kernel, steady;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
 static atomic_bool paused;
@@ -77,7 +80,7 @@ static atomic_bool paused;
 static void usage(void)
 {
 	errx(2, "usage: reader sink|relay [--vhost] [--io-uring] [--in-kernel] "
-	     "[--burn-us N] [--link-us N] [--paused] QUEUE...");
+	     "[--burn-us N] [--link-us N [--steady]] [--paused] QUEUE...");
 }
 
 static void add_queue(const char *number)
@@ -115,11 +118,25 @@ static void burn(void)
 		;
 }
 
+/* The packet ends a time after the last, which is not longer ago than STEADY_NS. */
+static bool is_steady_link_busy(__s64 *ends, __s64 now, __s64 ns)
+{
+	if (*ends < now - STEADY_NS)
+		*ends = now - STEADY_NS;
+	*ends += ns;
+	return *ends > now;
+}
+
 static void wait_for_link(struct kernel_reader *work)
 {
 	struct timespec free_at;
+	bool busy;
 
-	if (!is_link_busy(&work->link_free, now_ns(), link_ns))
+	if (steady)
+		busy = is_steady_link_busy(&work->link_free, now_ns(), link_ns);
+	else
+		busy = is_link_busy(&work->link_free, now_ns(), link_ns);
+	if (!busy)
 		return;
 	free_at.tv_sec = work->link_free / 1000000000LL;
 	free_at.tv_nsec = work->link_free % 1000000000LL;
@@ -328,6 +345,8 @@ static void parse_arguments(int argc, char **argv)
 			burn_ns = atol(argv[++i]) * 1000;
 		else if (!strcmp(argv[i], "--link-us") && i + 1 < argc)
 			link_ns = atol(argv[++i]) * 1000;
+		else if (!strcmp(argv[i], "--steady"))
+			steady = true;
 		else if (!strcmp(argv[i], "--vhost"))
 			by_vhost = true;
 		else if (!strcmp(argv[i], "--io-uring"))

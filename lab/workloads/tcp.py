@@ -46,6 +46,7 @@ class Pace:
 
 SLOW = ("--burn-us", "20")
 ABOVE = {"above_upstream": True}
+NO_DEMANDS: Mapping[str, Any] = {}
 # With pfifo and ECN CoDel drops nothing: they tell what its drops cost.
 PACES = {
     "fast": Pace("fast reader", (), (1, 2, 4, 8, 16), ABOVE),
@@ -82,6 +83,7 @@ class Case:
     pace: Pace
     options: Sequence[str] = ()  # iperf3's, of UDP
     tos: int = 0  # of the pings
+    ping_seconds: float = latency.INTERVAL_SECONDS  # between them
 
 
 FLOOD = Case(1, PACES["slow"], flood(UDP_PAYLOAD_BYTES))
@@ -152,10 +154,10 @@ def load(
     *options: str,
     near: Device = NEAR,
     far: Device = FAR,
-    tos: int = 0,
+    **pings: Any,
 ) -> Tuple[Received, latency.Latency]:
-    """What iperf3 carries from near to far, and the ping beside it; tos: its own."""
-    with latency.ping(near, far, tos) as ping:
+    """What iperf3 carries from near to far, and the ping beside it; pings: how."""
+    with latency.ping(near, far, **pings) as ping:
         return run_client(streams, seconds, *options, near=near, far=far), ping.end()
 
 
@@ -181,7 +183,8 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     ) as reader, server():
         if pace.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
-        received, pinged = load(case.streams, seconds, *options, tos=case.tos)
+        pings: Dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
+        received, pinged = load(case.streams, seconds, *options, **pings)
         after = wait_drained([NEAR, FAR])
         near = read_counters(NEAR)
         marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
@@ -209,7 +212,7 @@ def tcp_workload(name: str, streams: int, pace: Pace, **demands: Any) -> Workloa
 
 
 def tcp_workloads(
-    prefix: str, paces: Mapping[str, Pace], special: Mapping[str, Any]
+    prefix: str, paces: Mapping[str, Pace], special: Mapping[str, Any] = NO_DEMANDS
 ) -> List[Workload]:
     """Of each pace all its numbers of streams; special: demands of single rows."""
     names = [
@@ -220,15 +223,14 @@ def tcp_workloads(
     return [tcp_workload(*one, **special.get(one[0], {})) for one in names]
 
 
-TCP = tcp_workloads("", PACES, {"tcp_8_fast": {"demo": True}})
+TCP = tcp_workloads("", PACES)
 UDP = [
     workload(
         *("udp_flood", "UDP flood, slow reader, received", FLOOD),
-        demo=True,
         floor=1.0,
         reaches_upstream=True,
     ),
-    workload("udp_link", "UDP flood, link", LINK_FLOOD, demo=True, prompt=True),
+    workload("udp_link", "UDP flood, link", LINK_FLOOD, prompt=True),
 ]
 SHAPING = [
     workload(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.checks import testing
+from lab.checks import slowest, testing
 from lab.checks.testing import Outcome
 from lab.failure import FINE, LabError, NO, UsageError
 from lab.guest.scenarios import Scenario
-from lab.machines.matrix import kernel_named
+from lab.machines.matrix import NATIVE, NEWEST, kernel_named
 from lab.machines.roots import Root
 from lab.machines.vm import Machine, VmResult
 
@@ -133,6 +133,8 @@ def steps(monkeypatch) -> dict[str, object]:
     monkeypatch.setattr(testing.verify, "verify", step("verify"))
     monkeypatch.setattr(testing.mutants, "mutants", step("mutants"))
     monkeypatch.setattr(testing, "ensure_venv", lambda: Path("/venv/python"))
+    answers["native"] = False
+    monkeypatch.setattr(testing, "has_root", lambda _: answers["native"])
     root = Root("6.12", Path("/root"), "6.12.1", "linux-image 6.12.1", "key")
     roots: list[tuple[str, testing.Suite]] = []
     answers["roots"] = roots
@@ -162,23 +164,76 @@ def steps(monkeypatch) -> dict[str, object]:
 @pytest.mark.parametrize("fails", STEPS)
 def test_nothing_is_played_after_a_step_that_failed(steps, fails: str) -> None:
     steps[fails] = False if fails == "lint" else 1
-    assert testing.test("all", []) == 1
+    assert testing.test("long", []) == 1
     assert steps["ran"] == list(STEPS[: STEPS.index(fails) + 1])
 
 
-def test_what_is_played_and_its_status(steps) -> None:
-    start = "-B -m -p"
-    assert testing.test("all", ["-k", "x"]) == 5
-    folders = "tests/unit tests/kernel tests/command tests/packaging"
-    assert steps["ran"] == [*STEPS, f"{start} {folders} -k"]
-    assert steps["short"] is True
-    assert steps["built"] == ["ensure_packages", "ensure_compiled"]
+def words(steps) -> list[str]:
+    """What pytest was told, without what is the same each time."""
+    return steps["ran"][-1].removeprefix("-B -m -p ").removesuffix(" --times").split()
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_make_test_and_make_test_more_do_each_step_once(steps, native: bool) -> None:
+    steps["native"] = native
+    on = ["--native"] * native
+    assert testing.test("short", []) == 5
+    assert steps["ran"][:-1] == ["lint", "verify"] and steps["short"] is True
+    told = ["tests/unit", "tests/kernel/test_scenarios.py", "--part", *on]
+    assert words(steps) == told
+    fast = NATIVE.name if native else NEWEST
+    assert {name for name, _ in steps["roots"]} == {fast, "5.10"}
+    assert not steps["built"]
     steps["ran"].clear()
-    steps["built"].clear()
+    assert testing.test("more", []) == 5
+    assert steps["ran"][:-1] == ["mutants"]
+    told = ["tests/kernel", "tests/command", "tests/packaging", "--part", *on]
+    assert words(steps) == told
+    assert steps["built"] == ["ensure_packages", "ensure_compiled"]
+
+
+def test_other_targets_play_their_folder_and_all_of_them_everything(steps) -> None:
     assert testing.test("debug", []) == 5
-    assert steps["ran"] == [f"{start} tests/debug --every"] and not steps["built"]
+    assert words(steps) == ["tests/debug", "--every"] and len(steps["ran"]) == 1
+    assert not steps["built"]
     assert testing.test("long", []) == 5
     assert steps["short"] is False and steps["ran"][1:4] == [*STEPS]
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_the_parts_play_nothing_twice_and_leave_nothing_out(native: bool) -> None:
+    def pairs(part: str) -> list[tuple[str, str]]:
+        found = testing.plays(testing.KERNEL, part, native)
+        return [(kernel.name, name) for kernel, names in found.items() for name in names]
+
+    short, more, often = map(pairs, ("short", "more", "often"))
+    assert len({*short, *more}) == len(short) + len(more)
+    assert {*often} <= {*short, *more} and more
+    assert ("5.10", "full_ring.full_ring_stops_queue") in short
+    missing = [one for one in testing.CONTRACT if not testing.among((one,))]
+    assert not missing, "no such scenario, or it is not played often"
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("short", ("make test-more", "make test-all")),
+        ("more", ("make test", "make test-all")),
+    ],
+)
+def test_what_is_left_out_is_named(part: str, told: tuple[str, ...]) -> None:
+    lines = testing.left_out(part, native=False)
+    assert tuple(line.partition(":")[0] for line in lines) == told
+
+
+def test_slowest_come_first_and_another_process_goes_on(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(slowest, "taken", [(float(n), f"step {n}") for n in range(30)])
+    slowest.write(tmp_path / "times")
+    monkeypatch.setattr(slowest, "taken", [(99.0, "mine")])
+    slowest.read(tmp_path / "times")
+    lines = [line.split() for line in slowest.format_slowest()]
+    assert lines[0] == ["99", "s", "mine"] and lines[1] == ["29", "s", "step", "29"]
+    assert len(lines) == slowest.MOST
 
 
 @pytest.mark.parametrize(

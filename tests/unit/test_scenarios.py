@@ -67,9 +67,9 @@ def test_loads_are_found_through_helpers() -> None:
 
 def test_documentation_has_their_number() -> None:
     found = re.search(
-        r"tests/kernel has (\d+) scenarios\. `make test` plays those that depend on the "
-        r"kernel on the packaged kernels \((\d+) on 5\.10 and on 6\.12, (\d+) on the "
-        r"newest\), and (\d+) that do not on the native machine\.",
+        r"tests/kernel has (\d+) scenarios\. `make test` and `make test-more` play those "
+        r"that depend on the kernel on the packaged kernels \((\d+) on 5\.10 and on "
+        r"6\.12, (\d+) on the newest\), and (\d+) that do not on the native machine\.",
         " ".join(KERNELS_PAGE.read_text().split()),
     )
     assert found
