@@ -39,7 +39,7 @@ def test_command_works_with_the_newest_libraries(
     pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
     if not pytestconfig.getoption("--every"):
-        pytest.skip("takes the newest libraries from PyPI; make test-all has it")
+        pytest.skip("takes the newest libraries from PyPI; make test-more has it")
     requirements, venv = tmp_path / "requirements.txt", tmp_path / "venv"
     requirements.write_text(unpin(REQUIREMENTS.read_text()))
     python = [str(venv / "bin/python"), "-B", "-m"]
