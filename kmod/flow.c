@@ -213,7 +213,7 @@ bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings
 	bool is_short;
 
 	f->unread = min(f->unread - look(f, ring), STALL_READ);
-	is_short = f->unread < STALL_READ && ring->fill <= sluice_flow_low(s, depth);
+	is_short = ring->fill < f->least && ring->fill <= sluice_flow_low(s, depth);
 	if (!is_short && (f->unread > 0 || now < f->passes_until))
 		return true;
 	f->debt_ns = div_u64(stall_ns(s) * max(f->unread, 0), STALL_READ);
@@ -439,9 +439,10 @@ void sluice_flow_rebase(struct sluice_flow *f, const struct sluice_flow_ring *ri
 {
 	int read = look(f, ring);
 
-	if (same && f->stalled)
+	if (!f->stalled)
+		f->least = min(f->least, ring->fill);
+	else if (same)
 		f->unread = min(f->unread - min(read, 0), STALL_READ);
-	f->least = min(f->least, ring->fill);
 }
 
 /**

@@ -181,20 +181,25 @@ static void short_rings(void)
 {
 	struct sluice_flow_ring r = holding(60, 60);
 
-	f = (struct sluice_flow){ .depth = 40, .stalled = true, .unread = 300 };
+	f = (struct sluice_flow){ .depth = 40, .stalled = true, .unread = 300,
+				  .least = 15 };
 	sluice_flow_rebase(&f, &r, true);
-	r = holding(60, 0);
-	sluice_flow_rebase(&f, &r, true);	/* emptied, not read */
+	r = holding(60, 15);			/* the depth has grown meanwhile */
+	sluice_flow_rebase(&f, &r, true);
 	EXPECT(sluice_flow_passes(&f, &defaults, &r, 1), true);
-	r = holding(60, 10);			/* handed back */
+	r = holding(60, 10);			/* emptied, not read */
+	sluice_flow_rebase(&f, &r, true);
+	r = holding(60, 20);			/* handed back */
 	sluice_flow_rebase(&f, &r, true);
 	EXPECT(f.unread, 300);
-	r = holding(70, 10);			/* ten came, ten were read */
+	r = holding(70, 20);			/* ten came, ten were read */
+	EXPECT(sluice_flow_passes(&f, &defaults, &r, 1), true);
+	r = holding(70, 10);
 	EXPECT(sluice_flow_passes(&f, &defaults, &r, 1), false);
-	EXPECT(f.unread, 290);
-	EXPECT(f.debt_ns, 250 * MS * 290 / 300);
+	EXPECT(f.unread, 280);
+	EXPECT(f.debt_ns, 250 * MS * 280 / 300);
 	pay(&f, &defaults, 30);			/* each a sixth of 5 ms */
-	EXPECT(f.debt_ns, 250 * MS * 290 / 300 - 30 * (5 * MS / 6));
+	EXPECT(f.debt_ns, 250 * MS * 280 / 300 - 30 * (5 * MS / 6));
 }
 
 static void flows(void)

@@ -168,8 +168,8 @@ def stall_again(env: Env, device: Tap) -> None:
     device.read(0)
 
     def stalled_again() -> bool:
-        """Sends again and again: a stalled queue lets some packets pass first."""
-        send(3)
+        """Sends again and again: the ring may hold many packets after a stall."""
+        send(30)
         return read_queue().stalls > before
 
     env.wait_for(stalled_again, "one more stall")
