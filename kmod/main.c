@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * sluice - lossless TUN/TAP and vhost-net on top of the stock drivers.
+ * sluice - backpressure for TUN/TAP and vhost-net on top of the stock drivers.
  *
  * Load and unload. Unload runs in the reverse order: when it returns no
  * queue is stopped by us and the stock driver is alone again.
@@ -124,7 +124,7 @@ static void __exit sluice_end(void)
 
 module_init(sluice_start);
 module_exit(sluice_end);
-MODULE_DESCRIPTION("lossless TUN/TAP and vhost-net on the stock drivers");
+MODULE_DESCRIPTION("backpressure for TUN/TAP and vhost-net on the stock drivers");
 MODULE_AUTHOR("The sluice developers");
 MODULE_VERSION("0.1.0");
 MODULE_LICENSE("GPL");

@@ -32,7 +32,7 @@ from lab.failure import UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
 from lab.machines.matrix import kernel_named
-from lab.machines.roots import ensure_root, has_root
+from lab.machines.roots import ensure_root
 from lab.machines.tree import kernel_of
 from lab.report import markdown
 from lab.report.results import Run, read_run

@@ -112,14 +112,14 @@ def test_slow_kernel_has_more_time_and_fewer_packets(machine, monkeypatch) -> No
     assert divisors == [1, patience * patience]
 
 
-STEPS = ("lint", "verify", "mutants")
+STEPS = ("lint", "verify")
 
 
 @pytest.fixture
 def steps(monkeypatch) -> dict[str, object]:
     """What each step of `lab test` answers; afterwards "ran" has those that ran."""
     ran: list[str] = []
-    answers: dict[str, object] = {"lint": True, "verify": 0, "mutants": 0, "ran": ran}
+    answers: dict[str, object] = {"lint": True, "verify": 0, "ran": ran}
 
     def step(name: str):
         def run(**how):
@@ -131,8 +131,8 @@ def steps(monkeypatch) -> dict[str, object]:
 
     monkeypatch.setattr(testing.quick, "lint", step("lint"))
     monkeypatch.setattr(testing.verify, "verify", step("verify"))
-    monkeypatch.setattr(testing.mutants, "mutants", step("mutants"))
     monkeypatch.setattr(testing, "ensure_venv", lambda: Path("/venv/python"))
+    monkeypatch.setattr(testing, "ensure_promtool", lambda: None)
     answers["native"] = False
     monkeypatch.setattr(testing, "has_root", lambda _: answers["native"])
     root = Root("6.12", Path("/root"), "6.12.1", "linux-image 6.12.1", "key")
@@ -186,7 +186,7 @@ def test_make_test_and_make_test_more_do_each_step_once(steps, native: bool) -> 
     assert not steps["built"]
     steps["ran"].clear()
     assert testing.test("more", []) == 5
-    assert steps["ran"][:-1] == ["mutants"]
+    assert steps["ran"][:-1] == []
     told = ["tests/kernel", "tests/command", "tests/packaging", "--part", *on]
     assert words(steps) == told
     assert steps["built"] == ["ensure_packages", "ensure_compiled"]
@@ -197,7 +197,7 @@ def test_other_targets_play_their_folder_and_all_of_them_everything(steps) -> No
     assert words(steps) == ["tests/debug", "--every"] and len(steps["ran"]) == 1
     assert not steps["built"]
     assert testing.test("long", []) == 5
-    assert steps["short"] is False and steps["ran"][1:4] == [*STEPS]
+    assert steps["short"] is False and steps["ran"][1:3] == [*STEPS]
 
 
 @pytest.mark.parametrize("native", [False, True])

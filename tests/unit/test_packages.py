@@ -188,7 +188,7 @@ def test_headers_are_those_that_the_kernel_came_with(
     [
         ("6.6.87.2-microsoft-standard-WSL2", "WSL's kernel", "build Microsoft's"),
         ("6.15.7-x86_64-linode169", "Linode's kernel", "Linode's panel"),
-        ("4.19.62-mod-std-ipv6-64", "OVH's kernel", "boot the distribution's kernel"),
+        ("5.15.62-mod-std-ipv6-64", "OVH's kernel", "boot the distribution's kernel"),
         ("6.1.21-v8+", "rpi-update", "--reinstall raspberrypi-kernel"),
         ("6.12.54-linuxkit", "Docker Desktop", "a kernel of its own"),
         ("6.12.1-own", "no package has them", "make HEADERS=DIR"),
