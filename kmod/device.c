@@ -12,6 +12,9 @@
 #include <linux/net.h>
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
+#ifdef SLUICE_HAS_STOP_STATS
+#include <net/netdev_queues.h>
+#endif
 
 #include "sluice.h"
 
@@ -50,6 +53,21 @@ static unsigned long read_tun_flags(struct net_device *dev)
 	return flags;
 }
 
+/* A driver that counts its stops of a device has backpressure of its own: series/ */
+static bool driver_counts_stops(struct net_device *dev)
+{
+#ifdef SLUICE_HAS_STOP_STATS
+	struct netdev_queue_stats_tx tx;
+
+	memset(&tx, 0xff, sizeof(tx));	/* it leaves what it does not count */
+	if (dev->stat_ops && dev->stat_ops->get_queue_stats_tx)
+		dev->stat_ops->get_queue_stats_tx(dev, 0, &tx);
+	return tx.stop != U64_MAX;
+#else
+	return false;
+#endif
+}
+
 /* The layout is verified once per device; each new ring again, by queue.c. */
 static bool device_verified(struct sluice_device *device)
 {
@@ -72,7 +90,8 @@ static enum sluice_device_state device_state(struct sluice_device *device)
 	if (!device_verified(device))
 		return device->reason ? SLUICE_DEVICE_REFUSED :
 					SLUICE_DEVICE_UNREAD;
-	if (read_tun_flags(device->dev) & IFF_BACKPRESSURE)
+	if (read_tun_flags(device->dev) & IFF_BACKPRESSURE ||
+	    driver_counts_stops(device->dev))
 		return SLUICE_DEVICE_UPSTREAM;
 	if (!device->on)
 		return SLUICE_DEVICE_OFF;

@@ -186,6 +186,16 @@ static int try(struct ftrace_ops *ops, unsigned long ip, enum ftrace_ops_cmd cmd
 static struct ftrace_ops ops __maybe_unused = { .ops_func = try };
 END
 
+has stop_stats <<'END'
+#include <linux/netdevice.h>
+#include <net/netdev_queues.h>
+static u64 try(struct net_device *dev, struct netdev_queue_stats_tx *tx)
+{
+	dev->stat_ops->get_queue_stats_tx(dev, 0, tx);
+	return tx->stop;
+}
+END
+
 # All at once: each takes a second.
 for name in $tests $needs; do
 	"$@" -fsyntax-only -Wno-error -Werror=implicit-function-declaration \

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.cache import cache_dir, cached, digest
+from lab.checks.driver import driver_files
 from lab.failure import LabError
 from lab.machines.build import KMOD, ensure_kernel_files
 from lab.machines.chroot import Root, run_in_root
@@ -31,7 +32,6 @@ from lab.setup import ensure_tools, say
 
 PROOFS = REPOSITORY / "proofs"
 SERIES = REPOSITORY / "series"
-TXQ = SERIES / "02-tun" / "files" / "drivers" / "net" / "tun_txq.h"
 HELPERS = SERIES / "01-ptr_ring" / "ptr_ring.cocci"
 FINE, FOUND = "fine", "found"  # no fault; a fault was found
 # A fault is found within so many seeds.
@@ -135,10 +135,13 @@ def _stage(folder: Path, kernel: Path) -> None:
     shutil.copytree(PROOFS, folder)
     shutil.copytree(kernel, folder / "litmus", dirs_exist_ok=True)
     shutil.copytree(KMOD, folder / "kmod")
-    shutil.copy(TXQ, folder / "series")
+    driver = {Path(file).name: text for file, text in driver_files().items()}
+    del driver["tun_tx_flow_kunit.c"]
+    for name, text in driver.items():
+        (folder / "series" / name).write_text(text)
     (folder / "series" / "helpers.h").write_text(added_lines(HELPERS.read_text()))
-    texts = [path.read_text() for path in (TXQ, kernel / RING, *KMOD.glob("*.[ch]"))]
-    for name in headers_named(texts):
+    texts = [path.read_text() for path in (kernel / RING, *KMOD.glob("*.[ch]"))]
+    for name in headers_named([*texts, *driver.values()]):
         path = folder / "headers" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

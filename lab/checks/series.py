@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lab.checks import series_boot
+from lab.checks.driver import driver_files
 from lab.checks.series_boot import KUNIT, stage_drivers
 from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
@@ -36,6 +37,13 @@ SERIES = REPOSITORY / "series"
 CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
 MEASURED = REPOSITORY / "lab" / "results" / "native-7.3.json"
+# Of its table: what the series is for, and each row that it loses.
+COVER_ROWS = (
+    *("tcp_8_fast", "tcp_8_slow", "tcp_8_link", "udp_flood", "vhost_1", "pktgen_2"),
+    *("dead_reader", "kernel_pktgen_noqueue", "kernel_pktgen_2", "kernel_pktgen_qdisc"),
+    *("kernel_tcp_2_slow", "kernel_tcp_16_link"),
+    *(f"kernel_tcp_{streams}_fast" for streams in (4, 8, 16)),
+)
 # The sources there are patches for -> a kernel that is built from them, and those on
 # which the tests are played. The native one and the router's have no ftrace.
 KERNELS = {
@@ -43,9 +51,13 @@ KERNELS = {
     "6.12": ("6.12-builtin", "6.12", "6.12-router"),
 }
 AUTHOR = "Your Name <you@example.org>"
-CHECKED = ("drivers/net/tun.c", "drivers/net/tap.c", "drivers/vhost/net.c")
-# Folders that older kernels do not have as the newest has them.
-NEWEST_ONLY = ("lib/", "tools/", "Documentation/")
+CHECKED = (
+    *("drivers/net/tun.c", "drivers/net/tap.c", "drivers/vhost/net.c"),
+    *("drivers/net/tun_txq.c", "drivers/net/tun_tx_flow.c"),
+    *KUNIT,
+)
+# What older kernels do not have as the newest has it: folders, and KUnit tests.
+NEWEST_ONLY = ("lib/", "tools/", "Documentation/", "drivers/net/Kconfig", KUNIT[1])
 # MAINTAINERS has drivers/net/tun* and most folders. For lib/tests/ptr_ring_kunit.c
 # get_maintainer.pl knows the list alone: see docs/mainline.md.
 _CHECKPATCH = (
@@ -96,6 +108,20 @@ class Patch:
         return {
             file: path
             for file, path in sorted(found.items())
+            if self.newest or not file.startswith(NEWEST_ONLY)
+        }
+
+    @property
+    def number(self) -> int:
+        return int(self.folder.name[:2])
+
+    def new_files(self) -> dict[str, str]:
+        """Path in the kernel -> text."""
+        files = {file: path.read_text() for file, path in self.below("files").items()}
+        files |= driver_files(self.number)
+        return {
+            file: text
+            for file, text in files.items()
             if self.newest or not file.startswith(NEWEST_ONLY)
         }
 
@@ -183,10 +209,10 @@ def _apply(tree: Tree, patch: Patch) -> bool:
         path = tree.linux / file
         name = f"series/{patch.folder.name}/insert/{file}"
         path.write_text(insert(name, source.read_text(), path.read_text()))
-    for file, source in patch.below("files").items():
+    for file, text in patch.new_files().items():
         target = tree.linux / file
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        target.write_text(text)
         target.chmod(0o755 if target.suffix == ".py" else 0o644)
         tree.must(f"git add -f {file}")
     if not tree.must("git status --porcelain --untracked-files=no").strip():
@@ -213,14 +239,14 @@ def make_patches(tree: Tree, output: Path) -> list[Path]:
     cover = next(output.glob("0000-*"))
     subject, _, body = COVER.read_text().partition("\n")
     text = cover.read_text().replace("*** SUBJECT HERE ***", subject)
-    blurb = f"{body.strip()}\n\n{format_for_cover(read_run(MEASURED))}"
+    blurb = f"{body.strip()}\n\n{format_for_cover(read_run(MEASURED), COVER_ROWS)}"
     cover.write_text(text.replace("*** BLURB HERE ***", blurb))
     return sorted(path for path in output.glob("*.patch") if path != cover)
 
 
 def _complaints(tree: Tree) -> Counter[str]:
     """What the compiler with W=1 and sparse say of the objects, without lines."""
-    sources = " ".join([*CHECKED, *([KUNIT] if (tree.linux / KUNIT).exists() else [])])
+    sources = " ".join(file for file in CHECKED if (tree.linux / file).exists())
     objects = sources.replace(".c", ".o")
     log = tree.must(f"touch {sources}; make -s W=1 {SPARSE} {objects} 2>&1")
     return Counter(f"{file}: {text}" for file, text in _COMPLAINT.findall(log))

@@ -17,11 +17,14 @@ from lab.machines.roots import ensure_root
 from lab.row import SERIES
 from lab.setup import say
 
-# Where a file is in the kernel -> where it is built.
+# Where a file is in the kernel -> where it is built. One module has all of tun.
 _DRIVERS = {
-    "drivers/net/tun.c": "tun.c",
+    "drivers/net/tun.c": "tun_main.c",
     "drivers/net/tun_vnet.h": "tun_vnet.h",
+    "drivers/net/tun_txq.c": "tun_txq.c",
     "drivers/net/tun_txq.h": "tun_txq.h",
+    "drivers/net/tun_tx_flow.c": "tun_tx_flow.c",
+    "drivers/net/tun_tx_flow.h": "tun_tx_flow.h",
     "drivers/vhost/net.c": "vhost_net.c",
     "drivers/vhost/vhost.h": "vhost.h",
 }
@@ -34,12 +37,13 @@ _HEADERS = (
 )
 _KBUILD = """
 obj-m := tun.o vhost_net.o
+tun-y := tun_main.o tun_txq.o tun_tx_flow.o
 LINUXINCLUDE := -I$(src)/include -I$(src)/include/uapi $(LINUXINCLUDE)
 """
-KUNIT = "lib/tests/ptr_ring_kunit.c"
+KUNIT = ("lib/tests/ptr_ring_kunit.c", "drivers/net/tun_tx_flow_kunit.c")
 # The lab's reader calls tun_wake_queue(), which the series removes.
 _NATIVE_KBUILD = """
-obj-m += ptr_ring_kunit.o kernel_reader.o
+obj-m += ptr_ring_kunit.o tun_tx_flow_kunit.o kernel_reader.o
 ccflags-y += -I$(src)
 CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'
 """
@@ -61,9 +65,11 @@ GuestEnv().use_drivers('{SERIES}')"
 (cd /out/linux && python3 {SELFTEST})
 if test -e /out/{SERIES}/ptr_ring_kunit.ko; then
     modprobe kunit enable=1 autorun=1
-    insmod /out/{SERIES}/ptr_ring_kunit.ko
-    dmesg | grep -E '# ptr_ring: pass|    (not )?ok '
-    dmesg | grep -q '# ptr_ring: pass:[1-9][0-9]* fail:0 '
+    for suite in ptr_ring tun_tx_flow; do
+        insmod /out/{SERIES}/${{suite}}_kunit.ko
+        dmesg | grep -q "# $suite: pass:[1-9][0-9]* fail:0 "
+    done
+    dmesg | grep -E '# (ptr_ring|tun_tx_flow): pass|    (not )?ok '
 fi
 test -e /out/sluice.ko || exit 0
 # by force where the series changes headers, and so the versions of symbols
@@ -75,13 +81,13 @@ from lab.guest.tun import IFF_NO_PI, IFF_TAP, open_queue
 tap = open_queue(IFF_TAP | IFF_NO_PI, 'tap0')
 subprocess.run(['ip', 'link', 'set', 'tap0', 'up'], check=True)
 subprocess.run(['python3', '-m', 'sluice', 'status', 'tap0'], check=True)" |
-    tee /dev/stderr | grep -F 'served by the driver (IFF_BACKPRESSURE)'
+    tee /dev/stderr | grep -F 'served by the driver'
 """
 
 
 def stage_drivers(root: Root, linux: Path, output: Path) -> None:
     """tun.ko and vhost_net.ko for the root's kernel, in series/ of the guest's /out. A
-    native kernel, which has KUnit, gets ptr_ring_kunit.ko and kernel_reader.ko, too.
+    native kernel, which has KUnit, gets the KUnit tests and kernel_reader.ko, too.
 
     linux: the patched tree.
     """
@@ -96,7 +102,8 @@ def stage_drivers(root: Root, linux: Path, output: Path) -> None:
         kbuild = _KBUILD
         if root.native:
             kbuild += _NATIVE_KBUILD
-            shutil.copy(linux / KUNIT, source)
+            for test in KUNIT:
+                shutil.copy(linux / test, source)
             for path in source_files(KERNEL_READER):
                 shutil.copy(path, source)
         (source / "Kbuild").write_text(kbuild.lstrip())

@@ -336,48 +336,34 @@ def format_published(run: Run) -> str:
     return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
-_COVER = "{:<24}{:>7}  {:<17}{:<15}"
-_COVER_LOST = "{:<24}{:>7}{:>7}{:>7}  {:>8}{:>8}{:>8}"
+_COVER = "{:<21}{:>6}  {:<17}{:<17}{:>13}"
 
 
-def format_for_cover(run: Run) -> str:
-    """The series beside stock and IFF_BACKPRESSURE, for mail: 76 columns at most.
+def format_for_cover(run: Run, rows: Sequence[str]) -> str:
+    """Some rows with the series beside stock and IFF_BACKPRESSURE, for mail: 76 columns
+    at most.
 
-    Empty if the run has not measured the series.
+    Empty if the run has not measured the series in any of them.
     """
-    rates, losses = [], []
+    lines = []
     for row in run.rows:
         every = summaries(run, row)
         stock, flag, own = (every.get(name) for name in ("stock", "upstream", SERIES))
-        if stock and own:
+        if row.name in rows and stock and own:
             ratios = [
                 f"{format_share(ratio(one, stock)) or '-'} {format_interval(one, stock)}"
                 for one in (flag, own)
             ]
-            cells = (row.name, format_number(stock.median), *ratios)
-            rates.append(_COVER.format(*cells).rstrip())
-            all_of_it = (stock, flag, own)
-            lost = [format_number(s.lost_at_ring if s else None) for s in all_of_it]
-            pings = [format_pings(s, (50, 99)) if s else "-" for s in all_of_it]
-            losses.append(_COVER_LOST.format(row.name, *lost, *pings))
-    if not rates:
+            pings = [format_pings(s, (50,)) if s else "-" for s in (stock, flag, own)]
+            cells = (row.name, format_number(stock.median), *ratios, "/".join(pings))
+            lines.append(_COVER.format(*cells))
+    if not lines:
         return ""
     facts = run.provenance
     release = facts.kernel_package.split()[1].partition("-")[0]
     where = f"Linux {release}, {facts.accelerator}, {facts.vcpus} x {facts.host_cpu}"
-    head = _COVER.format("", "stock", "flag", "series").rstrip()
-    of_each = ("stock", "flag", "series")
-    return "\n".join(
-        [
-            f"{where},\nmade at {facts.module_commit[:12]} of sluice.\n",
-            head,
-            *rates,
-            "",
-            f"{'':<24}{'lost at the ring':>21}  {'ping p50/p99, ms':>24}",
-            _COVER_LOST.format("", *of_each, *of_each),
-            *losses,
-        ]
-    )
+    head = _COVER.format("", "stock", "flag", "series", "ping p50, ms")
+    return "\n".join([f"{where}, {facts.module_commit[:12]} of sluice.\n", head, *lines])
 
 
 _COLOURS = {"reached": 32, "SHORT": 31, "not decided": 33}

@@ -101,18 +101,18 @@ def test_the_series_is_compared_with_stock_and_with_the_module() -> None:
     assert [f.demand for f in of_series[2]] == ["a measurement"]
 
 
-def test_the_cover_letter_has_a_line_for_each_row_with_the_series() -> None:
+def test_the_cover_letter_has_a_line_for_each_of_its_rows_with_the_series() -> None:
     row = dataclasses.replace(ROW, series=True)
     stock, series = [100.0] * 5, [96.0, 97.0, 98.0, 99.0, 100.0]
     of_each = {"stock": stock, "upstream": [50.0] * 5, "series": series}
-    text = tables.format_for_cover(run_with(row, **of_each))
-    rates, lost = [line for line in text.splitlines() if line.startswith("fake")]
-    assert rates.split() == "fake 100 0.50x 0.50-0.50 0.98x 0.96-1.00".split()
-    assert lost.split() == "fake 0 0 0 - - -".split()
+    text = tables.format_for_cover(run_with(row, **of_each), [row.name])
+    (line,) = [line for line in text.splitlines() if line.startswith("fake")]
+    assert line.split() == "fake 100 0.50x 0.50-0.50 0.98x 0.96-1.00 -/-/-".split()
     assert max(len(line) for line in text.splitlines()) <= 76
-    text = tables.format_for_cover(run_with(row, stock=stock, series=series))
+    text = tables.format_for_cover(run_with(row, stock=stock, series=series), ["fake"])
     assert "fake 100 - 0.98x 0.96-1.00" in " ".join(text.split())
-    assert tables.format_for_cover(run_with(ROW, stock=stock)) == ""
+    assert tables.format_for_cover(run_with(ROW, stock=stock), ["fake"]) == ""
+    assert tables.format_for_cover(run_with(row, **of_each), ["another"]) == ""
 
 
 @pytest.fixture

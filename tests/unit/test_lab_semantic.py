@@ -3,6 +3,7 @@
 
 import pytest
 
+from lab.checks.driver import at_patch, driver_files
 from lab.checks.semantic import insert, parse_semantic_patch, tidy
 from lab.checks.series import read_series
 from lab.failure import LabError
@@ -79,3 +80,24 @@ def test_every_patch_says_what_it_does():
         assert blank == "" and body
         assert all(len(line) <= 75 for line in body)
 
+
+def test_a_patch_has_the_lines_of_its_conditions():
+    text = "#include <a.h>\n#if PATCH >= 3\nnew\n#if PATCH < 5\nshort\n#endif\n"
+    text += "#else\nold\n#endif\n#endif /* X_H */\n"
+    first, last = "#include <a.h>\n", "#endif /* X_H */\n"
+    assert at_patch(text, 2) == first + "old\n" + last
+    assert at_patch(text, 3) == first + "new\nshort\n" + last
+    assert at_patch(text, 5) == first + "new\n" + last
+    with pytest.raises(LabError, match="without '#endif'"):
+        at_patch("#if PATCH >= 3\nnew\n", 3)
+
+
+def test_the_driver_has_the_modules_policy_under_its_own_names():
+    files = driver_files()
+    policy = files["drivers/net/tun_tx_flow.c"]
+    assert "tun_tx_flow_review(" in policy
+    assert policy.count("EXPORT_SYMBOL_IF_KUNIT") == files[
+        "drivers/net/tun_tx_flow.h"
+    ].count(");\n")
+    assert not [name for name, text in files.items() if "sluice" in text.lower()]
+    assert driver_files(1) == {}

@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+
+"""
+Backpressure of TUN/TAP devices: a full ring stops the transmit queue, so that
+packets wait in the qdisc; no reader can hold the senders for long.
+"""
+
+import fcntl
+import multiprocessing
+import os
+import socket
+import struct
+import threading
+import time
+
+from lib.py import ksft_run, ksft_exit, ksft_pr, KsftSkipEx
+from lib.py import ksft_eq, ksft_ge, ksft_gt, ksft_lt
+from lib.py import NetNS, NetNSEnter, NetdevFamily, defer, ip, tc
+
+TUNSETIFF = 0x400454ca
+TUNGETIFF = 0x800454d2
+TUNSETQUEUE = 0x400454d9
+IFF_TAP = 0x0002
+IFF_BACKPRESSURE = 0x0080
+IFF_MULTI_QUEUE = 0x0100
+IFF_ATTACH_QUEUE = 0x0200
+IFF_DETACH_QUEUE = 0x0400
+IFF_NO_PI = 0x1000
+SOL_PACKET = 263
+PACKET_QDISC_BYPASS = 20
+SOL_UDP = 17
+UDP_SEGMENT = 103
+SEGMENTS = 64       # of one datagram, at most
+
+RING = 64
+PORT = 9
+DIGITS = 4          # of a packet's payload, its number
+STOP_MAX = 0.25     # seconds a stop may last
+STALL = 300         # packets that are read until a stall has no after-effect
+PEER = "192.0.2.2"
+PEER_MAC = "02:00:00:00:00:02"
+
+
+class Tap:
+    """A tap device in a namespace of its own; its reader is the test."""
+
+    def __init__(self, qdisc="pfifo limit 1000", queues=1, ring=RING):
+        self.ns = NetNS()
+        defer(self.ns.__del__)
+        enter = NetNSEnter(self.ns.name)
+        enter.__enter__()
+        defer(enter.__exit__, None, None, None)
+
+        self.multi = IFF_MULTI_QUEUE if queues > 1 else 0
+        self.files = [self.open() for _ in range(queues)]
+        ip("link set dev tap0 addrgenmode none")    # it sends nothing itself
+        ip(f"link set dev tap0 txqueuelen {ring} up")
+        ip("addr add 192.0.2.1/24 dev tap0")
+        ip(f"neigh add {PEER} lladdr {PEER_MAC} dev tap0 nud permanent")
+        tc(f"qdisc replace dev tap0 root {qdisc}")
+        self.ifindex = socket.if_nametoindex("tap0")
+        self.netdev = NetdevFamily()
+        for file in self.files:
+            self.read_all(file)
+
+    def open(self):
+        file = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        defer(os.close, file)
+        flags = IFF_TAP | IFF_NO_PI | self.multi
+        fcntl.ioctl(file, TUNSETIFF, struct.pack("16sH22x", b"tap0", flags))
+        return file
+
+    def set_queue(self, file, flag):
+        fcntl.ioctl(file, TUNSETQUEUE, struct.pack("16sH22x", b"", flag))
+
+    def flags(self):
+        got = fcntl.ioctl(self.files[0], TUNGETIFF, bytes(40))
+        return struct.unpack_from("16sH", got)[1]
+
+    def read(self, file=None):
+        """The UDP payload of the next packet, b"" of others, or None."""
+        try:
+            frame = os.read(file or self.files[0], 2000)
+        except BlockingIOError:
+            return None
+        if frame[12:14] != b"\x08\x00" or frame[23] != socket.IPPROTO_UDP:
+            return b""
+        return frame[42:]
+
+    def read_all(self, file=None, idle=0.5):
+        """All payloads, until nothing came for a while."""
+        got, last = [], time.monotonic()
+        while time.monotonic() - last < idle:
+            payload = self.read(file)
+            if payload is None:
+                time.sleep(0.001)
+                continue
+            last = time.monotonic()
+            if payload:
+                got.append(payload)
+        return got
+
+    def socket(self):
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        defer(sock.close)
+        sock.connect((PEER, PORT))
+        return sock
+
+    def qstats(self):
+        return self.netdev.qstats_get({"ifindex": self.ifindex}, dump=True)[0]
+
+    def dropped(self):
+        link = ip("-s link show dev tap0", json=True)[0]
+        return link["stats64"]["tx"]["dropped"]
+
+
+def send(sock, count):
+    """So many packets at once: a stop lasts no longer than STOP_MAX."""
+    sock.setsockopt(SOL_UDP, UDP_SEGMENT, DIGITS)
+    for first in range(0, count, SEGMENTS):
+        segments = range(first, min(first + SEGMENTS, count))
+        sock.send(b"".join(b"%0*d" % (DIGITS, number) for number in segments))
+
+
+def numbers(payloads):
+    return [int(payload) for payload in payloads]
+
+
+def full_ring_stops_queue() -> None:
+    """More packets than the ring holds: all arrive, in their order."""
+    tap = Tap()
+    before = tap.qstats()
+    send(tap.socket(), 4 * RING)
+    ksft_eq(numbers(tap.read_all()), list(range(4 * RING)))
+    ksft_eq(tap.dropped(), 0)
+    after = tap.qstats()
+    ksft_gt(after["tx-stop"], before["tx-stop"])
+    ksft_eq(after["tx-stop"], after["tx-wake"])
+
+
+def ring_of_one_loses_nothing() -> None:
+    tap = Tap(ring=1)
+    send(tap.socket(), 20)
+    ksft_eq(numbers(tap.read_all()), list(range(20)))
+    ksft_eq(tap.dropped(), 0)
+
+
+def flag_is_not_shown() -> None:
+    """An application that did not set it does not see it."""
+    ksft_eq(Tap().flags() & IFF_BACKPRESSURE, 0)
+
+
+def noqueue_drops() -> None:
+    """Where no packet can wait the ring drops, as ever."""
+    tap = Tap(qdisc="noqueue")
+    before = tap.qstats()
+    send(tap.socket(), 4 * RING)
+    ksft_eq(tap.dropped(), 3 * RING)
+    ksft_eq(numbers(tap.read_all()), list(range(RING)))
+    ksft_eq(tap.qstats()["tx-stop"], before["tx-stop"])
+
+
+def _flood_directly(tap, stop, sent):
+    """Around the qdisc; counts what the driver took."""
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    sock.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+    sock.bind(("tap0", 0))
+    head = bytes.fromhex(PEER_MAC.replace(":", "")) + bytes(6) + b"\x08\x00"
+    frame = head + bytes(9) + bytes([socket.IPPROTO_UDP]) + bytes(18) + b"1"
+    count = 0
+    while not stop.is_set():
+        for _ in range(RING):
+            try:
+                sock.send(frame)
+                count += 1
+            except OSError:     # refused: the queue is stopped
+                pass
+    sent.put(count)
+
+
+def direct_senders_lose_nothing() -> None:
+    """Several CPUs in the driver at once; the reader has one of them.
+
+    A reader that the machine does not run for long is a stalled one: its ring drops.
+    """
+    tap = Tap()
+    fork, got, longest = multiprocessing.get_context("fork"), 0, 0
+    stop, sent = fork.Event(), fork.SimpleQueue()
+    senders = [fork.Process(target=_flood_directly, args=(tap, stop, sent))
+               for _ in range(max(2, os.cpu_count() - 1))]
+    for sender in senders:
+        sender.start()
+    now = time.monotonic()
+    end = now + 2
+    while now < end:
+        got += bool(tap.read())
+        before, now = now, time.monotonic()
+        longest = max(longest, now - before)
+    stop.set()
+    got += len(tap.read_all())
+    for sender in senders:
+        sender.join()
+    if longest > STOP_MAX / 2:
+        raise KsftSkipEx(f"the reader did not run for {longest:.3f} s")
+    ksft_gt(got, 0)
+    ksft_eq(got, sum(sent.get() for _ in senders))
+    ksft_eq(tap.dropped(), 0)
+
+
+def _longest_send(sock, seconds):
+    longest, count, end = 0, 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        started = time.monotonic()
+        sock.send(b"1")
+        longest = max(longest, time.monotonic() - started)
+        count += 1
+    ksft_pr(f"{count} packets in {seconds} s, longest send {longest:.3f} s")
+    return longest
+
+
+def dead_reader_holds_nobody() -> None:
+    """There is one stop, and it is bounded: what follows is dropped."""
+    tap = Tap()
+    ksft_lt(_longest_send(tap.socket(), 3), 4 * STOP_MAX)
+    ksft_gt(tap.dropped(), 0)
+    ksft_lt(tap.qstats()["tx-stop"], 3)
+
+
+def slow_reader_holds_nobody() -> None:
+    """Nor does one that reads a packet now and then."""
+    tap = Tap()
+    stop = threading.Event()
+
+    def read_slowly():
+        while not stop.wait(0.1):
+            tap.read()
+
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    longest = _longest_send(tap.socket(), 2)
+    stop.set()
+    reader.join()
+    ksft_lt(longest, 4 * STOP_MAX)
+    ksft_gt(tap.dropped(), 0)
+
+
+def reader_that_comes_back_loses_nothing() -> None:
+    """It is waited for as ever when it has read as many packets as pay for a stall."""
+    tap = Tap()
+    _longest_send(tap.socket(), 1)
+    read = len(tap.read_all())
+    while read < STALL + RING:
+        send(tap.socket(), RING // 2)
+        read += len(tap.read_all(idle=0.05))
+    dropped = tap.dropped()
+    send(tap.socket(), 4 * RING)
+    ksft_eq(numbers(tap.read_all()), list(range(4 * RING)))
+    ksft_eq(tap.dropped(), dropped)
+
+
+def stop_queue(tap):
+    """Send as many packets as the ring holds; it stops before they are all in it."""
+    before = tap.qstats()
+    send(tap.socket(), RING)
+    ksft_gt(tap.qstats()["tx-stop"], before["tx-stop"])
+
+
+def resize_wakes_queue() -> None:
+    """The ring keeps its packets; older kernels drop those that wait in the qdisc."""
+    tap = Tap()
+    stop_queue(tap)
+    ip("link set dev tap0 txqueuelen 500")
+    got = numbers(tap.read_all())
+    ksft_gt(len(got), 0)
+    ksft_eq(got, list(range(len(got))))
+    send(tap.socket(), 4 * RING)
+    ksft_eq(numbers(tap.read_all()), list(range(4 * RING)))
+    ksft_eq(tap.dropped(), 0)
+
+
+def detached_queue_is_woken() -> None:
+    """A queue that is detached while it is stopped, and attached again."""
+    tap = Tap(qdisc="mq", queues=2)
+    socks = [tap.socket() for _ in range(16)]
+    for sock in socks:
+        send(sock, RING)
+    tap.set_queue(tap.files[0], IFF_DETACH_QUEUE)
+    ksft_ge(len(tap.read_all(tap.files[1])), 1)
+    tap.set_queue(tap.files[0], IFF_ATTACH_QUEUE)
+    for sock in socks:
+        send(sock, 1)
+    got = sum(len(tap.read_all(file)) for file in tap.files)
+    ksft_eq(got, len(socks))
+
+
+def change_to_noqueue_wakes_queue() -> None:
+    tap = Tap()
+    stop_queue(tap)
+    tc("qdisc replace dev tap0 root noqueue")
+    tap.read_all()
+    send(tap.socket(), 10)
+    ksft_eq(numbers(tap.read_all()), list(range(10)))
+
+
+def down_and_up_wakes_queue() -> None:
+    tap = Tap()
+    stop_queue(tap)
+    ip("link set dev tap0 down")
+    tap.read_all()
+    ip("link set dev tap0 up")
+    ip(f"neigh replace {PEER} lladdr {PEER_MAC} dev tap0 nud permanent")
+    send(tap.socket(), 4 * RING)
+    ksft_eq(numbers(tap.read_all()), list(range(4 * RING)))
+    ksft_eq(tap.dropped(), 0)
+
+
+def main() -> None:
+    ksft_run([full_ring_stops_queue, ring_of_one_loses_nothing, flag_is_not_shown,
+              noqueue_drops, direct_senders_lose_nothing,
+              dead_reader_holds_nobody, slow_reader_holds_nobody,
+              reader_that_comes_back_loses_nothing, resize_wakes_queue,
+              detached_queue_is_woken, change_to_noqueue_wakes_queue,
+              down_and_up_wakes_queue])
+    ksft_exit()
+
+
+if __name__ == "__main__":
+    main()
