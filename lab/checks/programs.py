@@ -34,8 +34,8 @@ PROOFS = REPOSITORY / "proofs"
 SERIES = REPOSITORY / "series"
 HELPERS = SERIES / "01-ptr_ring" / "ptr_ring.cocci"
 FINE, FOUND = "fine", "found"  # no fault; a fault was found
-# A fault is found within so many seeds.
-SEEDS_MOST = {"steps": 40000}
+# A fault is found within so many seeds; by the adversary, within so many seconds.
+SEEDS_MOST = {"steps": 40000, "adversary": 60}
 FOLDERS = ("policy", "ring", "series")  # of proofs/; guards.toml names the programs
 _COMPLAINT = re.compile(
     r"^(found: |seed \d+(, step \d+)?: |SUMMARY: \w+Sanitizer).*"
@@ -174,7 +174,8 @@ class Workshop:
     def ask(self, program: str, *arguments: int) -> tuple[str, str]:
         """The program's verdict, and what it adds to that.
 
-        steps takes the first seed, how many, and the seconds at most.
+        steps takes the first seed, how many, and the seconds at most; adversary takes
+        its seed and the seconds.
         """
         command = " ".join([f"out/{program}/run", *map(str, arguments)])
         status, log = self.run(self.folder, command)

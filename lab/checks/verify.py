@@ -8,6 +8,7 @@ shows that the check can fail.
 from __future__ import annotations
 
 import os
+import random
 import re
 import time
 import tomllib
@@ -33,6 +34,7 @@ class Proof:
 
 
 SEEDS_SHORT, SEEDS_LONG = 1500, 50000
+SEARCH_SECONDS_SHORT, SEARCH_SECONDS_LONG = 10, 240
 
 
 def parse_observation(log: str, name: str) -> str:
@@ -96,7 +98,11 @@ def model_proofs(place: Workshop) -> list[Proof]:
 
 def program_proofs(place: Workshop, short: bool) -> list[Proof]:
     """The programs of proofs/Makefile, and each fault that one of them must find."""
-    asked = {"steps": (0, SEEDS_SHORT if short else SEEDS_LONG)}
+    search = SEARCH_SECONDS_SHORT if short else SEARCH_SECONDS_LONG
+    asked = {
+        "steps": (0, SEEDS_SHORT if short else SEEDS_LONG),
+        "adversary": (random.randrange(1_000_000), search),  # others each time
+    }
     proofs = []
     for folder in programs.FOLDERS:
         faults = read_faults(folder)
