@@ -431,6 +431,8 @@ def write(content: bytes, path: Path) -> None:
 def writing(lines: list[Line], path: Path | None = None) -> Iterator[None]:
     """Write the file, then run the block; where that fails the file is as before."""
     path = Path(os.path.realpath(path or PATH))
+    if path.exists() and not path.is_file():  # /etc/sluice.conf -> /dev/null
+        raise SluiceError(f"{path}: not a file that can be written; replace it by a file")
     text = "".join(line.text + "\n" for line in lines)
     before = path.read_bytes() if path.exists() else None
     write(text.encode(errors="surrogateescape"), path)

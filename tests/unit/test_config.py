@@ -270,6 +270,17 @@ def test_new_file_explains_itself(tmp_path: Path) -> None:
     assert not config.wrongs(config.read(path))
 
 
+def test_device_behind_a_link_is_not_replaced(tmp_path: Path) -> None:
+    """A masked configuration file is a link to /dev/null."""
+    pipe, path = tmp_path / "pipe", tmp_path / "sluice.conf"
+    os.mkfifo(pipe)
+    path.symlink_to(pipe)
+    with pytest.raises(SluiceError, match="pipe: not a file"):
+        with config.writing(parse("tap1 off\n"), path):
+            pass
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and path.is_symlink()
+
+
 def test_rights_links_and_strange_bytes_survive(tmp_path: Path) -> None:
     real, path = tmp_path / "real", tmp_path / "conf"
     real.write_bytes(b"# caf\xe9\n")
