@@ -107,7 +107,7 @@ def _wait_until_a_stall_is_due(env: Env, device: Tap, listener: Listener) -> Non
 def unload_with_an_event_not_yet_sent(env: Env) -> None:
     """A message that is due is dropped with its device, and with its module."""
     for vanish in (False, True):
-        env.load("stall_ms=1")
+        env.load("stall_ms=20")
         with tap(ring=RING) as device, Listener() as listener:
             send(2 * RING)
             env.wait_for(lambda: read_queue().stalls, "the first stall")
