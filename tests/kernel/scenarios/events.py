@@ -177,7 +177,7 @@ def _stall_again_and_again(storm: Sequence[Tap]) -> None:
         for device, wire in zip(storm, wires):  # noqa: B905
             wire.send(4 * len(device.queues))
             for place in range(len(device.queues)):
-                device.read(place, 1)
+                device.read(place)
 
 
 @scenario(deadline=120, on="newest")
