@@ -54,6 +54,8 @@
  */
 #define HELD_FADES		128
 #define VISIT_FADES		8
+/* Longer than any ring: a reader that does not rest has no visits. */
+#define VISIT_MAX		(1 << 20)
 
 /*
  * Segments of one packet come as a list. If the queue stops within it the core
@@ -232,7 +234,7 @@ static void visit_begins(struct sluice_flow *f)
 {
 	if (!f->cut)
 		f->held -= max(f->held - f->visit, 0) / VISIT_FADES;
-	else if (f->visit <= f->depth + f->depth / 2 + DEPTH_MIN)
+	else if (f->visit / 3 * 2 - DEPTH_MIN <= f->depth)
 		f->lost_ns += f->looked_at - f->stopped_at;
 	f->visit = 0;
 }
@@ -281,7 +283,7 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 		f->debt_ns -= min(f->debt_ns,
 				  div_u64(now - open_from, OPEN_FACTOR));
 	pay(f, s, read);
-	f->visit += max(read, 0);
+	f->visit = min(f->visit + max(read, 0), VISIT_MAX);
 	if (stalls != f->device_stalls)
 		f->debt_ns = stall_ns(s);
 	f->device_stalls = stalls;
@@ -392,7 +394,7 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 		if (rested)
 			visit_begins(f);
 		f->cut = false;
-		f->visit += read;
+		f->visit = min(f->visit + read, VISIT_MAX);
 		f->stop_read += read;
 		f->lost_ns += learn_pace(f, read, now - f->looked_at, !ring->fill);
 		set_depth(f, s);

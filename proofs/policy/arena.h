@@ -410,8 +410,10 @@ static void attach(enum kind how)
 	if (how != TOUCH)
 		while (takes())
 			;
-	if (how == ANEW)
+	if (how == ANEW) {	/* slots that were read may not be cleared yet */
 		ring->producer = ring->consumer_head = ring->consumer_tail = 0;
+		memset(ring->queue, 0, ring->size * sizeof(*ring->queue));
+	}
 	if (how != TOUCH)
 		reader.taken_count = 0;
 	if (tenants[0].device)
