@@ -406,15 +406,15 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 
 	depth = sluice_flow_depth(f, s, ring->safe_limit);
 	low = sluice_flow_low(s, depth);
-	if (ring->used < ring->safe_limit && ring->fill <= low) {
-		learn_depth(f, s, ring->size, rested);
-		return SLUICE_FLOW_WAKE;
-	}
 	if (f->debt_ns >= stall_ns(s)) {
 		stall(f, s, ring->size, now);
 		f->device_stalls = READ_ONCE(device->stalls) + 1;
 		WRITE_ONCE(device->stalls, f->device_stalls);
 		return SLUICE_FLOW_STALL;
+	}
+	if (ring->used < ring->safe_limit && ring->fill <= low) {
+		learn_depth(f, s, ring->size, rested);
+		return SLUICE_FLOW_WAKE;
 	}
 	if (stopped_ns >= stall_ns(s))
 		return SLUICE_FLOW_WAKE;

@@ -263,6 +263,8 @@ static const struct known known[] = {
 	  "held queues=8 rate=230000: await 230ms; steer 3; read 24 2700ns" },
 	{ "steers over 7 queues, each pays while others are stopped",
 	  "held queues=7 rate=53000: touch; steer 2; await 69ms; drain 19 10us; turn 2" },
+	{ "each stop ends with room, 99 packets/s",
+	  "peer turns=1 rate=20000 socket=3 late=270us: read 2 3600us; await 390ms; rest 1580us" },
 	{ "blocks at first, then leaves when the ring is empty",
 	  "reads ring=1000 rate=2800: read 97 110us; idle 250ms", true },
 	{ "hands back more than it reads",
