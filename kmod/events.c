@@ -135,14 +135,14 @@ static void report_noqueue(struct sluice_device *device)
 
 	sluice_queue_read(q, &v);
 	if (v.state != SLUICE_QUEUE_NOQUEUE) {
-		device->noqueue_reported_at = 0;
+		q->noqueue_reported_at = 0;
 		return;
 	}
-	if (device->noqueue_reported_at &&
-	    now - device->noqueue_reported_at < NOQUEUE_EVERY_NS)
+	if (q->noqueue_reported_at &&
+	    now - q->noqueue_reported_at < NOQUEUE_EVERY_NS)
 		return;
 	if (sluice_netlink_report(q, &v, SLUICE_EVENT_NOQUEUE, 1, &budget))
-		device->noqueue_reported_at = now;
+		q->noqueue_reported_at = now;
 }
 
 static void watch(struct work_struct *unused)

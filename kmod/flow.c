@@ -55,7 +55,7 @@
 #define HELD_FADES		128
 #define VISIT_FADES		8
 /* Longer than any ring: a reader that does not rest has no visits. */
-#define VISIT_MAX		(1 << 20)
+#define VISIT_MAX		1000000
 
 /*
  * Segments of one packet come as a list. If the queue stops within it the core

@@ -77,6 +77,8 @@ enum sluice_wake_cause {
  *		   are used by events.c alone, under RTNL
  * @stalls_reported: how many stalls were sent as events
  * @stalls_reported_at: when the last of them was sent
+ * @noqueue_reported_at: when the event that the qdisc of this first queue is missing
+ *			 was last sent
  */
 struct sluice_queue {
 	void **slot;
@@ -105,6 +107,7 @@ struct sluice_queue {
 	bool stop_reported;
 	u64 stalls_reported;
 	u64 stalls_reported_at;
+	u64 noqueue_reported_at;
 };
 
 /**
@@ -148,8 +151,8 @@ struct sluice_rule {
  * @dev: the device; valid while we are in the table
  * @verified: a queue of it was seen with the layout we know
  * @events_pending: it may have an event to send, see events.c; senders set it
- * @next_queue: the queue whose events are sent first in the next run of events.c
  * @on: the operator's switch
+ * @next_queue: the queue whose events are sent first in the next run of events.c
  * @state: what we do for it, and why
  * @reason: why it is refused
  * @queues: how many of @queue there are
@@ -157,7 +160,6 @@ struct sluice_rule {
  * @shared: what the policy knows of all of them
  * @rule: the rule that matches its name, or NULL
  * @by_hand: what was set for this device alone
- * @noqueue_reported_at: when the event that its qdisc is missing was last sent
  * @queue: one per TX queue
  *
  * Everything but @events_pending, @shared and @queue is written under RTNL.
@@ -169,15 +171,14 @@ struct sluice_device {
 	u32 queues;
 	bool verified;
 	bool events_pending;
-	u32 next_queue;
 	bool on;
+	u32 next_queue;
 	enum sluice_device_state state;
 	const char *reason;
 	struct sluice_flow_settings flow;
 	struct sluice_flow_device shared;
 	const struct sluice_rule *rule;
 	struct sluice_settings by_hand;
-	u64 noqueue_reported_at;
 	struct sluice_queue queue[];
 };
 
