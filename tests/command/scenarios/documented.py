@@ -82,7 +82,7 @@ def play(line: Line, folder: Path, patience: int) -> tuple[int, str]:
     return process.returncode, said
 
 
-@scenario(deadline=900, on="newest")
+@scenario(deadline=900, on="newest", often=False)
 def lines_of_the_documents_run_as_printed(env: Env) -> str:
     needs_click(env)
     mount_tracefs()  # what doctor asks for

@@ -31,7 +31,7 @@ def kernel_takes(name: bytes) -> bool:
         os.close(fd)
 
 
-@scenario(deadline=SECONDS, on="newest")
+@scenario(deadline=SECONDS, on="newest", often=False)
 def names_are_those_that_the_kernel_takes(env: Env) -> str:
     needs_click(env)
     names = [b"x" + bytes([byte]) for byte in range(1, 256)]
@@ -53,7 +53,7 @@ def has_findings(subject: str) -> bool:
     return any(one["subject"] == subject for one in findings)
 
 
-@scenario(deadline=SECONDS, on="newest")
+@scenario(deadline=SECONDS, on="newest", often=False)
 def file_and_module_change_together_or_not_at_all(env: Env) -> None:
     """A bind mount is written in place; one that is read-only changes nothing."""
     needs_click(env)
