@@ -32,7 +32,6 @@
 
 #include "steps.c"
 #define SLACK_NS	(60 * NSEC_PER_MSEC)	/* CPUs that are held, late timers */
-#define REST_TRIES	0
 
 #include "driver.h"
 #include "fields.h"
@@ -908,18 +907,14 @@ static int stopped_queue(void)
 	return -1;
 }
 
-/*
- * The senders have ended, or are held up for ever: all must come to rest. Not on
- * time: REST_TRIES are counted, because the machine may be busy or be paused.
- */
+/* The senders have ended, or are held up for ever: all must come to rest. */
 static void check_rest(void)
 {
 	u64 stall_ns = sluice_default_stall_ms * NSEC_PER_MSEC;
 	u64 end = ktime_get_ns() + (plan.dies ? 12 : 1) * stall_ns +
 		  (plan.loses_timers ? 4000 : 50) * NSEC_PER_MSEC;
-	unsigned int tries = REST_TRIES;
 
-	while (ktime_get_ns() < end || (stopped_queue() >= 0 && tries--))
+	while (ktime_get_ns() < end)
 		sleep_ns(NSEC_PER_MSEC);
 	if (stopped_queue() >= 0)
 		fail("queue %d: still stopped when its readers had caught up",
