@@ -146,14 +146,18 @@ def among(wanted: tuple[str, ...]) -> list[str]:
     ]
 
 
-def short_plays(native: bool) -> Plays:
-    """What make test plays; native: that machine is there, and plays all it can."""
-    oldest = {PACKAGED[0]: among(BASIC)}
-    if native:
-        return {NATIVE: [s.name for s in find_scenarios("kernel") if s.often], **oldest}
-    # Its root without programs is that of make demo, too.
+def short_kernels(native: bool) -> tuple[Kernel, Kernel]:
+    """Where make test plays; native: that machine is there."""
+    # Without programs, the root of the newest kernel is that of make demo, too.
     plain = replace(kernel_named(NEWEST), applications=False)
-    return {plain: among(CONTRACT), **oldest}
+    return NATIVE if native else plain, PACKAGED[0]
+
+
+def short_plays(native: bool) -> Plays:
+    """What make test plays: on the native machine all it can."""
+    main, oldest = short_kernels(native)
+    every = [one.name for one in find_scenarios("kernel") if one.often]
+    return {main: every if native else among(CONTRACT), oldest: among(BASIC)}
 
 
 def plays(suite: Suite, part: str, native: bool) -> Plays:
@@ -394,7 +398,7 @@ def _build_all(what: str, native: bool) -> None:
     """Before pytest, which would hide the progress."""
     if what == "short":
         with processes.workers(WORKERS) as pool:
-            list(pool.map(_build_root, short_plays(native)))
+            list(pool.map(_build_root, short_kernels(native)))
     for folder in FOLDERS[what]:
         if folder in SUITES:
             build_roots(SUITES[folder], what in EVERY)
