@@ -20,14 +20,15 @@
 
 /* Read with each stop, and so written only once in a second. */
 static bool watching;
-static void run(struct work_struct *unused);
-static DECLARE_DELAYED_WORK(runner, run);
+static void review_lost(struct work_struct *unused);
+static DECLARE_DELAYED_WORK(runner, review_lost);
 
 /**
  * sluice_backstop_watch() - a queue was stopped
  *
- * Context: any, hard irq included; the lock of that queue, which run() takes after
- *	    it cleared @watching. So it sees that stop, or this call schedules it.
+ * Context: any, hard irq included; the lock of that queue, which review_lost()
+ *	    takes after it cleared @watching. So it sees that stop, or this call
+ *	    schedules it.
  */
 void sluice_backstop_watch(void)
 {
@@ -60,7 +61,7 @@ static bool rescue_device(struct sluice_device *device)
 	return again;
 }
 
-static void run(struct work_struct *unused)
+static void review_lost(struct work_struct *unused)
 {
 	static bool before;
 	struct sluice_device *device;

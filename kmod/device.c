@@ -30,25 +30,25 @@ static bool is_tun(const struct net_device *dev)
 	return dev->rtnl_link_ops && !strcmp(dev->rtnl_link_ops->kind, "tun");
 }
 
-/* The flags as the driver's own sysfs file tun_flags shows them. */
-static unsigned long read_tun_flags(struct net_device *dev)
+/* The flags as the driver's own sysfs file tun_flags shows them, or -1. */
+static long read_tun_flags(struct net_device *dev)
 {
 	const struct attribute_group *group = dev->sysfs_groups[0];
 	struct attribute **attr;
-	unsigned long flags = 0;
+	long flags = -1;
 	char *text;
 
 	if (!group || !group->attrs)
-		return 0;
+		return -1;
 	for (attr = group->attrs; *attr; attr++)
 		if (!strcmp((*attr)->name, "tun_flags"))
 			break;
 	text = *attr ? (char *)get_zeroed_page(GFP_KERNEL) : NULL;
 	if (!text)
-		return 0;
+		return -1;
 	if (dev->dev.kobj.ktype->sysfs_ops->show(&dev->dev.kobj, *attr, text) <= 0 ||
-	    kstrtoul(strim(text), 0, &flags))
-		flags = 0;
+	    kstrtol(strim(text), 0, &flags))
+		flags = -1;
 	free_page((unsigned long)text);
 	return flags;
 }
@@ -69,7 +69,7 @@ static bool driver_counts_stops(struct net_device *dev)
 }
 
 /* The layout is verified once per device; each new ring again, by queue.c. */
-static bool device_verified(struct sluice_device *device)
+static bool device_verify(struct sluice_device *device)
 {
 	unsigned int id;
 	const char *why = "";
@@ -87,11 +87,16 @@ static bool device_verified(struct sluice_device *device)
 
 static enum sluice_device_state device_state(struct sluice_device *device)
 {
-	if (!device_verified(device))
+	long flags;
+
+	if (!device_verify(device))
 		return device->reason ? SLUICE_DEVICE_REFUSED :
 					SLUICE_DEVICE_UNREAD;
-	if (read_tun_flags(device->dev) & IFF_BACKPRESSURE ||
-	    driver_counts_stops(device->dev))
+	flags = read_tun_flags(device->dev);
+	device->reason = flags < 0 ? "its tun_flags cannot be read" : NULL;
+	if (flags < 0)
+		return SLUICE_DEVICE_REFUSED;
+	if (flags & IFF_BACKPRESSURE || driver_counts_stops(device->dev))
 		return SLUICE_DEVICE_UPSTREAM;
 	if (!device->on)
 		return SLUICE_DEVICE_OFF;
@@ -149,7 +154,7 @@ static void settings_merge(struct sluice_settings *to,
  * @device: it is new or renamed, or one of the following has changed
  *
  * What was set by hand overrides the rule, the rule overrides the parameters of
- * the module.
+ * the module. What was set by hand in one namespace does not hold in another.
  *
  * Context: process, RTNL.
  */
@@ -249,10 +254,12 @@ static int device_changed(struct notifier_block *block, unsigned long event,
 	case NETDEV_REGISTER:		/* also: arrived in another netns */
 		if (leaving)
 			break;
-		if (device)
-			sluice_device_configure(device);
-		else
+		if (!device) {
 			device_appeared(dev);
+			break;
+		}
+		device->by_hand.given = 0;
+		sluice_device_configure(device);
 		break;
 	case NETDEV_CHANGENAME:
 		if (device && !leaving)

@@ -34,8 +34,8 @@
 static bool ready;
 static void watch(struct work_struct *unused);
 static DECLARE_DELAYED_WORK(watcher, watch);
-static void run(struct work_struct *unused);
-static DECLARE_DELAYED_WORK(runner, run);
+static void send_pending(struct work_struct *unused);
+static DECLARE_DELAYED_WORK(runner, send_pending);
 
 /**
  * sluice_events_schedule() - a queue stopped for the first time, or stalled
@@ -102,7 +102,7 @@ static unsigned int report_device(struct sluice_device *device)
 	return MESSAGES_PER_DEVICE - budget;
 }
 
-static void run(struct work_struct *unused)
+static void send_pending(struct work_struct *unused)
 {
 	unsigned int left = HASH_SIZE(sluice_devices), sent = 0;
 	static unsigned int bucket;

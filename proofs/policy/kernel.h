@@ -311,7 +311,8 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define get_zeroed_page(flags) \
 	((unsigned long)allocate_for_module(PAGE_SIZE))
 #define free_page(page)			poison_free((void *)(page))
-#define kstrtoul(text, base, to)	(*(to) = strtoul(text, NULL, base), 0)
+#define kstrtol(text, base, to) \
+	(*(text) ? (*(to) = strtol(text, NULL, base), 0) : -EINVAL)
 #define strim(text)			(text)
 void netif_tx_wake_queue(struct netdev_queue *txq);
 void netif_schedule_queue(struct netdev_queue *txq);

@@ -140,8 +140,10 @@ def moved_device_gets_the_rule_of_its_new_namespace(env: Env) -> None:
     env.defer(env.run, "ip", "netns", "del", "there")
     device = env.enter(tap())
     assert not read_only_device().on
+    set_device(stall_ms=900)  # by hand: it does not hold in another namespace
     env.run("ip", "link", "set", HERE.name, "netns", "there")
-    assert read_device(replace(HERE, netns="there")).on
+    there = read_device(replace(HERE, netns="there"))
+    assert there.on and there.stall_ms == 250
     env.run("ip", "-n", "there", "link", "set", HERE.name, "netns", "1")
     assert not read_only_device().on
     assert device.queues
