@@ -57,7 +57,7 @@ class Row:
     name: str
     title: str
     unit: str
-    usual: bool = False  # make apps measures it unless it is told what to measure
+    usual: bool = False  # measured by make apps or make native if no row is named
     floor: float | None = None  # sluice is at least this much of stock
     # The reader's own rate. A host that does not reach it under stock is too slow to
     # compare rates.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def by_command() -> Dict[str, List[Workload]]:
     """By the command that measures them, in the order of its report."""
     from lab.workloads import applications, cost, dead_reader, demo, depth, in_kernel
-    from lab.workloads import many_taps, never_full, pktgen, qemu, tcp
+    from lab.workloads import many_taps, never_full, pktgen, qemu, rhythm, tcp
 
     senders = [*pktgen.WORKLOADS, *tcp.TCP, *tcp.UDP]
     others = [*dead_reader.WORKLOADS, *never_full.WORKLOADS]
@@ -32,7 +32,8 @@ def by_command() -> Dict[str, List[Workload]]:
         "depth": depth.IN_PROCESSES,
         "native_depth": [*depth.IN_KERNEL, *depth.IN_PROCESSES],
         # needs the lab's own module; those of make bench that need no more are with it
-        "native": [*in_kernel.WORKLOADS, *senders, *others, *many_taps.WORKLOADS],
+        "native": [*in_kernel.WORKLOADS, *rhythm.WORKLOADS, *senders, *others]
+        + many_taps.WORKLOADS,
         "cost": cost.WORKLOADS,  # needs a VM that counts instructions
     }
 

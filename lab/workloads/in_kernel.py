@@ -79,7 +79,8 @@ OF_OTHERS = (
 
 
 def usual(rows: List[Row], cpus: int) -> List[Row]:
-    """The rows of this file and OF_OTHERS, with no more senders than CPUs."""
+    """The rows of this file and OF_OTHERS, with no more senders than CPUs, and
+    those that say so themselves."""
     many = [f"kernel_pktgen_{n}" for n in DIRECT if n > cpus]
     names = {*OF_OTHERS, *(one.row.name for one in WORKLOADS)}.difference(many)
-    return [row for row in rows if row.name in names]
+    return [row for row in rows if row.usual or row.name in names]

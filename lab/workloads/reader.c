@@ -13,6 +13,8 @@
  *   --link-us N    a link behind it, on which each packet takes N microseconds
  *   --steady       that link goes on for 20 ms when this process is late, as a network
  *                  card does: its rate does not depend on the host; not in the kernel
+ *   --tick-us N    read at most 500 packets each N microseconds
+ *   --pause-us N   read nothing for N microseconds of each second
  *   --paused       do not read before the first SIGUSR2
  *
  * A QUEUE is the number of a file that the parent has opened. The devices vanish with
@@ -70,7 +72,7 @@ struct queue {
 
 static struct queue queues[MAX_QUEUES];
 static int queue_count;		/* that are read */
-static long burn_ns;
+static long burn_ns, period_ns, pause_ns;
 static atomic_long link_ns;
 static bool by_vhost, by_uring, in_kernel, steady;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -80,7 +82,8 @@ static atomic_bool paused;
 static void usage(void)
 {
 	errx(2, "usage: reader sink|relay [--vhost] [--io-uring] [--in-kernel] "
-	     "[--burn-us N] [--link-us N [--steady]] [--paused] QUEUE...");
+	     "[--burn-us N] [--link-us N [--steady]] [--tick-us N] [--pause-us N] "
+	     "[--paused] QUEUE...");
 }
 
 static void add_queue(const char *number)
@@ -96,6 +99,12 @@ static void add_queue(const char *number)
 	strcpy(queue->name, told.ifr_name);
 	queue->work.is_tun = told.ifr_flags & IFF_TUN;
 	queue->with_vnet = told.ifr_flags & IFF_VNET_HDR;
+	queue->work.period_ns = period_ns;
+	queue->work.pause_ns = pause_ns;
+	/* a reader on a tick leaves when the ring is empty */
+	if (period_ns && !pause_ns &&
+	    fcntl(queue->work.from, F_SETFL, O_RDWR | O_NONBLOCK))
+		err(1, "%s", number);
 	if (by_vhost && vhost_open(&queue->vhost, queue->work.from))
 		err(1, "/dev/vhost-net");
 	if (by_uring && uring_open(&queue->uring, queue->work.from))
@@ -127,20 +136,31 @@ static bool is_steady_link_busy(__s64 *ends, __s64 now, __s64 ns)
 	return *ends > now;
 }
 
+static void sleep_until(int64_t ns)
+{
+	struct timespec then = { ns / 1000000000LL, ns % 1000000000LL };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL);
+}
+
 static void wait_for_link(struct kernel_reader *work)
 {
-	struct timespec free_at;
 	bool busy;
 
 	if (steady)
 		busy = is_steady_link_busy(&work->link_free, now_ns(), link_ns);
 	else
 		busy = is_link_busy(&work->link_free, now_ns(), link_ns);
-	if (!busy)
-		return;
-	free_at.tv_sec = work->link_free / 1000000000LL;
-	free_at.tv_nsec = work->link_free % 1000000000LL;
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &free_at, NULL);
+	if (busy)
+		sleep_until(work->link_free);
+}
+
+static void rest(struct kernel_reader *work, bool empty)
+{
+	int64_t now = now_ns();
+
+	if (work->period_ns && is_visit_over(work, now, empty))
+		sleep_until(next_period(work, now));
 }
 
 static ssize_t take(struct queue *queue, unsigned char *packet, size_t room)
@@ -214,6 +234,10 @@ static void *read_loop(void *argument)
 		length = take(queue, packet, sizeof(packet));
 		if (length < 0 && errno == EINTR)
 			continue;
+		if (length < 0 && errno == EAGAIN) {
+			rest(&queue->work, true);
+			continue;
+		}
 		if (length < 0 && errno != EIO && errno != EBADFD)
 			err(1, "%s", queue->name);
 		if (length < 0) {	/* down or detached: try again soon */
@@ -222,6 +246,8 @@ static void *read_loop(void *argument)
 		}
 		count(queue, packet, length);
 		handle(queue, packet, length);
+		queue->work.visit++;
+		rest(&queue->work, false);
 	}
 	return NULL;
 }
@@ -345,6 +371,10 @@ static void parse_arguments(int argc, char **argv)
 			burn_ns = atol(argv[++i]) * 1000;
 		else if (!strcmp(argv[i], "--link-us") && i + 1 < argc)
 			link_ns = atol(argv[++i]) * 1000;
+		else if (!strcmp(argv[i], "--tick-us") && i + 1 < argc)
+			period_ns = atol(argv[++i]) * 1000;
+		else if (!strcmp(argv[i], "--pause-us") && i + 1 < argc)
+			period_ns = 1000000000, pause_ns = atol(argv[++i]) * 1000;
 		else if (!strcmp(argv[i], "--steady"))
 			steady = true;
 		else if (!strcmp(argv[i], "--vhost"))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * A reader inside the kernel: it takes packets out of a ring as vhost-net does, at
- * full speed, with busy work for each, or at the rate of a link. It runs in the
- * process that asks for it, as vhost-net runs in its worker.
+ * full speed, with busy work for each, at the rate of a link, or on a tick. It runs in
+ * the process that asks for it, as vhost-net runs in its worker.
  */
 #include <linux/cleanup.h>
 #include <linux/file.h>
@@ -110,6 +110,21 @@ static void sleep_while_empty(struct running *r)
 	finish_wait(head, &wait);
 }
 
+/* Return: false if the reader has no rhythm, or goes on reading. */
+static bool rest(struct running *r, int taken)
+{
+	s64 now = ktime_get_ns();
+	ktime_t until;
+
+	r->told.visit += taken;
+	if (!r->told.period_ns || !is_visit_over(&r->told, now, !taken))
+		return false;
+	until = next_period(&r->told, now);
+	set_current_state(TASK_INTERRUPTIBLE);
+	schedule_hrtimeout(&until, HRTIMER_MODE_ABS);
+	return true;
+}
+
 static void read_on(struct running *r)
 {
 	int i, taken;
@@ -118,7 +133,7 @@ static void read_on(struct running *r)
 		taken = take(r);
 		for (i = 0; i < taken; i++)
 			handle(r, r->batch[i]);
-		if (!taken)
+		if (!rest(r, taken) && !taken)
 			sleep_while_empty(r);
 		cond_resched();
 	}

@@ -13,7 +13,10 @@ struct kernel_reader {
 	__u32 is_tun;		/* IP packets, not Ethernet frames */
 	__u32 burn_ns;		/* busy work for each packet */
 	__u32 link_ns;		/* time that each packet takes on a link */
-	__u32 unused;
+	__u32 period_ns;	/* it comes once in so long; 0: whenever there are packets */
+	__u32 pause_ns;		/* and reads nothing at the end of a period; 0: see below */
+	__u32 visit;		/* packets read in this period */
+	__s64 period_from;	/* when this period began */
 	__s64 link_free;	/* when that link is free again */
 	__u64 read, write_errors;	/* increased by the module */
 };
@@ -22,6 +25,7 @@ struct kernel_reader {
 #define KERNEL_READER_RUN _IOWR('s', 1, struct kernel_reader)
 
 #define PACKET_BYTES (65536 + 64)	/* with the headers before IP */
+#define VISIT_PACKETS 500	/* of a reader on a tick, at most */
 #define LINK_BURST_NS 1000000		/* a link accepts a burst in advance */
 
 /* Each packet takes ns on the link; whether to wait until *link_free. */
@@ -31,6 +35,27 @@ static inline int is_link_busy(__s64 *link_free, __s64 now, __s64 ns)
 		*link_free = now;
 	*link_free += ns;
 	return *link_free - now >= LINK_BURST_NS;
+}
+
+/*
+ * A reader on a tick reads until the ring is empty, or VISIT_PACKETS; one that pauses
+ * reads until its pause begins.
+ */
+static inline int is_visit_over(const struct kernel_reader *reader, __s64 now, int empty)
+{
+	if (reader->pause_ns)
+		return now - reader->period_from >= reader->period_ns - reader->pause_ns;
+	return empty || reader->visit >= VISIT_PACKETS;
+}
+
+/* When it may read again: a reader that is late has its next period at once. */
+static inline __s64 next_period(struct kernel_reader *reader, __s64 now)
+{
+	reader->visit = 0;
+	reader->period_from += reader->period_ns;
+	if (reader->period_from < now)
+		reader->period_from = now;
+	return reader->period_from;
 }
 
 static inline void swap_bytes(unsigned char *a, unsigned char *b, int length)
