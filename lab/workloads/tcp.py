@@ -25,8 +25,9 @@ from functools import partial
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from lab.guest import latency
-from lab.guest.devices import FAR, NEAR, Device, forwarder, read_counters
-from lab.guest.devices import parse_ecn_marks, run_tool, running, show, wait_drained
+from lab.guest.devices import FAR, NEAR, Counters, Device, Reader, forwarder
+from lab.guest.devices import parse_ecn_marks, read_all_counters, read_counters
+from lab.guest.devices import run_tool, running, show, wait_drained
 from lab.guest.env import GuestEnv
 from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
@@ -58,6 +59,7 @@ PACES = {
 }
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 UDP_PAYLOAD_BYTES = 1400
+SETTLE_TRIES = 20
 START_SECONDS = 1  # of TCP, not counted
 LOW_DELAY = 0x10  # the type of service that prio's first band takes
 
@@ -174,6 +176,19 @@ def run_client(
     return parse_iperf3(run_tool(argv, seconds=seconds + 30, check=False))
 
 
+def settle(reader: Reader) -> Tuple[Counters, int]:
+    """The devices' counts, and how many packets the reader counted, both of a moment
+    in which no packet came: a connection that closes sends its last ones late."""
+    devices = [NEAR, FAR]
+    for _ in range(SETTLE_TRIES):
+        after = wait_drained(devices)
+        read = sum(count["read"] for count in reader.pause())
+        if read_all_counters(devices).offered == after.offered:
+            break
+        reader.resume()
+    return after, read
+
+
 def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
     pace, ring = case.pace, parse_variant(variant).ring
@@ -185,7 +200,7 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
         pings: Dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
         received, pinged = load(case.streams, seconds, *options, **pings)
-        after = wait_drained([NEAR, FAR])
+        after, read = settle(reader)
         near = read_counters(NEAR)
         marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
         counts = reader.end()
@@ -196,7 +211,6 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "sent_by_near": near.offered,
         "write_errors": sum(count["write_errors"] for count in counts),
     }
-    read = sum(count["read"] for count in counts)
     return sample(received.mbit, after, extra, pinged, read=read)
 
 
