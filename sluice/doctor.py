@@ -37,6 +37,7 @@ OLDEST_KERNEL = 5, 10
 RELOAD = "rmmod sluice; modprobe sluice"
 
 UNREAD = "could not be read"
+NAMED = 3  # devices of which the same is found; the others are counted
 GOOD, NOTE, BAD, HOPELESS = "good", "note", "bad", "hopeless"
 
 
@@ -684,12 +685,27 @@ def examine(facts: Facts) -> list[Finding]:
     return [finding for finding in findings if _is_certain(finding, facts)]
 
 
+def merge_equal(findings: list[Finding]) -> list[Finding]:
+    """One finding for all devices of which the same is found; the fix is the first's."""
+    same: dict[tuple[str, str], list[Finding]] = {}
+    for one in findings:
+        same.setdefault((one.level, one.text), []).append(one)
+    merged = []
+    for (first, *others) in same.values():
+        if others and first.fix not in ("", others[0].fix):
+            first = replace(first, text=f"{first.text}; for {first.subject}:")
+        names = [one.subject for one in (first, *others)]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        merged.append(replace(first, subject=", ".join(names[:NAMED]) + more))
+    return merged
+
+
 def verdict(findings: list[Finding]) -> tuple[int, str]:
     """The exit code, and the last line."""
     hopeless = [one for one in findings if one.level == HOPELESS]
     if hopeless:
         return NOT_SUITABLE, f"not suitable: kernel {hopeless[0].text}"
-    bad = [one for one in findings if one.level == BAD]
+    bad = [one for one in merge_equal(findings) if one.level == BAD]
     if bad:
         return NO, f"{output.count(len(bad), 'problem')} found"
     unread = any(one.text.startswith(UNREAD) for one in findings)
@@ -715,7 +731,8 @@ def format_finding(finding: Finding) -> list[str | Text]:
 
 
 def format_findings(findings: list[Finding]) -> list[str | Text]:
-    lines = [line for finding in findings for line in format_finding(finding)]
+    merged = merge_equal(findings)
+    lines = [line for finding in merged for line in format_finding(finding)]
     code, text = verdict(findings)
     style = output.GOOD if code == FINE else output.BAD
     last = [output.styled(line, style) for line in output.wrap(text, rest="  ")]

@@ -553,7 +553,7 @@ def test_report_has_everything(patient: Machine, capsys) -> None:
     said = capsys.readouterr().out
     for text in ("== parameters\nstall_ms=250", "== rules\nnone", "sluice: hello",
                  "tap0 (tap): on, served", "longest_stop_ns=12300000", "netns    red",
-                 HOOKED.strip(), "problems found"):
+                 HOOKED.strip(), "problem found"):
         assert text in said, text
 
 
@@ -568,7 +568,7 @@ def test_namespace_that_cannot_be_entered_is_a_warning(patient, capsys) -> None:
 def test_only_the_namespace_that_is_named(patient: Machine, capsys) -> None:
     patient.namespaces["red"] = 2
     assert main(["doctor", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["verdict"] == "2 problems found"
+    assert json.loads(capsys.readouterr().out)["verdict"] == "1 problem found"
     assert main(["doctor", "--json", "--netns", "red"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["verdict"] == "1 problem found"
@@ -834,3 +834,14 @@ def test_what_ends_drops(change: dict, fix: str, qdisc: str) -> None:
     old = replace(view, tx_dropped=view.tx_dropped - 1)
     (finding,) = doctor.check_drops(view, old, "now")
     assert (finding.level, finding.fix) == (BAD, fix)
+
+
+def test_one_finding_for_all_devices_of_which_the_same_is_found() -> None:
+    taps = [replace(TAP0, name=f"tap{n}", ifindex=n, ring=9) for n in range(5)]
+    findings = examine(replace(FINE, before=(), views=tuple(taps)))
+    assert verdict(findings) == (1, "1 problem found")
+    lines = [str(line) for line in doctor.format_findings(findings)]
+    (first,) = [n for n, line in enumerate(lines) if line.startswith("FAIL")]
+    assert lines[first].startswith("FAIL  tap0, tap1, tap2 and 2 more: a ring of 9")
+    assert "for tap0:" in " ".join(lines[first : first + 3])
+    assert any("ip link set dev tap0" in line for line in lines)
