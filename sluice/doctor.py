@@ -73,6 +73,7 @@ class Facts:
     module_file: bool = True
     module_source: bool = True  # /usr/src/sluice-VERSION
     file_version: str = ""  # of the module that modprobe finds
+    file_features: str = ""  # and of the kernel it was built for; see kmod/features.sh
     configured: tuple[modprobe.Configured, ...] = ()
     known: dict[str, str] = field(default_factory=lambda: modprobe.PARAMETERS)
     refusal: str = ""  # what the kernel said of the last load that failed
@@ -420,7 +421,9 @@ def check_tracing(facts: Facts) -> Iterator[Finding]:
     traced = parse_traced(facts.traced)
     users, line = traced.get(TRANSMIT, (0, ""))
     directly = DIRECT in line
-    shares = not facts.release.startswith("5.")  # a direct call with a live patch
+    features = facts.file_features.split()
+    # a direct call with a live patch: SLUICE_DIRECT_SHARES of kmod/compat.h
+    shares = not features or not {"ops_func", "ops_func_ip"}.isdisjoint(features)
     if served and not users and not ftrace_is_off(facts):
         yield Finding(BAD, "hook", f"{TRANSMIT} is not hooked, though devices are served",
                       _reload(facts))
@@ -760,6 +763,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
         system.read_os_release(), system.is_ostree()),
     "module_file": lambda: system.has_module_file(platform.release()),
     "file_version": lambda: system.read_file_version(),
+    "file_features": lambda: system.read_file_info("features"),
     "configured": lambda: modprobe.read_configured(),
     "known": lambda: modprobe.read_known(),
     "refusal": lambda: modprobe.last_refusal(system.read_kernel_lines()),

@@ -478,7 +478,7 @@ def test_a_direct_call_beside_a_live_patch() -> None:
 
 def test_a_direct_call_of_old_has_the_mark_of_a_live_patch() -> None:
     traced = DIRECT.replace("(1) R   D   M", "(1) R I D")
-    facts = replace(FINE, release="5.10.0-32-amd64", traced=traced)
+    facts = replace(FINE, file_features="direct_ip", traced=traced)
     assert not [one for one in found(facts, NOTE) if one.subject == "ftrace"]
     assert hook_of(facts).endswith("closed to live patches and BPF fentry programs")
 
@@ -520,6 +520,7 @@ def patient(machine: Machine, monkeypatch) -> Machine:
         "read_init": system.SYSTEMD,
         "has_udev": True,
         "read_file_version": "",
+        "read_file_info": "",
         "read_parameters": {"stall_ms": "250"},
         "read_kernel_lines": ["[1.0] sluice: hello"],
     }
