@@ -5,16 +5,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.checks.testing import KERNEL, choose_scenarios
 from lab.guest.scenarios import find_scenarios
-from lab.machines.matrix import NATIVE, NEWEST, kernel_named
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "kernel" / "scenarios"
-KERNELS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "kernels.md"
 SHARED = "_traffic"  # functions that load the module for several files
 
 Functions = dict[str, ast.FunctionDef]
@@ -63,22 +59,3 @@ def test_loads_are_found_through_helpers() -> None:
     assert found["slow_readers.reader_in_bursts_holds_senders_shortly"] == {True}
     assert found["full_ring.two_direct_senders_lose_nothing"] == {False}
     assert found["third_parties.unread_queue_of_two_under_mq_leaves_the_other_its_rate"]
-
-
-def test_documentation_has_their_number() -> None:
-    found = re.search(
-        r"tests/kernel has (\d+) scenarios\. `make test` and `make test-more` play those "
-        r"that depend on the kernel on the packaged kernels \((\d+) on 5\.10 and on "
-        r"6\.12, (\d+) on the newest\), and (\d+) that do not on the native machine\.",
-        " ".join(KERNELS_PAGE.read_text().split()),
-    )
-    assert found
-    often = [
-        len(choose_scenarios(KERNEL, kernel_named(name), every=False))
-        for name in ("5.10", "6.12", NEWEST, NATIVE.name)
-    ]
-    assert often[0] == often[1]
-    assert [int(number) for number in found.groups()] == [
-        len(find_scenarios("kernel")),
-        *often[1:],
-    ], "docs/kernels.md: correct the numbers"
