@@ -80,6 +80,7 @@ def static_steps(python: Path) -> Steps:
         "mypy": (python.with_name("mypy"), "--cache-dir", cache_dir() / "mypy", *typed),
         "codespell": (python.with_name("codespell"), *names),
         "shellcheck": ("shellcheck", *shell),
+        "prose": (python, "-B", "lab/checks/prose.py"),
     }
     steps: Steps = {name: partial(run_tool, *words) for name, words in tools.items()}
     return steps | {"man pages": lambda: lint_manual(names)}
