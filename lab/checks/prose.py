@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A few rules for README.md, CONTRIBUTING.md and docs/."""
+"""A few rules for README.md, CONTRIBUTING.md, docs/ and lab/README.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "lab/README.md")
 WORDS_MOST = 40
 SENTENCE_ENDS = re.compile(r"(?<=[.!?])[)*\"]*\s+")
 ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")

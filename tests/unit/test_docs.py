@@ -12,7 +12,7 @@ import pytest
 TREE = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     path.relative_to(TREE)
-    for pattern in ("*.md", "docs/**/*.md", "proofs/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "lab/*.md", "proofs/**/*.md")
     for path in TREE.glob(pattern)
 )
 LINK = re.compile(r"\]\(([^)\s]+)\)")
