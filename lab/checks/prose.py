@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "lab/README.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "lab/README.md")
 WORDS_MOST = 40
 SENTENCE_ENDS = re.compile(r"(?<=[.!?])[)*\"]*\s+")
 ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")
