@@ -19,8 +19,8 @@
  *   - timers have high resolution (checked at load).
  *
  * Guarantees, while the qdisc has a queue:
- *   - no stop lasts longer than stall_ms plus one review (50 ms) plus the
- *     lateness of one timer, whatever the reader does;
+ *   - no stop lasts longer than stall_ms plus the lateness of one timer,
+ *     whatever the reader does;
  *   - the ring does not overflow while the queue is not stalled, with any
  *     number of senders that the headroom covers, see ring.c;
  *   - a queue we stopped has an armed timer: both change only under q->lock,
