@@ -23,10 +23,9 @@ if __name__ == "__main__":
         sys.exit(3)  # NOT_SUITABLE
 
 # ruff: noqa: E402
-from lab import processes
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import copies, endurance, generate, measure, mutants, packages, quick
-from lab.checks import own_tree, series, startup, testing, verify
+from lab.checks import own_tree, series, testing, verify
 from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE
 from lab.failure import UsageError
 from lab.machines import build, vm
@@ -34,10 +33,11 @@ from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
 from lab.machines.matrix import kernel_named
 from lab.machines.roots import ensure_root
 from lab.machines.tree import kernel_of
-from lab.report import markdown
+from lab.report import demo, markdown
 from lab.report.results import Run, read_run
+from lab.report.tables import read_colour
 from lab.row import Row
-from lab.setup import ensure_venv, say
+from lab.setup import say
 from lab.workloads import applications, in_kernel, rows_of
 
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -158,31 +158,11 @@ def _measured(
     return measure.measure(measure.Plan(kernel, rows, **how), path)
 
 
-def _measure(known: list[Row], **how: Any) -> tuple[Run, Path]:
+def _measure(known: list[Row], **how: Any) -> int:
     """how: see _measured()."""
     run, path = _measured(known, **how)
     measure.show(run)
     print(f"saved in {path}")
-    return run, path
-
-
-def _draw(module: str, *paths: Path) -> None:
-    """The plots need the lab's venv."""
-    command = [str(ensure_venv()), "-B", "-m", module]
-    command += [str(path.absolute()) for path in paths]
-    sys.stdout.flush()
-    if processes.run(command, cwd=vm.REPOSITORY).returncode != 0:
-        raise LabError(f"{paths[-1]}: could not be drawn (see above)")
-
-
-def _write_page(result: Path, page: Path) -> None:
-    _draw("lab.report.page", result, page)
-    print(f"page  in {page}")
-
-
-def _measure_with_page(known: list[Row], **how: Any) -> int:
-    run, path = _measure(known, **how)
-    _write_page(path, path.with_suffix(".html"))
     return measure.bench_status(run)
 
 
@@ -191,13 +171,11 @@ def command_demo(**how: Any) -> int:
     started = time.monotonic()
     measure.choose_rows(how["patterns"], rows_of("demo"))  # before minutes of set-up
     measure.prepare(how["kernel"])
-    ensure_venv()
     prepared = time.monotonic()
     run, path = _measured(rows_of("demo"), **how)
-    _draw("lab.report.demo", path)
+    print(demo.format_demo(run, read_colour()))
     spent = time.monotonic() - prepared
     print(f"\nset-up {prepared - started:.0f} s, demo {spent:.0f} s; saved in {path}")
-    _write_page(path, path.with_suffix(".html"))
     return measure.demo_status(run)
 
 
@@ -206,51 +184,44 @@ def command_demo(**how: Any) -> int:
     *(*measuring(3.0), COUNTED),
     switch("--series", PATCHED, dest="patched"),
     option("--minutes", MINUTES, type=float, default=30, metavar="N"),
-    PACKAGES,
     *TREE,
 )
 @takes_tree
 def command_bench(minutes: float, counted: bool, **how: Any) -> int:
     if not how["kernel"].native:
-        return _measure_with_page(rows_of("bench"), counted=counted, **how)
+        return _measure(rows_of("bench"), counted=counted, **how)
     rows = rows_of("native")
     if not how["patterns"]:
         rows = in_kernel.usual(rows, vm.default_vcpus(NATIVE))
-    return _measure_with_page(rows, minutes=minutes, **how)
+    return _measure(rows, minutes=minutes, **how)
 
 
 @subcommand(
     "measure VPN programs of the distribution, unmodified", *measuring(12.0), COUNTED
 )
 def command_apps(**how: Any) -> int:
-    known = rows_of("apps")
-    if not how["patterns"]:
-        known = [row for row in known if row.usual]
-    return _measure_with_page(known, packages=applications.PACKAGES, **how)
+    how["patterns"] = how["patterns"] or applications.USUAL
+    return _measure(rows_of("apps"), packages=applications.PACKAGES, **how)
 
 
 @subcommand("measure latency and throughput of shorter rings", *measuring(3.0))
 def command_depth(**how: Any) -> int:
     known = rows_of("native_depth" if how["kernel"].native else "depth")
-    return _measure_with_page(known, **how)
+    return _measure(known, **how)
 
 
 @subcommand("count instructions per packet on one CPU", *measuring(3.0, rounds=1))
 def command_cost(**how: Any) -> int:
-    run, _ = _measure(rows_of("cost"), counted=True, vcpus=1, **how)
-    return measure.bench_status(run)
+    return _measure(rows_of("cost"), counted=True, vcpus=1, **how)
 
 
 @subcommand(
     "show a saved run",
     option("file", "a result that the lab saved", metavar="FILE", type=Path),
-    option("--page", "write an HTML page there", metavar="FILE", type=Path),
 )
-def command_report(file: Path, page: Path | None) -> int:
+def command_report(file: Path) -> int:
     run = read_run(file)
     measure.show(run)
-    if page:
-        _write_page(file, page)
     return measure.bench_status(run)
 
 
@@ -361,7 +332,6 @@ subcommand(
     "scenarios many times in one boot",
     *(KERNEL, SCENARIOS, number("--times", 20, "how often; 20"), JSON),
 )(testing.again)
-subcommand("time a call of the command beside ip -s link", JSON)(startup.startup)
 subcommand(
     "run mixed traffic for a long time",
     *(KERNEL, JSON, number("--minutes", 30.0, "how long; 30")),

@@ -57,7 +57,7 @@ class Row:
     name: str
     title: str
     unit: str
-    usual: bool = False  # measured by make apps or make native if no row is named
+    usual: bool = False  # measured by make native if no row is named
     floor: float | None = None  # sluice is at least this much of stock
     # The reader's own rate. A host that does not reach it under stock is too slow to
     # compare rates.
@@ -77,8 +77,6 @@ class Row:
     targets: list[int] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)  # of sluice's module
     series: bool = False  # with SERIES, too
-    # Each sample begins with insmod, whatever the variant: see GuestEnv.variant().
-    always_loads: bool = False
 
     def with_series(self) -> "Row":
         """The series has no parameters: a row that needs one is not played with it."""

@@ -8,10 +8,8 @@ import os
 import statistics
 import sys
 import textwrap
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lab import sure
 from lab.machines import vm
@@ -28,7 +26,6 @@ PROMPT = {50: 1 / 5, 99: 1 / 3}
 # If others use more of the host, the numbers are not reliable.
 QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 35, 13, 6
-PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -319,23 +316,6 @@ def format_table(run: Run) -> str:
     return "\n".join([*lines, *format_provenance(run)])
 
 
-def format_published(run: Run) -> str:
-    """Others' figures beside ours; empty if no row of this run was published."""
-    lines = [f"{'published, patched : stock, lost':<46}{'sluice : stock, lost':>32}"]
-    rows = {row.name: row for row in run.rows}
-    for one in PUBLISHED["figures"]:
-        found = summaries(run, rows[one["row"]]) if one["row"] in rows else {}
-        sluice = found.get("sluice")
-        share = ratio(sluice, found.get("stock"))
-        if sluice is None or share is None:
-            continue
-        patched, stock = one["ratio"]
-        theirs, own = f"{patched / stock:.2f}x", format_number(sluice.lost_at_ring)
-        left = f"{one['where']:<5} {one['what']:<24}{theirs:>6}  {one['lost']}"
-        lines.append(f"{left:<56}{format_share(share):>8}  {own:>12}")
-    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
-
-
 _COVER = "{:<21}{:>6}  {:<17}{:<17}{:>13}"
 
 
@@ -390,8 +370,6 @@ def read_colour() -> bool:
 
 
 def format_report(run: Run, colour: bool = False) -> str:
-    """The table, what others published, the findings, the kernel's complaints."""
-    parts = [format_table(run) + "\n", format_published(run)]
-    parts.append(format_findings(all_findings(run), colour))
-    parts += [f"kernel: {line}" for line in run.trouble]
-    return "\n".join(filter(None, parts))
+    """The table, the findings, the kernel's complaints."""
+    parts = [format_table(run) + "\n", format_findings(all_findings(run), colour)]
+    return "\n".join([*parts, *(f"kernel: {line}" for line in run.trouble)])

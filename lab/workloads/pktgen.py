@@ -11,13 +11,12 @@ import contextlib
 import operator
 import os
 import re
-import statistics
 import threading
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
+from typing import Any, ContextManager, Iterator, List, Optional, Sequence
 
 from lab.guest import latency, tasks
 from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
@@ -39,7 +38,6 @@ class Case:
     vhost: bool = False
     qdisc: str = "fq_codel"
     options: Sequence[str] = ()  # of the reader
-    pinned: bool = False  # vhost-net to the first CPU; senders are from the last
 
 
 @dataclass(frozen=True)
@@ -166,19 +164,6 @@ def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:
     return max(0, min(errors, attempts + pings - after.offered))
 
 
-def _wait_and_count(case: Case, readers: List[int], seconds: float) -> Dict[str, float]:
-    """What the readers and the CPUs did meanwhile, for a sample's extra."""
-    switches, before = tasks.read_switches(readers), tasks.read_softirq_seconds()
-    time.sleep(seconds)
-    counted = {"reader_switches": (tasks.read_switches(readers) - switches) / seconds}
-    if case.pinned:
-        after = tasks.read_softirq_seconds()
-        shares = [100 * (after[cpu] - before[cpu]) / seconds for cpu in sorted(after)]
-        counted["reader_softirq"] = shares[0]
-        counted["sender_softirq"] = statistics.mean(shares[-case.senders :])
-    return counted
-
-
 def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """What the reader gets, packets/s, with a ping beside it."""
     # ping does not count what is dropped on its way out: where there is no queue.
@@ -193,11 +178,11 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         options=case.options,
     ) as reader:
         readers = tasks.read_tasks(reader.pid, case.vhost)
-        if case.pinned:
-            tasks.pin(readers, 0)
         with senders(case.senders, case.direct) as names, pings as ping:
             start(names)
-            counted = _wait_and_count(case, readers, seconds)
+            switches = tasks.read_switches(readers)
+            time.sleep(seconds)
+            switches = tasks.read_switches(readers) - switches
             pinged = ping.end() if ping else latency.NOT_ASKED
             write_control("pgctrl", "stop")
             results = wait_ended(names)
@@ -211,7 +196,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "errors": sum(result.errors for result in results),
         "refused": refused,
         "stops": stops,
-        **counted,
+        "reader_switches": switches / seconds,
     }
     rate = read / max(result.seconds for result in results)
     sent = attempts + pinged.sent - refused
@@ -243,7 +228,6 @@ WORKLOADS = [
     *_direct("pktgen_{}", "", (1, 2, 4)),
     workload("pktgen_queue_xmit", "pktgen through the qdisc", Case(1, direct=False)),
     *_direct("vhost_{}", ", vhost-net", (1, 2, 4), vhost=True),
-    *_direct("vhost_{}_pinned", ", vhost-net pinned", (1, 4), vhost=True, pinned=True),
     *_direct("pktgen_{}_noqueue", ", noqueue", (1, 4), **NO_QUEUE),
     *_direct("vhost_{}_noqueue", ", vhost-net, noqueue", (1, 4), vhost=True, **NO_QUEUE),
 ]
