@@ -26,8 +26,7 @@ if __name__ == "__main__":
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import copies, endurance, generate, measure, mutants, packages, quick
 from lab.checks import own_tree, series, testing, verify
-from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE
-from lab.failure import UsageError
+from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE, UsageError
 from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
 from lab.machines.matrix import kernel_named

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from lab.guest.tun import IFF_BACKPRESSURE, IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP
 from lab.guest.tun import IFF_TUN, IFF_VNET_HDR, ask_for_large_packets, open_queue
-from lab.row import WorkloadError
+from lab.failure import WorkloadError
 
 Answer = TypeVar("Answer")
 DRAIN_SECONDS = 5.0

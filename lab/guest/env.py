@@ -10,7 +10,8 @@ from pathlib import Path
 
 from lab.guest.devices import run_tool
 from lab.guest.tun import read_has_backpressure
-from lab.row import SERIES, VARIANTS, Skipped, WorkloadError, parse_variant
+from lab.failure import Skipped, WorkloadError
+from lab.variants import SERIES, VARIANTS, parse_variant
 
 
 DRIVERS = ("tun", "vhost_net", "kernel_reader")  # as they are loaded; the last if native

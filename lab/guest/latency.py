@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from lab.guest.devices import Device, running
-from lab.row import WorkloadError
+from lab.failure import WorkloadError
 
 INTERVAL_SECONDS = 0.03
 

@@ -17,7 +17,8 @@ from lab.guest.devices import Device, run_tool, running, show, wait_until
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
 from lab.processes import last_line, read_stat
-from lab.row import WorkloadError, parse_variant
+from lab.failure import WorkloadError
+from lab.variants import parse_variant
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0

@@ -26,13 +26,13 @@ from lab.machines.arch import HOST
 from lab.machines.chroot import Root
 from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs
-from lab.machines.matrix import MEMORY_MB, Kernel
+from lab.machines.machine import VCPUS as VCPUS, Machine as Machine
+from lab.machines.matrix import Kernel
 from lab.machines.native import boot as native
 from lab.setup import say
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-VCPUS = 4
 INTERRUPTS_NICE = -15
 COUNTED = "TCG that counts instructions"
 BOOT_SECONDS = 600.0  # a boot takes 10 to 60 s, emulated, on a busy host
@@ -44,7 +44,6 @@ CMDLINE = (
     "rcupdate.rcu_cpu_stall_timeout=60"
 )
 SHELL = "lab.shell"  # for the init: a shell, no job
-NO_POLICY = "audit=0 apparmor=0 selinux=0"  # nothing watches the guest's processes
 
 
 class VmLost(LabError):
@@ -62,21 +61,6 @@ class EmulatorRace(VmLost):
     its place. QEMU's TCG sometimes runs its old translation of the breakpoint after that;
     a CPU does not. Linux takes that for a fault: docs/kernels.md.
     """
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What the guest is given."""
-
-    root: Root
-    output: Path
-    vcpus: int = VCPUS
-    memory_mb: int = MEMORY_MB
-    counted: bool = False  # an instruction takes 1 ns, the vCPUs take turns; emulated
-    disk: Path | None = None  # an image of its root, instead of the share
-    changes: Path | None = None  # an image that keeps what it changes; with a disk
-    cmdline: str = ""  # more of the kernel's command line
-    policy: str = NO_POLICY
 
 
 @dataclass

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from lab.report.results import Run, Summary, summaries, why_missing
 from lab.report.tables import WIDTH, all_findings, format_finding, ratio
-from lab.row import VARIANTS, Row
+from lab.row import Row
+from lab.variants import VARIANTS
 from lab.workloads import demo
 
 _LABEL, _COLUMN = 44, 12

@@ -24,7 +24,8 @@ from matplotlib.ticker import LogLocator  # noqa: E402
 
 from lab.report.results import Run, read_run, summaries  # noqa: E402
 from lab.report.tables import format_number  # noqa: E402
-from lab.row import VARIANTS, Row  # noqa: E402
+from lab.row import Row  # noqa: E402
+from lab.variants import VARIANTS  # noqa: E402
 
 COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6

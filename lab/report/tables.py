@@ -15,7 +15,8 @@ from lab import sure
 from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
-from lab.row import SERIES, VARIANTS, Row, parse_variant
+from lab.row import Row
+from lab.variants import SERIES, VARIANTS, parse_variant
 from lab.sure import SURE_PERCENT
 
 WIDTH = 80

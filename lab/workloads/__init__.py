@@ -8,12 +8,11 @@ raises Skipped or WorkloadError.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Dict, List
+from typing import Dict, List
 
-from lab.row import Row, Sample, Workload, WorkloadError
-
-if TYPE_CHECKING:
-    from lab.guest.env import GuestEnv
+from lab.failure import WorkloadError
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, Workload
 
 
 @functools.lru_cache(maxsize=None)

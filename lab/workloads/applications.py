@@ -23,7 +23,8 @@ from lab.guest.program import Program, has_device
 from lab.guest.program import read_ring, require_flag
 from lab.guest.program import read_udp_overflows, read_version, succeeds
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, parse_variant
+from lab.row import Row, Sample, Workload
+from lab.variants import parse_variant
 from lab.workloads import qemu, tcp
 from lab.workloads.tcp import flood, load, server
 from lab.workloads.vpns import APPLICATIONS

@@ -25,7 +25,8 @@ from lab.guest.env import GuestEnv
 from lab.guest.latency import Latency
 from lab.guest.program import SO_RCVBUFFORCE, open_socket
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, WorkloadError
+from lab.failure import WorkloadError
+from lab.row import Row, Sample, Workload
 from lab.workloads import pktgen, tcp
 
 LINK_US = 1000

@@ -30,7 +30,8 @@ from lab.guest.devices import running, sink, wait_drained, wait_until
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_SNDBUFFORCE, read_sent
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Skipped, Workload
+from lab.failure import Skipped
+from lab.row import Row, Sample, Workload
 from lab.workloads import pktgen
 
 RING = 10000

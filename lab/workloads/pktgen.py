@@ -23,7 +23,9 @@ from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
 from lab.guest.devices import wait_drained, wait_until
 from lab.guest.env import GuestEnv
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
+from lab.failure import WorkloadError
+from lab.row import Row, Sample, Workload
+from lab.variants import parse_variant
 
 PROC = Path("/proc/net/pktgen")
 PACKET_BYTES = 60

@@ -19,7 +19,7 @@ from typing import Iterator, List, Optional
 from lab.guest.devices import Device, attach, make_netns, run_tool
 from lab.guest.program import Process, folder, has_device
 from lab.machines.initramfs import make_initramfs, needed_modules
-from lab.row import WorkloadError
+from lab.failure import WorkloadError
 
 PROGRAM = "qemu-system-x86_64"
 PACKAGES = ("qemu-system-x86",)

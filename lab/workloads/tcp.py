@@ -30,7 +30,9 @@ from lab.guest.devices import parse_ecn_marks, read_all_counters, read_counters
 from lab.guest.devices import run_tool, running, show, wait_drained
 from lab.guest.env import GuestEnv
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
+from lab.failure import WorkloadError
+from lab.row import Row, Sample, Workload
+from lab.variants import parse_variant
 
 
 @dataclass(frozen=True)
