@@ -178,8 +178,8 @@ def plays(suite: Suite, part: str, native: bool) -> Plays:
 def _format_plays(suite: Suite, part: str, native: bool) -> str:
     """How many on each kernel."""
     found = plays(suite, part, native).items()
-    told = ", ".join(f"{kernel.name} ({len(names)})" for kernel, names in found)
-    return f"tests/{suite.name} on {told}"
+    kernels = ", ".join(f"{kernel.name} ({len(names)})" for kernel, names in found)
+    return f"tests/{suite.name} on {kernels}"
 
 
 def left_out(part: str, native: bool) -> list[str]:
@@ -327,7 +327,10 @@ def again(
         load = HostLoad()
         say(f"kernel {machine.root.release}: {', '.join(scenarios)}, {times} times")
         settled, trouble = play_on(
-            *(machine, kernel, scenarios, say),
+            machine,
+            kernel,
+            scenarios,
+            say,
             seconds=KERNEL.seconds * times * len(scenarios),
             times=times,
         )
@@ -336,15 +339,17 @@ def again(
             for scenario in scenarios
         }
         if path:
-            said = {name: [one.message for one in ones] for name, ones in plays.items()}
+            messages = {
+                name: [one.message for one in ones] for name, ones in plays.items()
+            }
             facts = {"provenance": asdict(read_provenance(machine, load))}
-            path.write_text(json.dumps(facts | {"plays": said}, indent=1) + "\n")
+            path.write_text(json.dumps(facts | {"plays": messages}, indent=1) + "\n")
     fine = not trouble
     for scenario, ones in plays.items():
         outcomes = [one.outcome for one in ones]
         passed, skipped = map(outcomes.count, GOOD)
-        told = f", {skipped} skipped" if skipped else ""
-        print(f"{scenario}: {passed} of {times} plays passed{told}")
+        rest = f", {skipped} skipped" if skipped else ""
+        print(f"{scenario}: {passed} of {times} plays passed{rest}")
         fine = fine and passed + skipped == times
     for line in trouble:
         print(f"the kernel said: {line}")
@@ -410,10 +415,10 @@ def _before_pytest(what: str) -> bool:
         ("the linters", ("short", "long"), lambda: not quick.lint()),
         ("the proofs", ("short", "long"), lambda: verify.verify(short=what == "short")),
     ]
-    for told, asked_for, fails in steps:
-        if what in asked_for:
-            say(told)
-            with slowest.timed(told):
+    for name, targets, fails in steps:
+        if what in targets:
+            say(name)
+            with slowest.timed(name):
                 if fails():
                     return False
     return True

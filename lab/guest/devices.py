@@ -108,16 +108,16 @@ def run_tool(
             "is a queue stopped for ever?"
         ) from None
     if check and done.returncode != 0:
-        said = (done.stderr or done.stdout).strip() or "no message"
-        raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {said}")
+        message = (done.stderr or done.stdout).strip() or "no message"
+        raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {message}")
     return done.stdout
 
 
 @contextlib.contextmanager
-def running(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen]:
-    """A process, killed at the end; its output is a pipe; how: more for Popen."""
-    how = {"stdout": subprocess.PIPE, "universal_newlines": True, **how}
-    with subprocess.Popen(argv, **how) as process:
+def running(argv: Sequence[str], **popen: Any) -> Iterator[subprocess.Popen]:
+    """A process, killed at the end; its output is a pipe; popen: arguments of Popen."""
+    popen = {"stdout": subprocess.PIPE, "universal_newlines": True, **popen}
+    with subprocess.Popen(argv, **popen) as process:
         try:
             yield process
         finally:
@@ -418,13 +418,14 @@ def sink(
     here: Device = HERE,
     queues: int = 1,
     qdisc: str | None = None,
-    **how: Any,
+    **settings: Any,
 ) -> Iterator[Reader]:
     """HERE, read by a sink that answers pings to THERE.
 
-    qdisc: by default fq_codel, and mq if there are several queues; how: more of reader().
+    qdisc: by default fq_codel, and mq if there are several queues; settings: more
+    arguments of reader().
     """
     silence_first_netns()
-    with reader(helper, "sink", (here,) * queues, variant, **how) as process:
+    with reader(helper, "sink", (here,) * queues, variant, **settings) as process:
         attach(here, THERE, qdisc or ("fq_codel" if queues == 1 else "mq"), ring)
         yield process

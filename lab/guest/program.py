@@ -111,9 +111,9 @@ def program(
     name = Path(argv[0]).name
     log = folder(name) / f"{end.netns}.log"
     environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
-    with open(log, "w") as said, open(stdin) as given:
-        how = {"stdin": given, "stdout": said, "stderr": subprocess.STDOUT}
-        with running(end.command(*argv), **how, env=environment) as process:
+    with open(log, "w") as output, open(stdin) as given:
+        files = {"stdin": given, "stdout": output, "stderr": subprocess.STDOUT}
+        with running(end.command(*argv), **files, env=environment) as process:
             own = Program(name, process, log)
             try:
                 yield own
@@ -191,7 +191,7 @@ def open_socket(device: Device, family: int, kind: int, seconds: float) -> socke
 
 def read_sent(sender: subprocess.Popen) -> dict[str, Any]:
     """What the helper "sender" prints at its end, which is waited for."""
-    told = sender.communicate()[0]
+    output = sender.communicate()[0]
     if sender.returncode:
         raise WorkloadError(f"sender: status {sender.returncode}; see its message")
-    return json.loads(told)
+    return json.loads(output)

@@ -203,8 +203,8 @@ def run_scenarios(
             env = Env(job["patience"], job["packets_divisor"])
             results.append(_result(one, env, log))
             report({"results": results, "running": None})
-            told = "{outcome:7} {name} ({seconds:.1f} s) {message}"
-            say(told.format(**results[-1]).rstrip())
+            line = "{outcome:7} {name} ({seconds:.1f} s) {message}"
+            say(line.format(**results[-1]).rstrip())
     ask_kernel()
     failed = sum(r["outcome"] in ("failed", "lost") for r in results)
     return (1, f"{failed} did not pass") if failed else (0, "none failed")

@@ -195,8 +195,8 @@ def _ensure_built(kernel: Kernel) -> Path:
 
 def _build_root(kernel: Kernel, extra: tuple[str, ...], work: Path) -> None:
     built = _ensure_built(kernel) if kernel.configs else None
-    told = f" with {', '.join(extra)}" if extra else ""
-    say(f"kernel {kernel.name}: building its root{told} from packages (1-2 minutes)")
+    packages = f" with {', '.join(extra)}" if extra else ""
+    say(f"kernel {kernel.name}: building its root{packages} from packages (1-2 minutes)")
     tree = work / "tree"
     _bootstrap_for(kernel, recipe(kernel, extra), tree)
     if built:

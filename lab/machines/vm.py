@@ -108,8 +108,8 @@ def _acceleration(machine: Machine) -> list[str]:
 
 
 def _share(tag: str, path: Path, more: str = "") -> list[str]:
-    how = "security_model=none,multidevs=remap" + more
-    return ["-virtfs", f"local,mount_tag={tag},path={path},{how}"]
+    options = "security_model=none,multidevs=remap" + more
+    return ["-virtfs", f"local,mount_tag={tag},path={path},{options}"]
 
 
 def _root(machine: Machine) -> list[str]:
@@ -248,7 +248,7 @@ def _is_race(machine: Machine, console: str) -> bool:
     return emulated and fault is not None and fault[1] == "int3" and fault[2] != "cc"
 
 
-def _result(machine: Machine, how: str) -> VmResult:
+def _result(machine: Machine, ending: str) -> VmResult:
     """The guest's verdict and the console's; VmLost without a verdict."""
     console = read_text(machine.output / "console.log")
     trouble = parse_trouble(console)
@@ -258,15 +258,15 @@ def _result(machine: Machine, how: str) -> VmResult:
             native.require_accepted(console)
         qemu = read_text(machine.output / "qemu.log").strip().splitlines()
         last = [line.strip() for line in console.splitlines() if line.strip()]
-        told = "; ".join(trouble[:3] or last[-3:] or ["nothing"])
-        told += "".join(f"; {place}" for place in re.findall(r"RIP: .*", console)[:1])
-        told += "".join(f"; QEMU said: {line}" for line in qemu[-1:])
+        detail = "; ".join(trouble[:3] or last[-3:] or ["nothing"])
+        detail += "".join(f"; {place}" for place in re.findall(r"RIP: .*", console)[:1])
+        detail += "".join(f"; QEMU said: {line}" for line in qemu[-1:])
         lost = VmLost if _has_begun(machine) else VmNotBooted
         if _is_race(machine, console):
             lost = EmulatorRace
         raise lost(
-            f"kernel {machine.root.kernel}: VM lost, {how} without a verdict; "
-            f"its console said: {told}; see {_keep_console(machine, console)}"
+            f"kernel {machine.root.kernel}: VM lost, {ending} without a verdict; "
+            f"its console said: {detail}; see {_keep_console(machine, console)}"
         )
     facts = json.loads(verdict)
     return VmResult(facts["status"], facts["reason"], trouble)
@@ -283,8 +283,8 @@ def _boot(
     command = _command(machine)
     (machine.output / "qemu.json").write_text(json.dumps(command))
     with _started(machine, command) as process:
-        how = _follow(process, machine, deadline, progress)
-    result = _result(machine, how)
+        ending = _follow(process, machine, deadline, progress)
+    result = _result(machine, ending)
     if result.trouble:
         kept = _keep_console(machine, read_text(machine.output / "console.log"))
         progress(f"lab: kernel {machine.root.kernel} reported trouble; see {kept}")

@@ -132,13 +132,13 @@ def _pings(row: Row, name: str, variant: str, found: dict[str, Summary]) -> list
     findings = []
     for percent, most, other in demands:
         own, theirs = (_ping(row, found[one], percent) for one in (variant, other))
-        told = [
+        values = [
             f"{format_number(ms)} ms" if ms < math.inf else "no answer"
             for ms in (own, theirs)
         ]
         demand = f"ping p{percent} at most {most:.2f}x {other}"
         reached = own < math.inf and own <= most * theirs
-        findings.append(Finding(name, demand, " of ".join(told), reached))
+        findings.append(Finding(name, demand, " of ".join(values), reached))
     return findings
 
 
@@ -235,26 +235,26 @@ def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
     measured = [one for one in found if one]
     lines = []
 
-    def tell(label: str, cell: Callable[[Summary], str], always: bool = False) -> None:
+    def add(label: str, cell: Callable[[Summary], str], always: bool = False) -> None:
         cells = [cell(one) if one else "-" for one in found]
         if always or not {*cells} <= {"", "-", "0"}:
             lines.append(_line(f"  {label}", cells))
 
     rounds = max((len(one.values) for one in measured), default=0)
-    tell(
+    add(
         f"{row.unit}, {rounds} round{'s' * (rounds != 1)}, from-to",
         lambda s: f"{format_number(s.low)}-{format_number(s.high)}",
     )
-    tell(
+    add(
         f"ratio to stock, {SURE_PERCENT} % sure",
         lambda s: "" if s is stock else format_interval(s, stock),
     )
-    tell("packets lost at the ring", lambda s: format_number(s.lost_at_ring), True)
-    tell(f"{row.probe} p50/p95/p99, ms", format_pings)
+    add("packets lost at the ring", lambda s: format_number(s.lost_at_ring), True)
+    add(f"{row.probe} p50/p95/p99, ms", format_pings)
     if any(map(are_pings_lost, measured)):
-        tell(f"{row.probe}s answered, %", format_answered)
+        add(f"{row.probe}s answered, %", format_answered)
     for name, label in COUNTED.items():
-        tell(label, lambda s: format_number(s.counted[name]))
+        add(label, lambda s: format_number(s.counted[name]))
     return lines
 
 
@@ -305,8 +305,8 @@ def format_native(run: Run) -> list[str]:
     late = [one for extra in extras if (one := extra.get("late_us"))]
     late = [one for one in late if one["p50"] is not None]
     if late:
-        told = (f"{p} {statistics.median(one[p] for one in late):.0f}" for p in late[0])
-        lines.append(f"timers   late by {', '.join(told)} us at most (median sample)")
+        values = (f"{p} {statistics.median(one[p] for one in late):.0f}" for p in late[0])
+        lines.append(f"timers   late by {', '.join(values)} us at most (median sample)")
     return lines
 
 
@@ -360,9 +360,9 @@ def format_findings(findings: list[Finding], colour: bool) -> str:
     lines = [format_finding(finding, colour) for finding in findings]
     verdicts = [finding.verdict for finding in findings]
     undecided = verdicts.count("not decided")
-    told = f", {undecided} not decided: the samples disagree" if undecided else ""
+    rest = f", {undecided} not decided: the samples disagree" if undecided else ""
     reached = verdicts.count("reached")
-    lines.append(f"{reached} of {len(findings)} figures reached{told}")
+    lines.append(f"{reached} of {len(findings)} figures reached{rest}")
     return "\n".join(lines)
 
 

@@ -155,7 +155,9 @@ CASES = [
 WORKLOADS = [
     Workload(
         Row(
-            *(case.name, case.title, "Mbit/s"),
+            name=case.name,
+            title=case.title,
+            unit="Mbit/s",
             floor=0.97,
             latency_share=1 / 3,
             path_ms=case.rtt_ms,

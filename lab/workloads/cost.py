@@ -50,7 +50,9 @@ WORKLOADS = [
     *(
         Workload(
             Row(
-                *(f"cost_{name}", f"{title} ({', '.join(parameters)})", UNIT),
+                name=f"cost_{name}",
+                title=f"{title} ({', '.join(parameters)})",
+                unit=UNIT,
                 floor=floor,
                 parameters=parameters,
             ),

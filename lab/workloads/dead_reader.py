@@ -71,7 +71,8 @@ def send_in_turn(env: GuestEnv, address: str) -> Dict[str, Any]:
 def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """link_us: what each packet takes a slow reader; 0: it is dead."""
     with sink(
-        *(env.helper("reader"), variant),
+        env.helper("reader"),
+        variant,
         paused=not link_us,
         options=("--link-us", str(link_us)) if link_us else (),
     ) as reader:
@@ -92,7 +93,9 @@ def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
 WORKLOADS = [
     Workload(
         Row(
-            *(name, f"{reader}, to the living peer in 4 s", "packets"),
+            name=name,
+            title=f"{reader}, to the living peer in 4 s",
+            unit="packets",
             floor=floor,
             above_upstream=True,
             lossless=False,  # nobody reads, or too slowly: tail drop is intended

@@ -180,30 +180,38 @@ OF_RATES: Dict[str, Any] = {
 }
 WORKLOADS = [
     tcp.workload(
-        *(TCP, f"8 TCP streams over {LINK_TITLE}"),
+        TCP,
+        f"8 TCP streams over {LINK_TITLE}",
         tcp.Case(8, PACE, ping_seconds=PING_SECONDS),
         **OF_RATES,
     ),
     tcp.workload(
-        *(UDP, f"UDP, {FLOOD_MBIT} Mbit/s into the same link"),
+        UDP,
+        f"UDP, {FLOOD_MBIT} Mbit/s into the same link",
         tcp.Case(1, PACE, FLOOD, ping_seconds=PING_SECONDS),
         **OF_RATES,
     ),
     Workload(
         Row(
-            *(VOICE, "voice, 50 packets/s, beside a bulk transfer", "Mbit/s"),
+            VOICE,
+            "voice, 50 packets/s, beside a bulk transfer",
+            "Mbit/s",
             probe="voice packet",
             latency_share=SHARE,
         ),
         call,
     ),
     pktgen.workload(
-        *(DIRECT, f"2 pktgen senders into {LINK_TITLE}", pktgen.Case(2, options=LINK)),
+        DIRECT,
+        f"2 pktgen senders into {LINK_TITLE}",
+        pktgen.Case(2, options=LINK),
         floor=None,
     ),
     Workload(
         Row(
-            *(DEAD, "dead reader, living peer, one socket", "packets"),
+            DEAD,
+            "dead reader, living peer, one socket",
+            "packets",
             floor=SAME,
             above_upstream=True,
             lossless=False,  # nobody reads: tail drop is intended

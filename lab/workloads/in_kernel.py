@@ -44,11 +44,13 @@ PFIFO = {
 }
 
 
-def _pktgen(name: str, senders: int, title: str, **how: Any) -> Workload:
+def _pktgen(name: str, senders: int, title: str, **settings: Any) -> Workload:
     """A direct sender is as fast as the reader, or faster."""
-    case = pktgen.Case(senders, options=IN_KERNEL, **how)
+    case = pktgen.Case(senders, options=IN_KERNEL, **settings)
     return pktgen.workload(
-        *(f"kernel_pktgen_{name}", f"pktgen, {title}, in kernel", case),
+        f"kernel_pktgen_{name}",
+        f"pktgen, {title}, in kernel",
+        case,
         **{"floor": 0.97, **(LOSSLESS if name in ("1", "2") else {})},
     )
 
@@ -58,11 +60,13 @@ WORKLOADS = [
     _pktgen("qdisc", 1, "qdisc", direct=False),
     _pktgen("noqueue", 1, "noqueue", qdisc="noqueue"),
     *tcp_workloads(
-        *("kernel_", {**PACES, **PFIFO}),
+        "kernel_",
+        {**PACES, **PFIFO},
         {"kernel_tcp_8_fast": ABOVE, "kernel_tcp_16_fast": ABOVE},
     ),
     workload(
-        *("kernel_udp_slow", "UDP flood, in kernel, 20 us"),
+        "kernel_udp_slow",
+        "UDP flood, in kernel, 20 us",
         replace(FLOOD, pace=PACES["slow"]),
         reaches_upstream=True,
     ),

@@ -70,9 +70,9 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
             out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
             out.connect((THERE.address, 9))
             with running(argv, stdin=out) as sender:
-                told = read_sent(sender)
+                counts = read_sent(sender)
         reader.resume()
-        return told["ns"] / 1e9
+        return counts["ns"] / 1e9
 
     def by_pktgen(reader: Reader) -> float:
         """It ends when its last packet has been read: its wait is not timed."""
@@ -90,8 +90,8 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
     if path == "socket":
         yield by_socket
     else:
-        told = busy_time_told(os.uname().release, os.cpu_count() or 1)
-        with pktgen.senders(1, path == "direct", BURST) as (name,), told:
+        busy_time = busy_time_told(os.uname().release, os.cpu_count() or 1)
+        with pktgen.senders(1, path == "direct", BURST) as (name,), busy_time:
             yield by_pktgen
 
 

@@ -174,7 +174,9 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         latency.ping(HERE, THERE) if asks else contextlib.nullcontext()
     )
     with sink(
-        *(env.reader(case.options), variant, parse_variant(variant).ring),
+        env.reader(case.options),
+        variant,
+        parse_variant(variant).ring,
         vhost=case.vhost,
         qdisc=case.qdisc,
         options=case.options,
@@ -214,12 +216,15 @@ def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     return Workload(row, partial(receive, case))
 
 
-def _direct(names: str, reader: str, counts: Sequence[int], **how: Any) -> List[Workload]:
+def _direct(
+    names: str, reader: str, counts: Sequence[int], **settings: Any
+) -> List[Workload]:
     """A row for each number of direct senders, of which names has the place."""
     return [
         workload(
-            *(names.format(n), f"pktgen, {n} direct sender{'s' * (n > 1)}{reader}"),
-            Case(n, **how),
+            names.format(n),
+            f"pktgen, {n} direct sender{'s' * (n > 1)}{reader}",
+            Case(n, **settings),
         )
         for n in counts
     ]

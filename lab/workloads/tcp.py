@@ -196,7 +196,7 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     pace, ring = case.pace, parse_variant(variant).ring
     options = case.options or ("--omit", str(START_SECONDS))
     with forwarder(
-        *(env.reader(pace.options), variant, pace.options, pace.qdisc, ring)
+        env.reader(pace.options), variant, pace.options, pace.qdisc, ring
     ) as reader, server():
         if pace.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
@@ -242,7 +242,9 @@ def tcp_workloads(
 TCP = tcp_workloads("", PACES)
 UDP = [
     workload(
-        *("udp_flood", "UDP flood, slow reader, received", FLOOD),
+        "udp_flood",
+        "UDP flood, slow reader, received",
+        FLOOD,
         floor=1.0,
         reaches_upstream=True,
     ),
@@ -250,13 +252,16 @@ UDP = [
 ]
 SHAPING = [
     workload(
-        *("shaping_prio", "UDP flood, ping in prio's first band"),
+        "shaping_prio",
+        "UDP flood, ping in prio's first band",
         replace(LINK_FLOOD, pace=replace(PACES["link"], qdisc="prio"), tos=LOW_DELAY),
         prompt=True,
     ),
     *(
         tcp_workload(
-            *(f"shaping_{name}", 4, replace(PACES["link"], title=title, **change)),
+            f"shaping_{name}",
+            4,
+            replace(PACES["link"], title=title, **change),
             prompt=prompt,
         )
         for name, title, change, prompt in (

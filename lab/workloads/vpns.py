@@ -227,7 +227,9 @@ def openconnect(preload: Optional[str]) -> Iterator[List[Program]]:
 APPLICATIONS = {
     "openvpn": Application("OpenVPN", "openvpn", ("openvpn", "openssl"), openvpn),
     "wireguard-go": Application(
-        *("wireguard-go", "wireguard-go", ("wireguard-go", "wireguard-tools")),
+        "wireguard-go",
+        "wireguard-go",
+        ("wireguard-go", "wireguard-tools"),
         wireguard_go,
     ),
     # Two RSA keys, in an emulated machine.
