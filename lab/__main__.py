@@ -24,12 +24,22 @@ if __name__ == "__main__":
 
 # ruff: noqa: E402
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
-from lab.checks import copies, endurance, generate, measure, mutants, packages, quick
-from lab.checks import own_tree, series, testing, verify
-from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE, UsageError
+from lab.checks import (
+    copies,
+    endurance,
+    generate,
+    measure,
+    mutants,
+    own_tree,
+    packages,
+    quick,
+    series,
+    testing,
+    verify,
+)
+from lab.failure import FINE, INTERRUPTED, NO, NOT_SUITABLE, USAGE, LabError, UsageError
 from lab.machines import build, vm
-from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
-from lab.machines.matrix import kernel_named
+from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.machines.tree import kernel_of
 from lab.report import demo, markdown
@@ -45,7 +55,7 @@ Function = Callable[..., int]  # its arguments have the names of its options
 SHELL_SECONDS = 3600.0  # for the command of a shell
 
 
-def positive(kind: type) -> Callable[[str], float]:
+def positive(kind: type[float]) -> Callable[[str], float]:
     """An argparse type: a number above 0."""
 
     def parse(text: str) -> float:
@@ -382,7 +392,8 @@ def command_clean() -> int:
 
 def run(arguments: list[str]) -> int:
     options = vars(PARSER.parse_args(arguments))
-    return options.pop("function")(**options)
+    status: int = options.pop("function")(**options)
+    return status
 
 
 def main() -> int:

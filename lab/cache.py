@@ -16,7 +16,6 @@ from typing import TextIO
 
 from lab.failure import LabError, Unsuitable
 
-
 LEAST_FREE = 500 << 20  # bytes; with less, apt-get may hang
 ELSEWHERE = "SLUICE_CACHE may name another folder for the cache, of some GB"
 

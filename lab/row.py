@@ -44,7 +44,7 @@ class Row:
     parameters: list[str] = field(default_factory=list)  # of sluice's module
     series: bool = False  # with SERIES, too
 
-    def with_series(self) -> "Row":
+    def with_series(self) -> Row:
         """The series has no parameters: a row that needs one is not played with it."""
         return replace(self, series=not self.parameters)
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lab.checks import series
-from lab.failure import FINE, LabError, NO, UsageError
+from lab.failure import FINE, NO, LabError, UsageError
 from lab.machines import build, vm
 from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs

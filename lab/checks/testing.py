@@ -10,16 +10,24 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lab import processes
 from lab.checks import packages, quick, slowest, verify
-from lab.failure import FINE, LabError, NO, UsageError
+from lab.failure import FINE, NO, LabError, UsageError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
-from lab.machines.matrix import DEBUG, KERNELS, NATIVE, NEWEST, PACKAGED
-from lab.machines.matrix import Kernel, kernel_named
+from lab.machines.matrix import (
+    DEBUG,
+    KERNELS,
+    NATIVE,
+    NEWEST,
+    PACKAGED,
+    Kernel,
+    kernel_named,
+)
 from lab.machines.roots import ensure_root, has_root
 from lab.report.results import HostLoad, read_provenance
 from lab.report.tables import WIDTH
@@ -119,7 +127,7 @@ def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
         one.name
         for one in find_scenarios(suite.name)
         if not kernel.only or one.name.partition(".")[0] in kernel.only
-        if every or one.often and one.on in played
+        if every or (one.often and one.on in played)
     ]
 
 
@@ -201,7 +209,7 @@ def left_out(part: str, native: bool) -> list[str]:
 
 
 def boot(
-    machine: vm.Machine, job: dict, deadline: float, progress: Say
+    machine: vm.Machine, job: dict[str, Any], deadline: float, progress: Say
 ) -> tuple[list[Outcome], list[str]]:
     """One boot: the outcomes, and the kernel's trouble. The scenario that runs when the
     VM is lost, is lost."""

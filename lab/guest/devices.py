@@ -21,9 +21,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, TypeVar
 
-from lab.guest.tun import IFF_BACKPRESSURE, IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP
-from lab.guest.tun import IFF_TUN, IFF_VNET_HDR, ask_for_large_packets, open_queue
 from lab.failure import WorkloadError
+from lab.guest.tun import (
+    IFF_BACKPRESSURE,
+    IFF_MULTI_QUEUE,
+    IFF_NO_PI,
+    IFF_TAP,
+    IFF_TUN,
+    IFF_VNET_HDR,
+    ask_for_large_packets,
+    open_queue,
+)
 
 Answer = TypeVar("Answer")
 DRAIN_SECONDS = 5.0
@@ -114,7 +122,7 @@ def run_tool(
 
 
 @contextlib.contextmanager
-def running(argv: Sequence[str], **popen: Any) -> Iterator[subprocess.Popen]:
+def running(argv: Sequence[str], **popen: Any) -> Iterator[subprocess.Popen[str]]:
     """A process, killed at the end; its output is a pipe; popen: arguments of Popen."""
     popen = {"stdout": subprocess.PIPE, "universal_newlines": True, **popen}
     with subprocess.Popen(argv, **popen) as process:
@@ -261,7 +269,7 @@ def parse_reader_line(text: str, state: str) -> list[dict[str, Any]]:
         raise WorkloadError(
             f"reader: said {text.strip()!r} instead of {state!r}; see its message"
         )
-    return line["devices"]
+    return list(line["devices"])
 
 
 class Reader:

@@ -8,11 +8,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lab.failure import Skipped, WorkloadError
 from lab.guest.devices import run_tool
 from lab.guest.tun import read_has_backpressure
-from lab.failure import Skipped, WorkloadError
 from lab.variants import SERIES, VARIANTS, parse_variant
-
 
 DRIVERS = ("tun", "vhost_net", "kernel_reader")  # as they are loaded; the last if native
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from lab.guest.devices import Device, running
 from lab.failure import WorkloadError
+from lab.guest.devices import Device, running
 
 INTERVAL_SECONDS = 0.03
 
@@ -48,7 +48,7 @@ def parse_ping(text: str) -> Latency:
 class Ping:
     """A ping that is running; end() stops it and gives the latency."""
 
-    def __init__(self, process: subprocess.Popen, output: IO[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], output: IO[str]) -> None:
         self._process, self._output = process, output
 
     def end(self) -> Latency:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.failure import WorkloadError
 from lab.guest.devices import Device, run_tool, running, show, wait_until
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
 from lab.processes import last_line, read_stat
-from lab.failure import WorkloadError
 from lab.variants import parse_variant
 
 FOLDER = Path("/run/sluice-lab")
@@ -38,10 +38,12 @@ def ensure_certificate(name: str) -> Path:
     base = folder("certificates") / name
     if not base.with_suffix(".crt").exists():
         run_tool(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"]
-            + ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"]
-            + ["-keyout", str(base.with_suffix(".key"))]
-            + ["-out", str(base.with_suffix(".new"))]
+            [
+                *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"),
+                *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"),
+                *("-keyout", str(base.with_suffix(".key"))),
+                *("-out", str(base.with_suffix(".new"))),
+            ]
         )
         base.with_suffix(".new").rename(base.with_suffix(".crt"))
     return base
@@ -80,7 +82,7 @@ class Process:
 class Program(Process):
     """A child of ours, with its log."""
 
-    def __init__(self, name: str, process: subprocess.Popen, log: Path) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
         super().__init__(name, process.pid)
         self._process, self._log = process, log
 
@@ -157,7 +159,7 @@ def require_flag(device: Device, variant: str) -> None:
 
 
 def read_ring(device: Device) -> int:
-    return json.loads(show(device, "ip", "link"))[0]["txqlen"]
+    return int(json.loads(show(device, "ip", "link"))[0]["txqlen"])
 
 
 def parse_udp_overflows(snmp: str) -> int:
@@ -189,9 +191,9 @@ def open_socket(device: Device, family: int, kind: int, seconds: float) -> socke
     return opened
 
 
-def read_sent(sender: subprocess.Popen) -> dict[str, Any]:
+def read_sent(sender: subprocess.Popen[str]) -> dict[str, Any]:
     """What the helper "sender" prints at its end, which is waited for."""
     output = sender.communicate()[0]
     if sender.returncode:
         raise WorkloadError(f"sender: status {sender.returncode}; see its message")
-    return json.loads(output)
+    return dict(json.loads(output))

@@ -15,8 +15,15 @@ from lab import sure, workloads
 from lab.guest.child import Ending, run_child
 from lab.guest.devices import running
 from lab.guest.env import GuestEnv
-from lab.guest.host import QUIET_PERCENT, late_since, others_percent, read_late
-from lab.guest.host import read_load, system_call_us, timer_us
+from lab.guest.host import (
+    QUIET_PERCENT,
+    late_since,
+    others_percent,
+    read_late,
+    read_load,
+    system_call_us,
+    timer_us,
+)
 from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are

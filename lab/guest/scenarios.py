@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.failure import Skipped, WorkloadError
 from lab.guest.child import Ending, run_child
 from lab.guest.debug import ask_kernel, forget_leaks
 from lab.guest.devices import run_tool, wait_until
 from lab.guest.env import GuestEnv
 from lab.guest.rows import background_ping, unload
-from lab.failure import Skipped, WorkloadError
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]

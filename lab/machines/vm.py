@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lab.cache import cache_dir
 from lab.failure import LabError
@@ -26,7 +27,7 @@ from lab.machines.arch import HOST
 from lab.machines.chroot import Root
 from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs
-from lab.machines.machine import VCPUS as VCPUS, Machine as Machine
+from lab.machines.machine import VCPUS, Machine
 from lab.machines.matrix import Kernel
 from lab.machines.native import boot as native
 from lab.setup import say
@@ -162,7 +163,7 @@ def _command(machine: Machine, shell: bool = False) -> list[str]:
 @contextmanager
 def _started(
     machine: Machine, command: list[str], shell: bool = False
-) -> Iterator[subprocess.Popen]:
+) -> Iterator[subprocess.Popen[bytes]]:
     """QEMU or the kernel, killed at the end, or when we die; a shell's has our terminal,
     a job's has a session of its own."""
     root = machine.root
@@ -184,7 +185,7 @@ def _started(
         process.wait()
 
 
-def _prefer_timers(process: subprocess.Popen, vcpus: int) -> None:
+def _prefer_timers(process: subprocess.Popen[bytes], vcpus: int) -> None:
     """Let the thread that delivers interrupts run before the virtual CPUs, once these
     have threads of their own.
 
@@ -197,7 +198,7 @@ def _prefer_timers(process: subprocess.Popen, vcpus: int) -> None:
 
 
 def _follow(
-    process: subprocess.Popen,
+    process: subprocess.Popen[bytes],
     machine: Machine,
     deadline: float,
     progress: Callable[[str], None],
@@ -273,7 +274,10 @@ def _result(machine: Machine, ending: str) -> VmResult:
 
 
 def _boot(
-    machine: Machine, job: dict, deadline: float, progress: Callable[[str], None]
+    machine: Machine,
+    job: dict[str, Any],
+    deadline: float,
+    progress: Callable[[str], None],
 ) -> VmResult:
     machine.output.mkdir(parents=True, exist_ok=True)
     for stale in ("begun", "verdict.json", "result.json", "console.log"):
@@ -293,7 +297,7 @@ def _boot(
 
 def run_job(
     machine: Machine,
-    job: dict,
+    job: dict[str, Any],
     deadline: float,
     progress: Callable[[str], None] = print,
 ) -> VmResult:

@@ -16,8 +16,8 @@ from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
 from lab.row import Row
-from lab.variants import SERIES, VARIANTS, parse_variant
 from lab.sure import SURE_PERCENT
+from lab.variants import SERIES, VARIANTS, parse_variant
 
 WIDTH = 80
 # Medians within this share count as equal if the spreads overlap.
@@ -293,7 +293,8 @@ def format_native(run: Run) -> list[str]:
     extras = [m.sample["extra"] for m in run.measurements if m.sample]
 
     def median(key: str) -> float:
-        return statistics.median([one[key] for one in extras if key in one] or [0.0])
+        known = [one[key] for one in extras if key in one]
+        return float(statistics.median(known or [0.0]))
 
     lines = ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
     if call := median("system_call_us"):

@@ -8,18 +8,27 @@ raises Skipped or WorkloadError.
 from __future__ import annotations
 
 import functools
-from typing import Dict, List
 
 from lab.failure import WorkloadError
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Workload
 
 
-@functools.lru_cache(maxsize=None)
-def by_command() -> Dict[str, List[Workload]]:
+@functools.cache
+def by_command() -> dict[str, list[Workload]]:
     """By the command that measures them, in the order of its report."""
-    from lab.workloads import applications, cost, dead_reader, demo, depth, in_kernel
-    from lab.workloads import never_full, pktgen, rhythm, tcp
+    from lab.workloads import (
+        applications,
+        cost,
+        dead_reader,
+        demo,
+        depth,
+        in_kernel,
+        never_full,
+        pktgen,
+        rhythm,
+        tcp,
+    )
 
     senders = [*pktgen.WORKLOADS, *tcp.TCP, *tcp.UDP]
     others = [*dead_reader.WORKLOADS, *never_full.WORKLOADS]
@@ -35,11 +44,11 @@ def by_command() -> Dict[str, List[Workload]]:
     }
 
 
-def rows_of(command: str) -> List[Row]:
+def rows_of(command: str) -> list[Row]:
     return [one.row for one in by_command()[command]]
 
 
-def all_workloads() -> Dict[str, Workload]:
+def all_workloads() -> dict[str, Workload]:
     """By the names of their rows."""
     every = by_command().values()
     return {one.row.name: one for workloads in every for one in workloads}

@@ -10,18 +10,32 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, starmap
-from typing import Iterator, List, Optional
 
-from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
-from lab.guest.devices import read_all_counters, read_stops, run_tool
+from lab.guest.devices import (
+    DRAIN_SECONDS,
+    FAR,
+    NEAR,
+    Counters,
+    attach,
+    read_all_counters,
+    read_stops,
+    run_tool,
+)
 from lab.guest.env import GuestEnv
 from lab.guest.path import path
-from lab.guest.program import Program, has_device
-from lab.guest.program import read_ring, require_flag
-from lab.guest.program import read_udp_overflows, read_version, succeeds
+from lab.guest.program import (
+    Program,
+    has_device,
+    read_ring,
+    read_udp_overflows,
+    read_version,
+    require_flag,
+    succeeds,
+)
 from lab.guest.sample import sample
 from lab.row import Row, Sample, Workload
 from lab.variants import parse_variant
@@ -65,8 +79,8 @@ class Case:
     application: str
     load: str
     rtt_ms: int
-    rate_mbit: Optional[int] = None
-    ring: Optional[int] = None  # of every variant; None: the application's
+    rate_mbit: int | None = None
+    ring: int | None = None  # of every variant; None: the application's
 
     @property
     def name(self) -> str:
@@ -83,7 +97,7 @@ class Case:
 
 
 @contextlib.contextmanager
-def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[List[Program]]:
+def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[list[Program]]:
     """The application's processes at NEAR and FAR, connected."""
     wanted = parse_variant(variant)
     upstream = wanted.base == "upstream"

@@ -13,9 +13,9 @@ import statistics
 from dataclasses import replace
 from functools import partial
 
+from lab.failure import WorkloadError
 from lab.guest.crowd import crowd
 from lab.guest.env import GuestEnv
-from lab.failure import WorkloadError
 from lab.row import Row, Sample, Workload
 from lab.workloads import dead_reader, tcp
 from lab.workloads.never_full import BURST, WHOLE_RING, time_bursts

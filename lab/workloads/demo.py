@@ -16,16 +16,26 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any
 
-from lab.guest.devices import FAR, HERE, NEAR, THERE, Device, forwarder, read_counters
-from lab.guest.devices import sink, wait_drained
+from lab.failure import WorkloadError
+from lab.guest.devices import (
+    FAR,
+    HERE,
+    NEAR,
+    THERE,
+    Device,
+    forwarder,
+    read_counters,
+    sink,
+    wait_drained,
+)
 from lab.guest.env import GuestEnv
 from lab.guest.latency import Latency
 from lab.guest.program import SO_RCVBUFFORCE, open_socket
 from lab.guest.sample import sample
-from lab.failure import WorkloadError
 from lab.row import Row, Sample, Workload
 from lab.workloads import pktgen, tcp
 
@@ -64,7 +74,7 @@ def receiver(device: Device, address: str) -> socket.socket:
     return opened
 
 
-def read_times(opened: socket.socket) -> List[Tuple[int, int]]:
+def read_times(opened: socket.socket) -> list[tuple[int, int]]:
     """Of each packet that waits: when it was sent, and when it came, ns."""
     times = []
     with contextlib.suppress(BlockingIOError):
@@ -107,7 +117,7 @@ class Voice:
     def end(self) -> None:
         self._over.set()
 
-    def heard(self, times: Sequence[Tuple[int, int]]) -> Latency:
+    def heard(self, times: Sequence[tuple[int, int]]) -> Latency:
         delays = tuple((came - sent) / 1e6 for sent, came in times)
         return Latency(self.sent, len(times), delays)
 
@@ -129,7 +139,7 @@ def call(variant: str, seconds: float, env: GuestEnv) -> Sample:
     return sample(carried.mbit, after, {}, heard, read=read)
 
 
-def send_to_both() -> Tuple[int, bool]:
+def send_to_both() -> tuple[int, bool]:
     """To the reader and to the living peer in turn, from one socket that blocks: how
     many pairs, and whether the socket was stuck."""
     opened = open_socket(HERE, socket.AF_INET, socket.SOCK_DGRAM, STUCK_SECONDS)
@@ -173,7 +183,7 @@ def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
 TCP, UDP, VOICE, DIRECT, DEAD = (
     f"demo_{name}" for name in ("tcp", "udp", "voice", "direct", "dead_reader")
 )
-OF_RATES: Dict[str, Any] = {
+OF_RATES: dict[str, Any] = {
     "floor": SAME,
     "pace": LEAST_MBIT,
     "latency_share": SHARE,

@@ -8,7 +8,7 @@ for each packet, or at a link's pace.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List
+from typing import Any
 
 from lab.row import Row, Workload
 from lab.workloads import pktgen
@@ -18,7 +18,7 @@ DIRECT = (1, 2, 4)  # senders of pktgen
 STREAMS = (1, 2, 4, 8, 16)  # of TCP
 IN_KERNEL = ("--in-kernel",)
 SLOW = (*IN_KERNEL, "--burn-us", "20")
-LOSSLESS: Dict[str, Any] = {"lossless_ring": 8000}  # of stock
+LOSSLESS: dict[str, Any] = {"lossless_ring": 8000}  # of stock
 PROMPT = {"prompt": True}
 PACES = {
     "fast": Pace("in kernel", IN_KERNEL, STREAMS, LOSSLESS),
@@ -82,7 +82,7 @@ OF_OTHERS = (
 )
 
 
-def usual(rows: List[Row], cpus: int) -> List[Row]:
+def usual(rows: list[Row], cpus: int) -> list[Row]:
     """The rows of this file and OF_OTHERS, with no more senders than CPUs, and
     those that say so themselves."""
     many = [f"kernel_pktgen_{n}" for n in DIRECT if n > cpus]

@@ -13,17 +13,27 @@ import os
 import re
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ContextManager, Iterator, List, Optional, Sequence
+from typing import Any
 
+from lab.failure import WorkloadError
 from lab.guest import latency, tasks
-from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
-from lab.guest.devices import wait_drained, wait_until
+from lab.guest.devices import (
+    HERE,
+    THERE,
+    Counters,
+    read_stops,
+    run_tool,
+    sink,
+    wait_drained,
+    wait_until,
+)
 from lab.guest.env import GuestEnv
 from lab.guest.sample import sample
-from lab.failure import WorkloadError
 from lab.row import Row, Sample, Workload
 from lab.variants import parse_variant
 
@@ -75,7 +85,7 @@ def write_control(name: str, *lines: str) -> None:
 
 
 @contextlib.contextmanager
-def senders(count: int, direct: bool = True, packets: int = 0) -> Iterator[List[str]]:
+def senders(count: int, direct: bool = True, packets: int = 0) -> Iterator[list[str]]:
     """`count` configured senders, from the last CPU downwards."""
     run_tool(["modprobe", "pktgen"])
     cpus = os.cpu_count() or 1
@@ -101,7 +111,7 @@ def senders(count: int, direct: bool = True, packets: int = 0) -> Iterator[List[
         write_control("pgctrl", "stop", "reset")
 
 
-def _read_status(names: Sequence[str]) -> List[str]:
+def _read_status(names: Sequence[str]) -> list[str]:
     """Of each sender "Starting" once it has begun, and its figures when it has ended."""
     return [(PROC / name).read_text().rpartition("Result: ")[2] for name in names]
 
@@ -120,13 +130,13 @@ def start(names: Sequence[str]) -> None:
     )
 
 
-def read_sent_so_far(names: Sequence[str]) -> List[int]:
+def read_sent_so_far(names: Sequence[str]) -> list[int]:
     """While they run."""
     texts = [(PROC / name).read_text() for name in names]
     return [int(re.findall(r"pkts-sofar: (\d+)", text)[0]) for text in texts]
 
 
-def read_results(names: Sequence[str]) -> Optional[List[Sent]]:
+def read_results(names: Sequence[str]) -> list[Sent] | None:
     """None while one of them has none, or a part of it: pktgen may be writing it."""
     try:
         return [parse_pktgen((PROC / name).read_text()) for name in names]
@@ -134,12 +144,12 @@ def read_results(names: Sequence[str]) -> Optional[List[Sent]]:
         return None
 
 
-def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> List[Sent]:
+def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> list[Sent]:
     """Waits for the results: the write of "start" may return before them.
 
     seconds: so long all of them may be without a packet more.
     """
-    sent: List[int] = []
+    sent: list[int] = []
     deadline = time.monotonic() + seconds
     while (results := read_results(names)) is None:
         before, sent = sent, read_sent_so_far(names)
@@ -170,7 +180,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """What the reader gets, packets/s, with a ping beside it."""
     # ping does not count what is dropped on its way out: where there is no queue.
     asks = case.qdisc != "noqueue"
-    pings: ContextManager[Optional[latency.Ping]] = (
+    pings: AbstractContextManager[latency.Ping | None] = (
         latency.ping(HERE, THERE) if asks else contextlib.nullcontext()
     )
     with sink(
@@ -218,7 +228,7 @@ def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
 
 def _direct(
     names: str, reader: str, counts: Sequence[int], **settings: Any
-) -> List[Workload]:
+) -> list[Workload]:
     """A row for each number of direct senders, of which names has the place."""
     return [
         workload(

@@ -12,14 +12,14 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterator, List, Optional
 
+from lab.failure import WorkloadError
 from lab.guest.devices import Device, attach, make_netns, run_tool
 from lab.guest.program import Process, folder, has_device
 from lab.machines.initramfs import make_initramfs, needed_modules
-from lab.failure import WorkloadError
 
 PROGRAM = "qemu-system-x86_64"
 PACKAGES = ("qemu-system-x86",)
@@ -68,7 +68,7 @@ def ensure_guest_initramfs() -> Path:
     return made
 
 
-def arguments(tap: Device, vhost: bool, console: Path, pid: Path) -> List[str]:
+def arguments(tap: Device, vhost: bool, console: Path, pid: Path) -> list[str]:
     backend = f"tap,id=net,ifname={tap.name},script=no,downscript=no"
     return [
         *(PROGRAM, "-nodefaults", "-no-user-config", "-no-reboot"),
@@ -105,7 +105,7 @@ class Guest(Process):
     def read_console(self) -> str:
         return self._console.read_text(errors="replace").strip()
 
-    def boot(self, ring: Optional[int]) -> None:
+    def boot(self, ring: int | None) -> None:
         attach(self.tap, INSIDE, ring=ring)
 
         def ready() -> bool:
@@ -123,7 +123,7 @@ class Guest(Process):
 
 
 @contextlib.contextmanager
-def virtual_machine(kind: str, ring: Optional[int] = None) -> Iterator[Guest]:
+def virtual_machine(kind: str, ring: int | None = None) -> Iterator[Guest]:
     """A guest that answers, for this one use. kind: "tap", or "vhost"."""
     if kind == "vhost":
         run_tool(["modprobe", "vhost_net"])
