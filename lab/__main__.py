@@ -320,6 +320,13 @@ def command_test(
 subcommand("run linters, unit tests and one build", KERNEL)(quick.check)
 
 
+@subcommand("run the linters alone")
+def command_lint() -> int:
+    return FINE if quick.lint() else NO
+
+
+
+
 @subcommand(
     "run every proof",
     switch("--short", "only those of make test"),
