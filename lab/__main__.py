@@ -23,21 +23,30 @@ if __name__ == "__main__":
         sys.exit(3)  # NOT_SUITABLE
 
 # ruff: noqa: E402
-from lab import processes
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
-from lab.checks import copies, endurance, generate, measure, mutants, packages, quick
-from lab.checks import own_tree, series, startup, testing, verify
-from lab.failure import FINE, INTERRUPTED, LabError, NO, NOT_SUITABLE, USAGE
-from lab.failure import UsageError
+from lab.checks import (
+    copies,
+    endurance,
+    generate,
+    measure,
+    mutants,
+    own_tree,
+    packages,
+    quick,
+    series,
+    testing,
+    verify,
+)
+from lab.failure import FINE, INTERRUPTED, NO, NOT_SUITABLE, USAGE, LabError, UsageError
 from lab.machines import build, vm
-from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel
-from lab.machines.matrix import kernel_named
+from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.machines.tree import kernel_of
-from lab.report import markdown
+from lab.report import demo, markdown
 from lab.report.results import Run, read_run
+from lab.report.tables import read_colour
 from lab.row import Row
-from lab.setup import ensure_venv, say
+from lab.setup import say
 from lab.workloads import applications, in_kernel, rows_of
 
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -46,7 +55,7 @@ Function = Callable[..., int]  # its arguments have the names of its options
 SHELL_SECONDS = 3600.0  # for the command of a shell
 
 
-def positive(kind: type) -> Callable[[str], float]:
+def positive(kind: type[float]) -> Callable[[str], float]:
     """An argparse type: a number above 0."""
 
     def parse(text: str) -> float:
@@ -59,18 +68,23 @@ def positive(kind: type) -> Callable[[str], float]:
     return parse
 
 
-def option(name: str, text: str | None = None, **how: Any) -> Option:
-    return name, {"help": text, **how}
+def option(name: str, text: str | None = None, **settings: Any) -> Option:
+    return name, {"help": text, **settings}
 
 
-def number(name: str, default: float, text: str, **how: Any) -> Option:
+def number(name: str, default: float, text: str, **settings: Any) -> Option:
     """A number above 0, of the type of its default."""
-    how = {"type": positive(type(default)), "default": default, "metavar": "N", **how}
-    return option(name, text, **how)
+    settings = {
+        "type": positive(type(default)),
+        "default": default,
+        "metavar": "N",
+        **settings,
+    }
+    return option(name, text, **settings)
 
 
-def switch(name: str, text: str, **how: Any) -> Option:
-    return option(name, text, action="store_true", **how)
+def switch(name: str, text: str, **settings: Any) -> Option:
+    return option(name, text, action="store_true", **settings)
 
 
 LIST: dict[str, Any] = {
@@ -106,8 +120,8 @@ def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
         name = function.__name__.removeprefix("command_")
         command = SUBCOMMANDS.add_parser(name, help=text)
-        for argument, how in options:
-            command.add_argument(argument, **how)
+        for argument, settings in options:
+            command.add_argument(argument, **settings)
         command.set_defaults(function=function)
         return function
 
@@ -124,10 +138,10 @@ TREE = (
 def takes_tree(function: Function) -> Function:
     """The function is given the kernel of TREE's options, if there is one."""
 
-    def run_on(tree: Path | None, config: Path | None, **how: Any) -> int:
+    def run_on(tree: Path | None, config: Path | None, **settings: Any) -> int:
         if tree:
-            how["kernel"] = kernel_of(tree, config)
-        return function(**how)
+            settings["kernel"] = kernel_of(tree, config)
+        return function(**settings)
 
     run_on.__name__ = function.__name__
     return run_on
@@ -147,110 +161,82 @@ def _measured(
     patterns: tuple[str, ...],
     path: Path | None,
     patched: bool = False,
-    **how: Any,
+    **settings: Any,
 ) -> tuple[Run, Path]:
-    """how: the further fields of measure.Plan."""
+    """settings: the further fields of measure.Plan."""
     rows = measure.choose_rows(patterns, known)
     if patched:
         series.require_source(kernel)
         rows = [row.with_series() for row in rows]
-    how.setdefault("vcpus", vm.default_vcpus(kernel))
-    return measure.measure(measure.Plan(kernel, rows, **how), path)
+    settings.setdefault("vcpus", vm.default_vcpus(kernel))
+    return measure.measure(measure.Plan(kernel, rows, **settings), path)
 
 
-def _measure(known: list[Row], **how: Any) -> tuple[Run, Path]:
-    """how: see _measured()."""
-    run, path = _measured(known, **how)
+def _measure(known: list[Row], **settings: Any) -> int:
+    """settings: see _measured()."""
+    run, path = _measured(known, **settings)
     measure.show(run)
     print(f"saved in {path}")
-    return run, path
-
-
-def _draw(module: str, *paths: Path) -> None:
-    """The plots need the lab's venv."""
-    command = [str(ensure_venv()), "-B", "-m", module]
-    command += [str(path.absolute()) for path in paths]
-    sys.stdout.flush()
-    if processes.run(command, cwd=vm.REPOSITORY).returncode != 0:
-        raise LabError(f"{paths[-1]}: could not be drawn (see above)")
-
-
-def _write_page(result: Path, page: Path) -> None:
-    _draw("lab.report.page", result, page)
-    print(f"page  in {page}")
-
-
-def _measure_with_page(known: list[Row], **how: Any) -> int:
-    run, path = _measure(known, **how)
-    _write_page(path, path.with_suffix(".html"))
     return measure.bench_status(run)
 
 
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
-def command_demo(**how: Any) -> int:
+def command_demo(**settings: Any) -> int:
     started = time.monotonic()
-    measure.choose_rows(how["patterns"], rows_of("demo"))  # before minutes of set-up
-    measure.prepare(how["kernel"])
-    ensure_venv()
+    measure.choose_rows(settings["patterns"], rows_of("demo"))  # before minutes of set-up
+    measure.prepare(settings["kernel"])
     prepared = time.monotonic()
-    run, path = _measured(rows_of("demo"), **how)
-    _draw("lab.report.demo", path)
+    run, path = _measured(rows_of("demo"), **settings)
+    print(demo.format_demo(run, read_colour()))
     spent = time.monotonic() - prepared
     print(f"\nset-up {prepared - started:.0f} s, demo {spent:.0f} s; saved in {path}")
-    _write_page(path, path.with_suffix(".html"))
     return measure.demo_status(run)
 
 
 @subcommand(
     "measure every row and check the figures it must reach",
-    *(*measuring(3.0), COUNTED),
+    *measuring(3.0),
+    COUNTED,
     switch("--series", PATCHED, dest="patched"),
     option("--minutes", MINUTES, type=float, default=30, metavar="N"),
-    PACKAGES,
     *TREE,
 )
 @takes_tree
-def command_bench(minutes: float, counted: bool, **how: Any) -> int:
-    if not how["kernel"].native:
-        return _measure_with_page(rows_of("bench"), counted=counted, **how)
+def command_bench(minutes: float, counted: bool, **settings: Any) -> int:
+    if not settings["kernel"].native:
+        return _measure(rows_of("bench"), counted=counted, **settings)
     rows = rows_of("native")
-    if not how["patterns"]:
+    if not settings["patterns"]:
         rows = in_kernel.usual(rows, vm.default_vcpus(NATIVE))
-    return _measure_with_page(rows, minutes=minutes, **how)
+    return _measure(rows, minutes=minutes, **settings)
 
 
 @subcommand(
     "measure VPN programs of the distribution, unmodified", *measuring(12.0), COUNTED
 )
-def command_apps(**how: Any) -> int:
-    known = rows_of("apps")
-    if not how["patterns"]:
-        known = [row for row in known if row.usual]
-    return _measure_with_page(known, packages=applications.PACKAGES, **how)
+def command_apps(**settings: Any) -> int:
+    settings["patterns"] = settings["patterns"] or applications.USUAL
+    return _measure(rows_of("apps"), packages=applications.PACKAGES, **settings)
 
 
 @subcommand("measure latency and throughput of shorter rings", *measuring(3.0))
-def command_depth(**how: Any) -> int:
-    known = rows_of("native_depth" if how["kernel"].native else "depth")
-    return _measure_with_page(known, **how)
+def command_depth(**settings: Any) -> int:
+    known = rows_of("native_depth" if settings["kernel"].native else "depth")
+    return _measure(known, **settings)
 
 
 @subcommand("count instructions per packet on one CPU", *measuring(3.0, rounds=1))
-def command_cost(**how: Any) -> int:
-    run, _ = _measure(rows_of("cost"), counted=True, vcpus=1, **how)
-    return measure.bench_status(run)
+def command_cost(**settings: Any) -> int:
+    return _measure(rows_of("cost"), counted=True, vcpus=1, **settings)
 
 
 @subcommand(
     "show a saved run",
     option("file", "a result that the lab saved", metavar="FILE", type=Path),
-    option("--page", "write an HTML page there", metavar="FILE", type=Path),
 )
-def command_report(file: Path, page: Path | None) -> int:
+def command_report(file: Path) -> int:
     run = read_run(file)
     measure.show(run)
-    if page:
-        _write_page(file, page)
     return measure.bench_status(run)
 
 
@@ -267,7 +253,8 @@ def command_tables() -> int:
 
 @subcommand(
     "a shell in a VM, or one command",
-    *(KERNEL, AS_NATIVE),
+    KERNEL,
+    AS_NATIVE,
     option("--exec", "run CMD and power off", metavar="CMD", dest="script"),
     switch("--apps", "with the programs of lab apps"),
     PACKAGES,
@@ -316,7 +303,8 @@ def command_build(kernel: Kernel | None, check: bool) -> int:
     "run the tests",
     option("what", nargs="?", default="short", choices=testing.FOLDERS),
     option("arguments", "for pytest, after --; with --tree: scenarios", nargs="*"),
-    *(*TREE, JSON),
+    *TREE,
+    JSON,
 )
 @takes_tree
 def command_test(
@@ -330,6 +318,13 @@ def command_test(
 
 
 subcommand("run linters, unit tests and one build", KERNEL)(quick.check)
+
+
+@subcommand("run the linters alone")
+def command_lint() -> int:
+    return FINE if quick.lint() else NO
+
+
 
 
 @subcommand(
@@ -354,17 +349,24 @@ subcommand(
 )(mutants.mutants)
 subcommand(
     "play random sequences on a tap in use",
-    *(KERNEL, number("--seed", 1, "of the first sequence; 1")),
-    *(number("--sequences", 300, "how many; 300"), JSON, *TREE),
+    KERNEL,
+    number("--seed", 1, "of the first sequence; 1"),
+    number("--sequences", 300, "how many; 300"),
+    JSON,
+    *TREE,
 )(takes_tree(endurance.abuse))
 subcommand(
     "scenarios many times in one boot",
-    *(KERNEL, SCENARIOS, number("--times", 20, "how often; 20"), JSON),
+    KERNEL,
+    SCENARIOS,
+    number("--times", 20, "how often; 20"),
+    JSON,
 )(testing.again)
-subcommand("time a call of the command beside ip -s link", JSON)(startup.startup)
 subcommand(
     "run mixed traffic for a long time",
-    *(KERNEL, JSON, number("--minutes", 30.0, "how long; 30")),
+    KERNEL,
+    JSON,
+    number("--minutes", 30.0, "how long; 30"),
 )(endurance.soak)
 subcommand(
     "build and check the kernel patches",
@@ -397,7 +399,8 @@ def command_clean() -> int:
 
 def run(arguments: list[str]) -> int:
     options = vars(PARSER.parse_args(arguments))
-    return options.pop("function")(**options)
+    status: int = options.pop("function")(**options)
+    return status
 
 
 def main() -> int:

@@ -16,7 +16,6 @@ from typing import TextIO
 
 from lab.failure import LabError, Unsuitable
 
-
 LEAST_FREE = 500 << 20  # bytes; with less, apt-get may hang
 ELSEWHERE = "SLUICE_CACHE may name another folder for the cache, of some GB"
 
@@ -63,13 +62,13 @@ def _open_lock(name: str) -> TextIO:
         raise Unsuitable(f"{locks}: {error.strerror}; {ELSEWHERE}") from None
 
 
-def _lock(handle: TextIO, how: int, waits: str) -> None:
+def _lock(handle: TextIO, operation: int, waits: str) -> None:
     """Take a lock; if another process has it, say so once and wait."""
     try:
-        fcntl.flock(handle, how | fcntl.LOCK_NB)
+        fcntl.flock(handle, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         print(f"lab: {waits}", file=sys.stderr, flush=True)
-        fcntl.flock(handle, how)
+        fcntl.flock(handle, operation)
 
 
 USE = "use"  # the lock that every user of the cache shares

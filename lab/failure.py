@@ -18,6 +18,14 @@ class UsageError(LabError):
     status = USAGE
 
 
+class WorkloadError(LabError):
+    """A workload failed, so there is no sample."""
+
+
+class Skipped(Exception):
+    """This kernel cannot run it; the text says what it lacks."""
+
+
 class Unsuitable(LabError):
     """This machine lacks something the lab cannot supply."""
 

@@ -15,18 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-
 interrupted = threading.Event()  # the workers
 
 
-def run(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str | Path], **popen: Any) -> subprocess.CompletedProcess[str]:
     """As subprocess.run(); after Ctrl-C the command ends by itself, after two it is left.
 
-    how: arguments of Popen.
+    popen: arguments of Popen.
     """
     if interrupted.is_set() and threading.current_thread() != threading.main_thread():
         raise KeyboardInterrupt  # a worker's next command
-    with subprocess.Popen(command, text=True, errors="replace", **how) as process:
+    with subprocess.Popen(command, text=True, errors="replace", **popen) as process:
         try:
             output, errors = process.communicate()
         except KeyboardInterrupt:

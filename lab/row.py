@@ -10,44 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from lab.failure import LabError
-
-if TYPE_CHECKING:
-    from lab.guest.env import GuestEnv
-
-VARIANTS = ("stock", "upstream", "sluice")
-SERIES = "series"  # the drivers that make series patches, without the module
-
-
-@dataclass(frozen=True)
-class Variant:
-    base: str  # one of VARIANTS, or SERIES
-    ring: int | None = None  # txqueuelen, if it is not the default
-    target_us: int | None = None  # of sluice, if it is not the row's
-
-    def __str__(self) -> str:
-        if self.ring is not None:
-            return f"{self.base}, txqueuelen {self.ring}"
-        if self.target_us is not None:
-            return f"{self.base}, target {self.target_us} us"
-        return self.base
-
-
-def parse_variant(name: str) -> Variant:
-    """From "stock", "stock-50" (what operators do today) or "sluice@2000"."""
-    base, _, ring = name.partition("-")
-    base, _, target = base.partition("@")
-    return Variant(base, int(ring) if ring else None, int(target) if target else None)
-
-
-class WorkloadError(LabError):
-    """The workload failed, so there is no sample."""
-
-
-class Skipped(Exception):
-    """This kernel cannot run it; the text says what it lacks."""
+from lab.guest.env import GuestEnv
+from lab.variants import SERIES, VARIANTS
 
 
 @dataclass(frozen=True)
@@ -57,7 +23,7 @@ class Row:
     name: str
     title: str
     unit: str
-    usual: bool = False  # measured by make apps or make native if no row is named
+    usual: bool = False  # measured by make native if no row is named
     floor: float | None = None  # sluice is at least this much of stock
     # The reader's own rate. A host that does not reach it under stock is too slow to
     # compare rates.
@@ -77,10 +43,8 @@ class Row:
     targets: list[int] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)  # of sluice's module
     series: bool = False  # with SERIES, too
-    # Each sample begins with insmod, whatever the variant: see GuestEnv.variant().
-    always_loads: bool = False
 
-    def with_series(self) -> "Row":
+    def with_series(self) -> Row:
         """The series has no parameters: a row that needs one is not played with it."""
         return replace(self, series=not self.parameters)
 
@@ -125,7 +89,7 @@ class Sample:
 
 
 # Takes one sample under a variant, measuring for so many seconds.
-Measure = Callable[[str, float, "GuestEnv"], Sample]
+Measure = Callable[[str, float, GuestEnv], Sample]
 
 
 class Workload(NamedTuple):

@@ -162,7 +162,8 @@ class Sluice(click.Group):
         if cmd_name not in MODULES:
             return None
         module = importlib.import_module(f"sluice.{MODULES[cmd_name]}")
-        return getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name)
+        return command
 
 
 def _exit_status() -> str:

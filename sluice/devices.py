@@ -78,7 +78,8 @@ class View:
         """The sum of a counter over the queues."""
         if self.on is None:
             return None
-        return sum(getattr(queue, counter) for queue in self.queues)
+        total: int = sum(getattr(queue, counter) for queue in self.queues)
+        return total
 
     @property
     def wakes(self) -> int | None:

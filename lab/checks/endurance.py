@@ -27,38 +27,39 @@ SOAK = "soak.mixed_traffic_loses_nothing_but_in_stalls"
 def _play(
     kernel: Kernel,
     scenario: str,
-    asked: Mapping[str, str],
+    environment: Mapping[str, str],
     seconds: float,
-    tell: Callable[[dict[str, Any]], str],
+    format_answer: Callable[[dict[str, Any]], str],
     path: Path | None,
 ) -> int:
-    """Play it, save its answer with its provenance, and tell it; 0 if it passed.
+    """Play it, save its answer with its provenance, and print it; 0 if it passed.
 
-    asked: its environment; seconds: at most, besides the start and the end; tell: the
-    text of the answer, which is what it wrote to /out/MODULE.json; /out/MODULE.where says
-    where it was when something took long.
+    seconds: at most, besides the start and the end. The answer is what the scenario wrote
+    to /out/MODULE.json; /out/MODULE.where says where it was when something took long.
     """
     name = scenario.partition(".")[0]
     with machine_for(kernel) as machine:
-        told = ", ".join(f"{key}={value}" for key, value in asked.items())
-        say(f"kernel {machine.root.release}: {scenario}, {told}")
+        settings = ", ".join(f"{key}={value}" for key, value in environment.items())
+        say(f"kernel {machine.root.release}: {scenario}, {settings}")
         load = HostLoad()
         (outcome,), trouble = play_on(
-            *(machine, kernel, [scenario], say), seconds=seconds, environment=asked
+            machine, kernel, [scenario], say, seconds=seconds, environment=environment
         )
         where = machine.output / f"{name}.where"
         if where.exists() and where.stat().st_size:
             say(f"{name}: this took long:\n{where.read_text().rstrip()}")
-        said = "; ".join([outcome.message, *trouble])
+        message = "; ".join([outcome.message, *trouble])
         written = machine.output / f"{name}.json"
         if not written.exists():
-            raise LabError(f"{name}: no result ({said}); see above")
+            raise LabError(f"{name}: no result ({message}); see above")
         answer = json.loads(written.read_text())
         provenance = asdict(read_provenance(machine, load))
-    whole = {"provenance": provenance, **answer, "message": said}
+    whole = {"provenance": provenance, **answer, "message": message}
     text = json.dumps(whole, separators=(",", ":")) + "\n"
     path = save(text, path, f"{name}-{kernel.name}")
-    print(f"{tell(answer)}\n{name}: {outcome.outcome}: {said}\nsaved in {path}")
+    print(
+        f"{format_answer(answer)}\n{name}: {outcome.outcome}: {message}\nsaved in {path}"
+    )
     return FINE if outcome.outcome == "passed" and not trouble else NO
 
 
@@ -73,8 +74,8 @@ def format_sequences(answer: dict[str, Any]) -> str:
     lines = [f"{answer['sequences']} sequences: {counts}"]
     seconds = answer["seconds"]
     slowest = sorted(seconds, key=lambda name: seconds[name], reverse=True)[:5]
-    told = ", ".join(f"{name} {seconds[name]:.0f}" for name in slowest)
-    lines.append(f"{sum(seconds.values()):.0f} s: {told}")
+    parts = ", ".join(f"{name} {seconds[name]:.0f}" for name in slowest)
+    lines.append(f"{sum(seconds.values()):.0f} s: {parts}")
     lines += [f"{name}: not offered by this kernel" for name in answer["lacks"]]
     lines.append(f"last seed {answer['seed']}, which repeats it if it failed")
     if "grown_kb" in answer:
@@ -83,9 +84,12 @@ def format_sequences(answer: dict[str, Any]) -> str:
 
 
 def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
-    asked = {"SLUICE_ABUSE_SEED": f"{seed}", "SLUICE_ABUSE_SEQUENCES": f"{sequences}"}
+    environment = {
+        "SLUICE_ABUSE_SEED": f"{seed}",
+        "SLUICE_ABUSE_SEQUENCES": f"{sequences}",
+    }
     seconds = SEQUENCE_SECONDS * sequences
-    return _play(kernel, ABUSE, asked, seconds, format_sequences, path)
+    return _play(kernel, ABUSE, environment, seconds, format_sequences, path)
 
 
 def format_lanes(lanes: list[dict[str, Any]]) -> str:
@@ -98,10 +102,10 @@ def format_lanes(lanes: list[dict[str, Any]]) -> str:
 def format_memory(memory: list[dict[str, int]]) -> str:
     """Before the module was loaded, under way, and after it was unloaded."""
     moments = (memory[0], memory[1], memory[-2], memory[-1])
-    told = ", ".join(
+    values = ", ".join(
         f"{m['slab_kb'] / 1024:.1f} ({m['available_kb'] / 1024:.0f})" for m in moments
     )
-    return f"slab (available), MB, before, at the start, at the end, after: {told}"
+    return f"slab (available), MB, before, at the start, at the end, after: {values}"
 
 
 def format_soak(answer: dict[str, Any]) -> str:
@@ -109,5 +113,5 @@ def format_soak(answer: dict[str, Any]) -> str:
 
 
 def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
-    asked = {"SLUICE_SOAK_SECONDS": f"{60 * minutes}"}
-    return _play(kernel, SOAK, asked, 60 * minutes, format_soak, path)
+    environment = {"SLUICE_SOAK_SECONDS": f"{60 * minutes}"}
+    return _play(kernel, SOAK, environment, 60 * minutes, format_soak, path)

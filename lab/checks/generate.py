@@ -45,8 +45,8 @@ def _run_generator(python: Path, files: Path, work: Path, *mode: str) -> str:
     command += [*mode, "-o", output]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     if done.returncode != 0 or not output.exists():
-        said = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
-        raise LabError(f"ynl-gen: fails ({said[-1]}); correct docs/sluice.yaml")
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
+        raise LabError(f"ynl-gen: fails ({lines[-1]}); correct docs/sluice.yaml")
     return output.read_text()
 
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lab.checks import series
-from lab.failure import FINE, LabError, NO, UsageError
+from lab.failure import FINE, NO, LabError, UsageError
 from lab.machines import build, vm
 from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs
@@ -25,8 +25,8 @@ from lab.setup import say
 BOOT_SECONDS = 60.0
 # A VM that counts instructions, on a busy host.
 COUNTED_SLOWER = 10
-# What the guest does as the plan says.
-ASKED_OF_GUEST = ("rounds", "seconds", "counted", "minutes", "series")
+# The fields of the plan that the guest needs.
+JOB_FIELDS = ("rounds", "seconds", "counted", "minutes", "series")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
         job: dict[str, object] = {"kind": "bench", "native": root.native}
-        job |= {name: getattr(plan, name) for name in ASKED_OF_GUEST}
+        job |= {name: getattr(plan, name) for name in JOB_FIELDS}
         job["rows"] = [row.name for row in plan.rows]
         build.stage(root, output)
         if plan.series:
@@ -115,11 +115,11 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
             if part := _save_measured(machine, load, ["cut short"], path):
                 run, path = part
                 done = sum(m.status == "measured" for m in run.measurements)
-                told = f"{done} of {run.planned} samples are saved in {path}"
-                told += f"; to see them: python3 -m lab report {path}"
+                hint = f"{done} of {run.planned} samples are saved in {path}"
+                hint += f"; to see them: python3 -m lab report {path}"
                 if isinstance(error, KeyboardInterrupt):
-                    raise KeyboardInterrupt(told) from None
-                say(f"cut short: {told}")
+                    raise KeyboardInterrupt(hint) from None
+                say(f"cut short: {hint}")
             raise
         whole = _save_measured(machine, load, result.trouble, path)
         if whole is None:

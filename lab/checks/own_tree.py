@@ -73,8 +73,8 @@ def play_all(kernel: Kernel, patterns: list[str], path: Path | None) -> int:
     names = choose(patterns)
     root = scenario_root(kernel)
     module = build.build_module(root)
-    asked = ["modinfo", "-F", "features", str(module)]
-    features = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+    command = ["modinfo", "-F", "features", str(module)]
+    features = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     facts = facts_of(kernel, root, features)
     say(f"kernel {root.release}: {len(names)} scenarios")
     played = play(kernel, names, say)

@@ -61,8 +61,8 @@ def run_tool(*command: str | Path) -> str:
 def lint_manual(names: list[str]) -> str:
     """mandoc's complaints, which knows only the pages it has an index of, and groff's."""
     pages = [name for name in names if name.startswith("man/")]
-    said = run_tool("mandoc", "-T", "lint", "-W", "warning", *pages)
-    lines = [line for line in said.split("\n") if "mandoc.db" not in line]
+    output = run_tool("mandoc", "-T", "lint", "-W", "warning", *pages)
+    lines = [line for line in output.split("\n") if "mandoc.db" not in line]
     formats = "! MANWIDTH=$0 man --warnings -l $1 2>&1 >/dev/null | grep ."
     for width in WIDTHS:
         lines += [run_tool("sh", "-c", formats, str(width), page) for page in pages]

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks import series_boot
 from lab.checks.driver import driver_files
-from lab.checks.series_boot import KUNIT, stage_drivers
-from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
+from lab.checks.series_boot import KUNIT, stage_drivers
 from lab.failure import LabError, UsageError
 from lab.machines.build import SPARSE
 from lab.machines.chroot import Root, must_run_in_root, run_in_root

@@ -14,8 +14,8 @@ from lab.machines.build import KERNEL_READER, build_module, source_files
 from lab.machines.chroot import Root
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
-from lab.row import SERIES
 from lab.setup import say
+from lab.variants import SERIES
 
 # Where a file is in the kernel -> where it is built. One module has all of tun.
 _DRIVERS = {

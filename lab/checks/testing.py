@@ -10,16 +10,24 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lab import processes
 from lab.checks import packages, quick, slowest, verify
-from lab.failure import FINE, LabError, NO, UsageError
+from lab.failure import FINE, NO, LabError, UsageError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
-from lab.machines.matrix import DEBUG, KERNELS, NATIVE, NEWEST, PACKAGED
-from lab.machines.matrix import Kernel, kernel_named
+from lab.machines.matrix import (
+    DEBUG,
+    KERNELS,
+    NATIVE,
+    NEWEST,
+    PACKAGED,
+    Kernel,
+    kernel_named,
+)
 from lab.machines.roots import ensure_root, has_root
 from lab.report.results import HostLoad, read_provenance
 from lab.report.tables import WIDTH
@@ -119,7 +127,7 @@ def choose_scenarios(suite: Suite, kernel: Kernel, every: bool) -> list[str]:
         one.name
         for one in find_scenarios(suite.name)
         if not kernel.only or one.name.partition(".")[0] in kernel.only
-        if every or one.often and one.on in played
+        if every or (one.often and one.on in played)
     ]
 
 
@@ -178,8 +186,8 @@ def plays(suite: Suite, part: str, native: bool) -> Plays:
 def _format_plays(suite: Suite, part: str, native: bool) -> str:
     """How many on each kernel."""
     found = plays(suite, part, native).items()
-    told = ", ".join(f"{kernel.name} ({len(names)})" for kernel, names in found)
-    return f"tests/{suite.name} on {told}"
+    kernels = ", ".join(f"{kernel.name} ({len(names)})" for kernel, names in found)
+    return f"tests/{suite.name} on {kernels}"
 
 
 def left_out(part: str, native: bool) -> list[str]:
@@ -201,7 +209,7 @@ def left_out(part: str, native: bool) -> list[str]:
 
 
 def boot(
-    machine: vm.Machine, job: dict, deadline: float, progress: Say
+    machine: vm.Machine, job: dict[str, Any], deadline: float, progress: Say
 ) -> tuple[list[Outcome], list[str]]:
     """One boot: the outcomes, and the kernel's trouble. The scenario that runs when the
     VM is lost, is lost."""
@@ -327,7 +335,10 @@ def again(
         load = HostLoad()
         say(f"kernel {machine.root.release}: {', '.join(scenarios)}, {times} times")
         settled, trouble = play_on(
-            *(machine, kernel, scenarios, say),
+            machine,
+            kernel,
+            scenarios,
+            say,
             seconds=KERNEL.seconds * times * len(scenarios),
             times=times,
         )
@@ -336,15 +347,17 @@ def again(
             for scenario in scenarios
         }
         if path:
-            said = {name: [one.message for one in ones] for name, ones in plays.items()}
+            messages = {
+                name: [one.message for one in ones] for name, ones in plays.items()
+            }
             facts = {"provenance": asdict(read_provenance(machine, load))}
-            path.write_text(json.dumps(facts | {"plays": said}, indent=1) + "\n")
+            path.write_text(json.dumps(facts | {"plays": messages}, indent=1) + "\n")
     fine = not trouble
     for scenario, ones in plays.items():
         outcomes = [one.outcome for one in ones]
         passed, skipped = map(outcomes.count, GOOD)
-        told = f", {skipped} skipped" if skipped else ""
-        print(f"{scenario}: {passed} of {times} plays passed{told}")
+        rest = f", {skipped} skipped" if skipped else ""
+        print(f"{scenario}: {passed} of {times} plays passed{rest}")
         fine = fine and passed + skipped == times
     for line in trouble:
         print(f"the kernel said: {line}")
@@ -410,10 +423,10 @@ def _before_pytest(what: str) -> bool:
         ("the linters", ("short", "long"), lambda: not quick.lint()),
         ("the proofs", ("short", "long"), lambda: verify.verify(short=what == "short")),
     ]
-    for told, asked_for, fails in steps:
-        if what in asked_for:
-            say(told)
-            with slowest.timed(told):
+    for name, targets, fails in steps:
+        if what in targets:
+            say(name)
+            with slowest.timed(name):
                 if fails():
                     return False
     return True

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import time
 from collections.abc import Iterator
 
 from lab.guest.devices import run_tool, silence_first_netns
@@ -19,11 +18,11 @@ def group_of(name: str) -> str:
 
 
 @contextlib.contextmanager
-def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[float]:
+def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[None]:
     """So many taps with a reader that has nothing to read; flags besides IFF_TAP.
 
-    Yields the seconds that their creation took. They are a group, so that all can be
-    removed at once: one after the other they take a grace period each.
+    They are a group, so that all can be removed at once: one after the other they take
+    a grace period each.
     """
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (max(size + 1000, limit) for limit in before)
@@ -32,14 +31,12 @@ def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[float]:
     group = group_of(name)
     names = [f"{name}{number}" for number in range(size)]
     files: list[int] = []
-    began = time.monotonic()
     try:
         for one in names:
             files.append(open_queue(IFF_TAP | IFF_NO_PI | flags, one))
-        took = time.monotonic() - began
         lines = (f"link set dev {one} group {group}\n" for one in names)
         run_tool(["ip", "-batch", "-"], stdin="".join(lines))
-        yield took
+        yield
     finally:
         with contextlib.suppress(Exception):
             run_tool(["ip", "link", "del", "group", group])

@@ -41,7 +41,7 @@ def forget_leaks() -> None:
         LEAKS.write_text("clear")
 
 
-def _tell(text: str) -> None:
+def _log(text: str) -> None:
     Path("/proc/sys/kernel/printk_devkmsg").write_text("on\n")  # not ten lines only
     for line in text.splitlines():
         Path("/dev/kmsg").write_text(f"<3>{line}")
@@ -49,6 +49,6 @@ def _tell(text: str) -> None:
 
 def ask_kernel() -> None:
     if finds_leaks():
-        _tell(read_leaks())
+        _log(read_leaks())
     if LOCKS.exists() and not parse_is_watching(LOCKS.read_text()):
-        _tell("lab: lockdep has stopped watching")
+        _log("lab: lockdep has stopped watching")

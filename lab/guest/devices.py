@@ -21,9 +21,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, TypeVar
 
-from lab.guest.tun import IFF_BACKPRESSURE, IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP
-from lab.guest.tun import IFF_TUN, IFF_VNET_HDR, ask_for_large_packets, open_queue
-from lab.row import WorkloadError
+from lab.failure import WorkloadError
+from lab.guest.tun import (
+    IFF_BACKPRESSURE,
+    IFF_MULTI_QUEUE,
+    IFF_NO_PI,
+    IFF_TAP,
+    IFF_TUN,
+    IFF_VNET_HDR,
+    ask_for_large_packets,
+    open_queue,
+)
 
 Answer = TypeVar("Answer")
 DRAIN_SECONDS = 5.0
@@ -108,16 +116,16 @@ def run_tool(
             "is a queue stopped for ever?"
         ) from None
     if check and done.returncode != 0:
-        said = (done.stderr or done.stdout).strip() or "no message"
-        raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {said}")
+        message = (done.stderr or done.stdout).strip() or "no message"
+        raise WorkloadError(f"{' '.join(argv)}: status {done.returncode}: {message}")
     return done.stdout
 
 
 @contextlib.contextmanager
-def running(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen]:
-    """A process, killed at the end; its output is a pipe; how: more for Popen."""
-    how = {"stdout": subprocess.PIPE, "universal_newlines": True, **how}
-    with subprocess.Popen(argv, **how) as process:
+def running(argv: Sequence[str], **popen: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process, killed at the end; its output is a pipe; popen: arguments of Popen."""
+    popen = {"stdout": subprocess.PIPE, "universal_newlines": True, **popen}
+    with subprocess.Popen(argv, **popen) as process:
         try:
             yield process
         finally:
@@ -261,7 +269,7 @@ def parse_reader_line(text: str, state: str) -> list[dict[str, Any]]:
         raise WorkloadError(
             f"reader: said {text.strip()!r} instead of {state!r}; see its message"
         )
-    return line["devices"]
+    return list(line["devices"])
 
 
 class Reader:
@@ -418,13 +426,14 @@ def sink(
     here: Device = HERE,
     queues: int = 1,
     qdisc: str | None = None,
-    **how: Any,
+    **settings: Any,
 ) -> Iterator[Reader]:
     """HERE, read by a sink that answers pings to THERE.
 
-    qdisc: by default fq_codel, and mq if there are several queues; how: more of reader().
+    qdisc: by default fq_codel, and mq if there are several queues; settings: more
+    arguments of reader().
     """
     silence_first_netns()
-    with reader(helper, "sink", (here,) * queues, variant, **how) as process:
+    with reader(helper, "sink", (here,) * queues, variant, **settings) as process:
         attach(here, THERE, qdisc or ("fq_codel" if queues == 1 else "mq"), ring)
         yield process

@@ -8,10 +8,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lab.failure import Skipped, WorkloadError
 from lab.guest.devices import run_tool
 from lab.guest.tun import read_has_backpressure
-from lab.row import SERIES, VARIANTS, Skipped, WorkloadError, parse_variant
-
+from lab.variants import SERIES, VARIANTS, parse_variant
 
 DRIVERS = ("tun", "vhost_net", "kernel_reader")  # as they are loaded; the last if native
 
@@ -69,15 +69,8 @@ class GuestEnv:
                 run_tool(["insmod", str(folder / f"{module}.ko")])
 
     @contextlib.contextmanager
-    def variant(
-        self, name: str, parameters: Sequence[str] = (), always_loads: bool = False
-    ) -> Iterator[None]:
-        """Loads what the variant needs before any device exists.
-
-        always_loads: stock and upstream have sluice loaded, too, and unloaded at
-        once. What runs an emulator pays for a load: its translations of the kernel's
-        pages are void, and that is no part of the comparison.
-        """
+    def variant(self, name: str, parameters: Sequence[str] = ()) -> Iterator[None]:
+        """Loads what the variant needs before any device exists."""
         variant = parse_variant(name)
         if variant.base not in (*VARIANTS, SERIES):
             raise WorkloadError(f"variant {name}: use one of {(*VARIANTS, SERIES)}")
@@ -86,13 +79,11 @@ class GuestEnv:
             raise Skipped("this kernel has no IFF_BACKPRESSURE")
         if variant.target_us is not None:
             parameters = [*parameters, f"target_us={variant.target_us}"]
-        wanted = variant.base == "sluice"
-        if wanted or always_loads:
-            run_tool(["insmod", str(self.module), *parameters])
-        if always_loads and not wanted:
-            run_tool(["rmmod", "sluice"])
+        if variant.base != "sluice":
+            yield
+            return
+        run_tool(["insmod", str(self.module), *parameters])
         try:
             yield
         finally:
-            if wanted:
-                run_tool(["rmmod", "sluice"])
+            run_tool(["rmmod", "sluice"])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 OUT = Path("/out")
 
@@ -19,7 +20,7 @@ def write_json(path: Path, data: object) -> None:
     unfinished.rename(path)
 
 
-def run_job(job: dict) -> tuple[int, str]:
+def run_job(job: dict[str, Any]) -> tuple[int, str]:
     # What it says is shown by the host at once.
     with open(OUT / "progress", "a", buffering=1, errors="replace") as progress:
         if job["kind"] == "command":
@@ -38,7 +39,7 @@ def run_job(job: dict) -> tuple[int, str]:
             from lab.guest.scenarios import run_scenarios as work
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
-        def report(result: dict) -> None:
+        def report(result: dict[str, Any]) -> None:
             write_json(OUT / "result.json", {"boot_id": boot_id, **result})
 
         return work(job, report, lambda text: print(text, file=progress))

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from lab.failure import WorkloadError
 from lab.guest.devices import Device, running
-from lab.row import WorkloadError
 
 INTERVAL_SECONDS = 0.03
 
@@ -48,14 +48,14 @@ def parse_ping(text: str) -> Latency:
 class Ping:
     """A ping that is running; end() stops it and gives the latency."""
 
-    def __init__(self, process: subprocess.Popen, said: IO[str]) -> None:
-        self._process, self._said = process, said
+    def __init__(self, process: subprocess.Popen[str], output: IO[str]) -> None:
+        self._process, self._output = process, output
 
     def end(self) -> Latency:
         self._process.send_signal(signal.SIGINT)
         self._process.wait(timeout=10)
-        self._said.seek(0)
-        latency = parse_ping(self._said.read())
+        self._output.seek(0)
+        latency = parse_ping(self._output.read())
         if latency.sent == 0:
             raise WorkloadError("ping: sent nothing; is the device up?")
         return latency
@@ -68,6 +68,6 @@ def ping(
     words = ("ping", "-n", "-D", "-i", str(interval), "-Q", str(tos))
     argv = source.command(*words, target.address)
     # No pipe: ping would wait for ever once it is full, after some 800 answers.
-    with tempfile.TemporaryFile("w+") as said:
-        with running(argv, stdout=said, stderr=subprocess.STDOUT) as process:
-            yield Ping(process, said)
+    with tempfile.TemporaryFile("w+") as output:
+        with running(argv, stdout=output, stderr=subprocess.STDOUT) as process:
+            yield Ping(process, output)

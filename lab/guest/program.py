@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.failure import WorkloadError
 from lab.guest.devices import Device, run_tool, running, show, wait_until
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
 from lab.processes import last_line, read_stat
-from lab.row import WorkloadError, parse_variant
+from lab.variants import parse_variant
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0
@@ -37,10 +38,12 @@ def ensure_certificate(name: str) -> Path:
     base = folder("certificates") / name
     if not base.with_suffix(".crt").exists():
         run_tool(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"]
-            + ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"]
-            + ["-keyout", str(base.with_suffix(".key"))]
-            + ["-out", str(base.with_suffix(".new"))]
+            [
+                *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"),
+                *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"),
+                *("-keyout", str(base.with_suffix(".key"))),
+                *("-out", str(base.with_suffix(".new"))),
+            ]
         )
         base.with_suffix(".new").rename(base.with_suffix(".crt"))
     return base
@@ -79,7 +82,7 @@ class Process:
 class Program(Process):
     """A child of ours, with its log."""
 
-    def __init__(self, name: str, process: subprocess.Popen, log: Path) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
         super().__init__(name, process.pid)
         self._process, self._log = process, log
 
@@ -110,9 +113,9 @@ def program(
     name = Path(argv[0]).name
     log = folder(name) / f"{end.netns}.log"
     environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
-    with open(log, "w") as said, open(stdin) as given:
-        how = {"stdin": given, "stdout": said, "stderr": subprocess.STDOUT}
-        with running(end.command(*argv), **how, env=environment) as process:
+    with open(log, "w") as output, open(stdin) as given:
+        files = {"stdin": given, "stdout": output, "stderr": subprocess.STDOUT}
+        with running(end.command(*argv), **files, env=environment) as process:
             own = Program(name, process, log)
             try:
                 yield own
@@ -156,7 +159,7 @@ def require_flag(device: Device, variant: str) -> None:
 
 
 def read_ring(device: Device) -> int:
-    return json.loads(show(device, "ip", "link"))[0]["txqlen"]
+    return int(json.loads(show(device, "ip", "link"))[0]["txqlen"])
 
 
 def parse_udp_overflows(snmp: str) -> int:
@@ -188,9 +191,9 @@ def open_socket(device: Device, family: int, kind: int, seconds: float) -> socke
     return opened
 
 
-def read_sent(sender: subprocess.Popen) -> dict[str, Any]:
+def read_sent(sender: subprocess.Popen[str]) -> dict[str, Any]:
     """What the helper "sender" prints at its end, which is waited for."""
-    told = sender.communicate()[0]
+    output = sender.communicate()[0]
     if sender.returncode:
         raise WorkloadError(f"sender: status {sender.returncode}; see its message")
-    return json.loads(told)
+    return dict(json.loads(output))

@@ -15,8 +15,15 @@ from lab import sure, workloads
 from lab.guest.child import Ending, run_child
 from lab.guest.devices import running
 from lab.guest.env import GuestEnv
-from lab.guest.host import QUIET_PERCENT, late_since, others_percent, read_late
-from lab.guest.host import read_load, system_call_us, timer_us
+from lab.guest.host import (
+    QUIET_PERCENT,
+    late_since,
+    others_percent,
+    read_late,
+    read_load,
+    system_call_us,
+    timer_us,
+)
 from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are
@@ -134,17 +141,17 @@ class Bench:
             self._env.load_kernel_reader()  # its timers tell how late they come
             before, late = read_load(), read_late()
             line = self._take_once(place)
-            told = others_percent(before, read_load())
+            others = others_percent(before, read_load())
             if line["sample"] is not None:
                 line["sample"]["extra"].update(
-                    others_percent=told,
+                    others_percent=others,
                     late_us=late_since(late),
                     system_call_us=self._call_us,
                     timer_us=timer_us(),
                 )
-            if told <= QUIET_PERCENT:
+            if others <= QUIET_PERCENT:
                 break
-            self._say(f"{place[1]}, {place[2]}: others used {told:.0f} % of the host")
+            self._say(f"{place[1]}, {place[2]}: others used {others:.0f} % of the host")
         return line
 
     def _take_once(self, place: tuple[int, str, str]) -> dict[str, Any]:
@@ -169,12 +176,12 @@ class Bench:
             number += 1
             rows = unsure_rows(rows, self.lines)
         for row in rows:
-            told = [
+            known = [
                 f"{variant} {i[0]:.2f}-{i[1]:.2f}" if i else f"{variant} unknown"
                 for variant, i in intervals(row, self.lines).items()
             ]
             percent = 100 * sure.WITHIN
-            self._say(f"{row.name}: not within {percent:.0f} %: {', '.join(told)}")
+            self._say(f"{row.name}: not within {percent:.0f} %: {', '.join(known)}")
 
 
 def run_bench(job: dict[str, Any], report: Report, say: Say) -> tuple[int, str]:

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.failure import Skipped, WorkloadError
 from lab.guest.child import Ending, run_child
 from lab.guest.debug import ask_kernel, forget_leaks
 from lab.guest.devices import run_tool, wait_until
 from lab.guest.env import GuestEnv
 from lab.guest.rows import background_ping, unload
-from lab.row import Skipped, WorkloadError
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -203,8 +203,8 @@ def run_scenarios(
             env = Env(job["patience"], job["packets_divisor"])
             results.append(_result(one, env, log))
             report({"results": results, "running": None})
-            told = "{outcome:7} {name} ({seconds:.1f} s) {message}"
-            say(told.format(**results[-1]).rstrip())
+            line = "{outcome:7} {name} ({seconds:.1f} s) {message}"
+            say(line.format(**results[-1]).rstrip())
     ask_kernel()
     failed = sum(r["outcome"] in ("failed", "lost") for r in results)
     return (1, f"{failed} did not pass") if failed else (0, "none failed")

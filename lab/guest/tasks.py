@@ -58,14 +58,3 @@ def parse_switches(status: str) -> int:
 
 def read_switches(tasks: list[int]) -> int:
     return sum(parse_switches((PROC / f"{t}/status").read_text()) for t in tasks)
-
-
-def parse_softirq_seconds(stat: str, hertz: int = 100) -> dict[int, float]:
-    """Of each CPU, from /proc/stat."""
-    lines = re.findall(r"^cpu(\d+) (.*)$", stat, re.MULTILINE)
-    return {int(cpu): int(times.split()[6]) / hertz for cpu, times in lines}
-
-
-def read_softirq_seconds() -> dict[int, float]:
-    hertz = os.sysconf("SC_CLK_TCK")
-    return parse_softirq_seconds((PROC / "stat").read_text(), hertz)

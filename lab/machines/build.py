@@ -84,8 +84,8 @@ def copy_source(source: Path, target: Path) -> None:
 
 def _make(root: Root, *arguments: str) -> str:
     tree = f"/usr/src/linux-headers-{root.release}"
-    told = " ".join([root.arch.make, root.make, *arguments])
-    return f"make -C {tree} M=/mnt -j{os.cpu_count() or 1} {told} modules"
+    options = " ".join([root.arch.make, root.make, *arguments])
+    return f"make -C {tree} M=/mnt -j{os.cpu_count() or 1} {options} modules"
 
 
 def parse_warnings(log: str) -> list[str]:

@@ -42,5 +42,5 @@ def make(root: Root, image: Path) -> None:
 def _run(*command: str) -> None:
     done = processes.run(command, stderr=subprocess.PIPE)
     if done.returncode != 0:
-        told = f"{' '.join(command)}: {processes.last_line(done.stderr)}"
-        raise LabError(f"{told}; is the disk full?")
+        failure = f"{' '.join(command)}: {processes.last_line(done.stderr)}"
+        raise LabError(f"{failure}; is the disk full?")

@@ -26,8 +26,8 @@ def needed_modules(tree: Path, release: str, names: Sequence[str]) -> list[Path]
     those that are built in, or are not there."""
     command = ["modprobe", "--config=/dev/null", "--dirname", str(tree)]
     command += ["--set-version", release, "--show-depends", "--all", *names]
-    said = subprocess.run(command, capture_output=True, text=True).stdout
-    inserted = [line.split()[1] for line in said.splitlines() if line[:7] == "insmod "]
+    output = subprocess.run(command, capture_output=True, text=True).stdout
+    inserted = [line.split()[1] for line in output.splitlines() if line[:7] == "insmod "]
     return [Path(path) for path in dict.fromkeys(inserted)]
 
 

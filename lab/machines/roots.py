@@ -43,7 +43,8 @@ TREE_PACKAGES = (
     *("cpio", "dwarves", "libssl-dev", "lz4", "openssl", "python3", "rsync", "zstd"),
 )
 # What kernel patches are made and checked with.
-SERIES_PACKAGES = BUILDER_PACKAGES + (
+SERIES_PACKAGES = (
+    *BUILDER_PACKAGES,
     *("coccinelle", "git", "python3-git", "python3-ply", "sparse"),
 )
 # In place of gcc, for a kernel built with clang and its modules.
@@ -117,7 +118,9 @@ def builder_recipe(kernel: Kernel) -> list[str]:
     return recipe_of(kernel, (f"linux-source-{kernel.release}",), tools)
 
 
-def recipe_of(kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]):
+def recipe_of(
+    kernel: Kernel, of_kernel: tuple[str, ...], tools: tuple[str, ...]
+) -> list[str]:
     arguments = ["--variant=apt", "--quiet", '--aptopt=Acquire::Retries "3"']
     arguments += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
     arguments += [f"--include={pattern}" for pattern in of_kernel]
@@ -195,8 +198,8 @@ def _ensure_built(kernel: Kernel) -> Path:
 
 def _build_root(kernel: Kernel, extra: tuple[str, ...], work: Path) -> None:
     built = _ensure_built(kernel) if kernel.configs else None
-    told = f" with {', '.join(extra)}" if extra else ""
-    say(f"kernel {kernel.name}: building its root{told} from packages (1-2 minutes)")
+    packages = f" with {', '.join(extra)}" if extra else ""
+    say(f"kernel {kernel.name}: building its root{packages} from packages (1-2 minutes)")
     tree = work / "tree"
     _bootstrap_for(kernel, recipe(kernel, extra), tree)
     if built:

@@ -144,12 +144,12 @@ def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
     best = max(images, key=lambda release: version_order(images[release]), default="")
     if best and (kernel.series or version_order(best) >= BACKPRESSURE_SINCE):
         return _image(kernel, best), ""
-    told = images.get(best, "none")
+    found = images.get(best, "none")
     if source and (kernel.series or version_order(source) >= BACKPRESSURE_SINCE):
         built = replace(kernel, release=source, pins=(), configs=BUILT_INSTEAD)
-        return built, f"newest image: {told}; building linux-source-{source} instead"
+        return built, f"newest image: {found}; building linux-source-{source} instead"
     if best:
-        return _image(kernel, best), f"none has IFF_BACKPRESSURE; using {told}"
+        return _image(kernel, best), f"none has IFF_BACKPRESSURE; using {found}"
     if kernel.series:
         raise UsageError(
             f"kernel {kernel.series}: not in {kernel.extra_suites[-1]}; "

@@ -54,7 +54,10 @@ def kernel_of(tree: Path, config: Path | None) -> Kernel:
     text = config.read_text()
     suite, clang = choose_suite(text)
     return Kernel(
-        *(NAME, suite, (), tree.name),
+        name=NAME,
+        suite=suite,
+        extra_suites=(),
+        release=tree.name,
         often=False,
         configs=(NAME,),
         clang=clang,

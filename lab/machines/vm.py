@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lab.cache import cache_dir
 from lab.failure import LabError
@@ -26,13 +27,13 @@ from lab.machines.arch import HOST
 from lab.machines.chroot import Root
 from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs
-from lab.machines.matrix import MEMORY_MB, Kernel
+from lab.machines.machine import VCPUS, Machine
+from lab.machines.matrix import Kernel
 from lab.machines.native import boot as native
 from lab.setup import say
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-VCPUS = 4
 INTERRUPTS_NICE = -15
 COUNTED = "TCG that counts instructions"
 BOOT_SECONDS = 600.0  # a boot takes 10 to 60 s, emulated, on a busy host
@@ -44,7 +45,6 @@ CMDLINE = (
     "rcupdate.rcu_cpu_stall_timeout=60"
 )
 SHELL = "lab.shell"  # for the init: a shell, no job
-NO_POLICY = "audit=0 apparmor=0 selinux=0"  # nothing watches the guest's processes
 
 
 class VmLost(LabError):
@@ -62,21 +62,6 @@ class EmulatorRace(VmLost):
     its place. QEMU's TCG sometimes runs its old translation of the breakpoint after that;
     a CPU does not. Linux takes that for a fault: docs/kernels.md.
     """
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What the guest is given."""
-
-    root: Root
-    output: Path
-    vcpus: int = VCPUS
-    memory_mb: int = MEMORY_MB
-    counted: bool = False  # an instruction takes 1 ns, the vCPUs take turns; emulated
-    disk: Path | None = None  # an image of its root, instead of the share
-    changes: Path | None = None  # an image that keeps what it changes; with a disk
-    cmdline: str = ""  # more of the kernel's command line
-    policy: str = NO_POLICY
 
 
 @dataclass
@@ -124,8 +109,8 @@ def _acceleration(machine: Machine) -> list[str]:
 
 
 def _share(tag: str, path: Path, more: str = "") -> list[str]:
-    how = "security_model=none,multidevs=remap" + more
-    return ["-virtfs", f"local,mount_tag={tag},path={path},{how}"]
+    options = "security_model=none,multidevs=remap" + more
+    return ["-virtfs", f"local,mount_tag={tag},path={path},{options}"]
 
 
 def _root(machine: Machine) -> list[str]:
@@ -178,7 +163,7 @@ def _command(machine: Machine, shell: bool = False) -> list[str]:
 @contextmanager
 def _started(
     machine: Machine, command: list[str], shell: bool = False
-) -> Iterator[subprocess.Popen]:
+) -> Iterator[subprocess.Popen[bytes]]:
     """QEMU or the kernel, killed at the end, or when we die; a shell's has our terminal,
     a job's has a session of its own."""
     root = machine.root
@@ -200,7 +185,7 @@ def _started(
         process.wait()
 
 
-def _prefer_timers(process: subprocess.Popen, vcpus: int) -> None:
+def _prefer_timers(process: subprocess.Popen[bytes], vcpus: int) -> None:
     """Let the thread that delivers interrupts run before the virtual CPUs, once these
     have threads of their own.
 
@@ -213,7 +198,7 @@ def _prefer_timers(process: subprocess.Popen, vcpus: int) -> None:
 
 
 def _follow(
-    process: subprocess.Popen,
+    process: subprocess.Popen[bytes],
     machine: Machine,
     deadline: float,
     progress: Callable[[str], None],
@@ -264,7 +249,7 @@ def _is_race(machine: Machine, console: str) -> bool:
     return emulated and fault is not None and fault[1] == "int3" and fault[2] != "cc"
 
 
-def _result(machine: Machine, how: str) -> VmResult:
+def _result(machine: Machine, ending: str) -> VmResult:
     """The guest's verdict and the console's; VmLost without a verdict."""
     console = read_text(machine.output / "console.log")
     trouble = parse_trouble(console)
@@ -274,22 +259,25 @@ def _result(machine: Machine, how: str) -> VmResult:
             native.require_accepted(console)
         qemu = read_text(machine.output / "qemu.log").strip().splitlines()
         last = [line.strip() for line in console.splitlines() if line.strip()]
-        told = "; ".join(trouble[:3] or last[-3:] or ["nothing"])
-        told += "".join(f"; {place}" for place in re.findall(r"RIP: .*", console)[:1])
-        told += "".join(f"; QEMU said: {line}" for line in qemu[-1:])
+        detail = "; ".join(trouble[:3] or last[-3:] or ["nothing"])
+        detail += "".join(f"; {place}" for place in re.findall(r"RIP: .*", console)[:1])
+        detail += "".join(f"; QEMU said: {line}" for line in qemu[-1:])
         lost = VmLost if _has_begun(machine) else VmNotBooted
         if _is_race(machine, console):
             lost = EmulatorRace
         raise lost(
-            f"kernel {machine.root.kernel}: VM lost, {how} without a verdict; "
-            f"its console said: {told}; see {_keep_console(machine, console)}"
+            f"kernel {machine.root.kernel}: VM lost, {ending} without a verdict; "
+            f"its console said: {detail}; see {_keep_console(machine, console)}"
         )
     facts = json.loads(verdict)
     return VmResult(facts["status"], facts["reason"], trouble)
 
 
 def _boot(
-    machine: Machine, job: dict, deadline: float, progress: Callable[[str], None]
+    machine: Machine,
+    job: dict[str, Any],
+    deadline: float,
+    progress: Callable[[str], None],
 ) -> VmResult:
     machine.output.mkdir(parents=True, exist_ok=True)
     for stale in ("begun", "verdict.json", "result.json", "console.log"):
@@ -299,8 +287,8 @@ def _boot(
     command = _command(machine)
     (machine.output / "qemu.json").write_text(json.dumps(command))
     with _started(machine, command) as process:
-        how = _follow(process, machine, deadline, progress)
-    result = _result(machine, how)
+        ending = _follow(process, machine, deadline, progress)
+    result = _result(machine, ending)
     if result.trouble:
         kept = _keep_console(machine, read_text(machine.output / "console.log"))
         progress(f"lab: kernel {machine.root.kernel} reported trouble; see {kept}")
@@ -309,7 +297,7 @@ def _boot(
 
 def run_job(
     machine: Machine,
-    job: dict,
+    job: dict[str, Any],
     deadline: float,
     progress: Callable[[str], None] = print,
 ) -> VmResult:

@@ -40,8 +40,8 @@ def format_cell(run: Run, row: Row, heading: str) -> str:
     every = summaries(run, row)
 
     def find(names: str, between: str) -> list[Summary | None]:
-        told = (name.replace(" with ", "-") for name in names.split(between))
-        return [every.get(name) for name in told]
+        variants = (name.replace(" with ", "-") for name in names.split(between))
+        return [every.get(name) for name in variants]
 
     if " : " in heading:
         one, other = find(heading, " : ")

@@ -94,10 +94,7 @@ COUNTED = {
     "ecn_marks": "ECN marks",
     "jain": "Jain's fairness of the streams",
     "cpu_seconds": "CPU of the program's ends, s",
-    "seconds_until_all": "until all was there, s",
     "reader_switches": "reader switched/s",
-    "reader_softirq": "softirq, % of the reader's CPU",
-    "sender_softirq": "softirq, % of the senders' CPUs",
 }
 
 

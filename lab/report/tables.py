@@ -8,17 +8,16 @@ import os
 import statistics
 import sys
 import textwrap
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lab import sure
 from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
-from lab.row import SERIES, VARIANTS, Row, parse_variant
+from lab.row import Row
 from lab.sure import SURE_PERCENT
+from lab.variants import SERIES, VARIANTS, parse_variant
 
 WIDTH = 80
 # Medians within this share count as equal if the spreads overlap.
@@ -28,7 +27,6 @@ PROMPT = {50: 1 / 5, 99: 1 / 3}
 # If others use more of the host, the numbers are not reliable.
 QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 35, 13, 6
-PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -134,13 +132,13 @@ def _pings(row: Row, name: str, variant: str, found: dict[str, Summary]) -> list
     findings = []
     for percent, most, other in demands:
         own, theirs = (_ping(row, found[one], percent) for one in (variant, other))
-        told = [
+        values = [
             f"{format_number(ms)} ms" if ms < math.inf else "no answer"
             for ms in (own, theirs)
         ]
         demand = f"ping p{percent} at most {most:.2f}x {other}"
         reached = own < math.inf and own <= most * theirs
-        findings.append(Finding(name, demand, " of ".join(told), reached))
+        findings.append(Finding(name, demand, " of ".join(values), reached))
     return findings
 
 
@@ -237,26 +235,26 @@ def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
     measured = [one for one in found if one]
     lines = []
 
-    def tell(label: str, cell: Callable[[Summary], str], always: bool = False) -> None:
+    def add(label: str, cell: Callable[[Summary], str], always: bool = False) -> None:
         cells = [cell(one) if one else "-" for one in found]
         if always or not {*cells} <= {"", "-", "0"}:
             lines.append(_line(f"  {label}", cells))
 
     rounds = max((len(one.values) for one in measured), default=0)
-    tell(
+    add(
         f"{row.unit}, {rounds} round{'s' * (rounds != 1)}, from-to",
         lambda s: f"{format_number(s.low)}-{format_number(s.high)}",
     )
-    tell(
+    add(
         f"ratio to stock, {SURE_PERCENT} % sure",
         lambda s: "" if s is stock else format_interval(s, stock),
     )
-    tell("packets lost at the ring", lambda s: format_number(s.lost_at_ring), True)
-    tell(f"{row.probe} p50/p95/p99, ms", format_pings)
+    add("packets lost at the ring", lambda s: format_number(s.lost_at_ring), True)
+    add(f"{row.probe} p50/p95/p99, ms", format_pings)
     if any(map(are_pings_lost, measured)):
-        tell(f"{row.probe}s answered, %", format_answered)
+        add(f"{row.probe}s answered, %", format_answered)
     for name, label in COUNTED.items():
-        tell(label, lambda s: format_number(s.counted[name]))
+        add(label, lambda s: format_number(s.counted[name]))
     return lines
 
 
@@ -295,7 +293,8 @@ def format_native(run: Run) -> list[str]:
     extras = [m.sample["extra"] for m in run.measurements if m.sample]
 
     def median(key: str) -> float:
-        return statistics.median([one[key] for one in extras if key in one] or [0.0])
+        known = [one[key] for one in extras if key in one]
+        return float(statistics.median(known or [0.0]))
 
     lines = ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
     if call := median("system_call_us"):
@@ -307,8 +306,8 @@ def format_native(run: Run) -> list[str]:
     late = [one for extra in extras if (one := extra.get("late_us"))]
     late = [one for one in late if one["p50"] is not None]
     if late:
-        told = (f"{p} {statistics.median(one[p] for one in late):.0f}" for p in late[0])
-        lines.append(f"timers   late by {', '.join(told)} us at most (median sample)")
+        values = (f"{p} {statistics.median(one[p] for one in late):.0f}" for p in late[0])
+        lines.append(f"timers   late by {', '.join(values)} us at most (median sample)")
     return lines
 
 
@@ -317,23 +316,6 @@ def format_table(run: Run) -> str:
     for row in run.rows:
         lines += [*format_row(run, row), ""]
     return "\n".join([*lines, *format_provenance(run)])
-
-
-def format_published(run: Run) -> str:
-    """Others' figures beside ours; empty if no row of this run was published."""
-    lines = [f"{'published, patched : stock, lost':<46}{'sluice : stock, lost':>32}"]
-    rows = {row.name: row for row in run.rows}
-    for one in PUBLISHED["figures"]:
-        found = summaries(run, rows[one["row"]]) if one["row"] in rows else {}
-        sluice = found.get("sluice")
-        share = ratio(sluice, found.get("stock"))
-        if sluice is None or share is None:
-            continue
-        patched, stock = one["ratio"]
-        theirs, own = f"{patched / stock:.2f}x", format_number(sluice.lost_at_ring)
-        left = f"{one['where']:<5} {one['what']:<24}{theirs:>6}  {one['lost']}"
-        lines.append(f"{left:<56}{format_share(share):>8}  {own:>12}")
-    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
 _COVER = "{:<21}{:>6}  {:<17}{:<17}{:>13}"
@@ -379,9 +361,9 @@ def format_findings(findings: list[Finding], colour: bool) -> str:
     lines = [format_finding(finding, colour) for finding in findings]
     verdicts = [finding.verdict for finding in findings]
     undecided = verdicts.count("not decided")
-    told = f", {undecided} not decided: the samples disagree" if undecided else ""
+    rest = f", {undecided} not decided: the samples disagree" if undecided else ""
     reached = verdicts.count("reached")
-    lines.append(f"{reached} of {len(findings)} figures reached{told}")
+    lines.append(f"{reached} of {len(findings)} figures reached{rest}")
     return "\n".join(lines)
 
 
@@ -390,8 +372,6 @@ def read_colour() -> bool:
 
 
 def format_report(run: Run, colour: bool = False) -> str:
-    """The table, what others published, the findings, the kernel's complaints."""
-    parts = [format_table(run) + "\n", format_published(run)]
-    parts.append(format_findings(all_findings(run), colour))
-    parts += [f"kernel: {line}" for line in run.trouble]
-    return "\n".join(filter(None, parts))
+    """The table, the findings, the kernel's complaints."""
+    parts = [format_table(run) + "\n", format_findings(all_findings(run), colour)]
+    return "\n".join([*parts, *(f"kernel: {line}" for line in run.trouble)])

@@ -8,41 +8,47 @@ raises Skipped or WorkloadError.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Dict, List
 
-from lab.row import Row, Sample, Workload, WorkloadError
-
-if TYPE_CHECKING:
-    from lab.guest.env import GuestEnv
+from lab.failure import WorkloadError
+from lab.guest.env import GuestEnv
+from lab.row import Row, Sample, Workload
 
 
-@functools.lru_cache(maxsize=None)
-def by_command() -> Dict[str, List[Workload]]:
+@functools.cache
+def by_command() -> dict[str, list[Workload]]:
     """By the command that measures them, in the order of its report."""
-    from lab.workloads import applications, cost, dead_reader, demo, depth, in_kernel
-    from lab.workloads import many_taps, never_full, pktgen, qemu, rhythm, tcp
+    from lab.workloads import (
+        applications,
+        cost,
+        dead_reader,
+        demo,
+        depth,
+        in_kernel,
+        never_full,
+        pktgen,
+        rhythm,
+        tcp,
+    )
 
     senders = [*pktgen.WORKLOADS, *tcp.TCP, *tcp.UDP]
     others = [*dead_reader.WORKLOADS, *never_full.WORKLOADS]
     return {
         "demo": demo.WORKLOADS,
         "bench": [*senders, *tcp.SHAPING, *others],
-        # needs packages of its own in the root
-        "apps": [*applications.WORKLOADS, *qemu.WORKLOADS],
+        "apps": applications.WORKLOADS,  # needs packages of its own in the root
         "depth": depth.IN_PROCESSES,
         "native_depth": [*depth.IN_KERNEL, *depth.IN_PROCESSES],
         # needs the lab's own module; those of make bench that need no more are with it
-        "native": [*in_kernel.WORKLOADS, *rhythm.WORKLOADS, *senders, *others]
-        + many_taps.WORKLOADS,
+        "native": [*in_kernel.WORKLOADS, *rhythm.WORKLOADS, *senders, *others],
         "cost": cost.WORKLOADS,  # needs a VM that counts instructions
     }
 
 
-def rows_of(command: str) -> List[Row]:
+def rows_of(command: str) -> list[Row]:
     return [one.row for one in by_command()[command]]
 
 
-def all_workloads() -> Dict[str, Workload]:
+def all_workloads() -> dict[str, Workload]:
     """By the names of their rows."""
     every = by_command().values()
     return {one.row.name: one for workloads in every for one in workloads}
@@ -51,7 +57,7 @@ def all_workloads() -> Dict[str, Workload]:
 def measure(row: Row, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """One sample: sluice.ko is loaded before the first device exists, and unloaded after
     the last is gone. A workload that sent or read nothing is an error, not a 0."""
-    with env.variant(variant, row.parameters, row.always_loads):
+    with env.variant(variant, row.parameters):
         sample = all_workloads()[row.name].measure(variant, seconds, env)
     if sample.sent <= 0:
         raise WorkloadError(f"{row.name}, {variant}: sent nothing")

@@ -10,23 +10,36 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, starmap
-from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from lab.guest import latency
-from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters, attach
-from lab.guest.devices import read_all_counters, read_stops, run_tool
+from lab.guest.devices import (
+    DRAIN_SECONDS,
+    FAR,
+    NEAR,
+    Counters,
+    attach,
+    read_all_counters,
+    read_stops,
+    run_tool,
+)
 from lab.guest.env import GuestEnv
 from lab.guest.path import path
-from lab.guest.program import Program, has_device
-from lab.guest.program import read_ring, require_flag
-from lab.guest.program import read_udp_overflows, read_version, succeeds
+from lab.guest.program import (
+    Program,
+    has_device,
+    read_ring,
+    read_udp_overflows,
+    read_version,
+    require_flag,
+    succeeds,
+)
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, parse_variant
-from lab.workloads import file, qemu, tcp
-from lab.workloads.multicast import transfer
+from lab.row import Row, Sample, Workload
+from lab.variants import parse_variant
+from lab.workloads import qemu, tcp
 from lab.workloads.tcp import flood, load, server
 from lab.workloads.vpns import APPLICATIONS
 
@@ -39,29 +52,19 @@ RTTS_MS = (0, 10, 20, 40, 80, 120)
 LOADS = {
     **tcp.LOADS,
     "udp": ("UDP flood", 1, flood(payload_bytes=1200)),
-    # Sent without iperf3.
-    "file": ("MB by TCP", 1, []),
-    "multicast": ("multicast", 4, []),
 }
-EVERYWHERE = ("tcp_1", "tcp_8", "udp", "file")  # loads of every application
 # Slower than the applications on any machine: the link makes them wait, and
 # their rings fill. Without it the slower of their two ends is what is measured.
 LINK_MBIT = 10
-# Of both tunnels' devices, where not the application's: longer, and so much shorter
-# than the path as 500 packets are at the rates of a machine that is not emulated.
+# Of OpenVPN's devices, where not its own: longer, and so much shorter than the path as
+# 500 packets are at the rates of a machine that is not emulated.
 OTHER_RINGS = (25, 1000)
-# A rate at which the path holds up to 20 times the ring of 25, and emulated ends that
-# count instructions keep up.
-FAST_LINK_MBIT = 50
-WITH_OTHER_RINGS = ("tcp_1", "tcp_8", "file")  # loads of OpenVPN
 # make apps without --rows.
 USUAL = (
     "openvpn_tcp_8_20ms_10mbit",
     "openvpn_tcp_8_120ms_10mbit",
     "openvpn_tcp_1_120ms_10mbit_ring25",
     "openvpn_udp_20ms_10mbit",
-    "openvpn_file_120ms_10mbit_ring25",
-    "openvpn_multicast_20ms_10mbit",
     "wireguard-go_tcp_8_10ms",
     "wireguard-go_tcp_8_20ms",
     "tinc_tcp_8_20ms_10mbit",
@@ -76,8 +79,8 @@ class Case:
     application: str
     load: str
     rtt_ms: int
-    rate_mbit: Optional[int] = None
-    ring: Optional[int] = None  # of every variant; None: the application's
+    rate_mbit: int | None = None
+    ring: int | None = None  # of every variant; None: the application's
 
     @property
     def name(self) -> str:
@@ -90,17 +93,11 @@ class Case:
         name = APPLICATIONS[self.application].title
         rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit else ""
         ring = f", ring of {self.ring}" if self.ring else ""
-        size = f"{self.megabytes} " if self.load == "file" else ""
-        return f"{name} {size}{LOADS[self.load][0]}, {self.rtt_ms} ms{rate}{ring}"
-
-    @property
-    def megabytes(self) -> int:
-        """Of a file: it takes some seconds."""
-        return 50 if self.rate_mbit is None else 10
+        return f"{name} {LOADS[self.load][0]}, {self.rtt_ms} ms{rate}{ring}"
 
 
 @contextlib.contextmanager
-def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[List[Program]]:
+def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[list[Program]]:
     """The application's processes at NEAR and FAR, connected."""
     wanted = parse_variant(variant)
     upstream = wanted.base == "upstream"
@@ -138,25 +135,14 @@ def wait_settled() -> Counters:
     return now
 
 
-def _measure(case: Case, seconds: float) -> Tuple[float, Dict[str, Any], latency.Latency]:
-    """Mbit/s, what else is told, and the ping beside it."""
-    if case.load in ("file", "multicast"):
-        with latency.ping(NEAR, FAR) as ping:
-            size = 1_000_000 * case.megabytes
-            moved = file.move(NEAR, FAR, size) if case.load == "file" else transfer()
-            return (*moved, ping.end())
-    _, streams, options = LOADS[case.load]
-    with server():
-        received, pinged = load(streams, seconds, *options)
-    return received.mbit, {"retransmits": received.retransmits}, pinged
-
-
 def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    """seconds: not used by a file and multicast, which are sent to their end."""
+    """Mbit/s through the tunnel, with a ping beside it."""
+    _, streams, options = LOADS[case.load]
     with tunnel(case, variant, env) as processes:
         ring = read_ring(NEAR)
         before = [process.read_cpu_seconds() for process in processes]
-        mbit, told, pinged = _measure(case, seconds)
+        with server():
+            received, pinged = load(streams, seconds, *options)
         after = wait_settled()
         overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
@@ -164,34 +150,30 @@ def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     extra = {
         "version": read_version(APPLICATIONS[case.application].packages[0]),
         "txqueuelen": ring,
-        **told,
+        "retransmits": received.retransmits,
         "stops": stops,
         "udp_overflows": overflows,  # at the ends' own sockets
         "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
     }
     segmented = case.application == "wireguard-go"
-    return sample(mbit, after, extra, pinged, segmented=segmented)
+    return sample(received.mbit, after, extra, pinged, segmented=segmented)
 
 
 CASES = [
-    *starmap(Case, product(APPLICATIONS, EVERYWHERE, RTTS_MS, (None, LINK_MBIT))),
-    *(Case("openvpn", "multicast", 20, rate) for rate in (None, LINK_MBIT)),
+    *starmap(Case, product(APPLICATIONS, LOADS, RTTS_MS, (None, LINK_MBIT))),
     *(
         Case("openvpn", load, rtt_ms, LINK_MBIT, ring)
-        for load, rtt_ms, ring in product(WITH_OTHER_RINGS, RTTS_MS, OTHER_RINGS)
-    ),
-    *(
-        Case("openvpn", "tcp_1", rtt_ms, FAST_LINK_MBIT, OTHER_RINGS[0])
-        for rtt_ms in RTTS_MS
+        for load, rtt_ms, ring in product(("tcp_1", "tcp_8"), RTTS_MS, OTHER_RINGS)
     ),
 ]
 WORKLOADS = [
     Workload(
         Row(
-            *(case.name, case.title, "Mbit/s"),
-            usual=case.name in USUAL,
+            name=case.name,
+            title=case.title,
+            unit="Mbit/s",
             floor=0.97,
-            latency_share=None if case.load == "multicast" else 1 / 3,
+            latency_share=1 / 3,
             path_ms=case.rtt_ms,
             setup_seconds=APPLICATIONS[case.application].setup_seconds,
             rings=[50, 10000] if case.name == "openvpn_udp_20ms_10mbit" else [],

@@ -13,9 +13,10 @@ import statistics
 from dataclasses import replace
 from functools import partial
 
+from lab.failure import WorkloadError
 from lab.guest.crowd import crowd
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, Workload, WorkloadError
+from lab.row import Row, Sample, Workload
 from lab.workloads import dead_reader, tcp
 from lab.workloads.never_full import BURST, WHOLE_RING, time_bursts
 
@@ -49,7 +50,9 @@ WORKLOADS = [
     *(
         Workload(
             Row(
-                *(f"cost_{name}", f"{title} ({', '.join(parameters)})", UNIT),
+                name=f"cost_{name}",
+                title=f"{title} ({', '.join(parameters)})",
+                unit=UNIT,
                 floor=floor,
                 parameters=parameters,
             ),

@@ -11,11 +11,10 @@ import os
 import socket
 import time
 from functools import partial
-from typing import Any, Dict
+from typing import Any
 
 from lab.guest import tasks
-from lab.guest.devices import HERE, THERE, read_counters, running
-from lab.guest.devices import sink, wait_drained
+from lab.guest.devices import HERE, THERE, read_counters, running, sink, wait_drained
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_RCVBUFFORCE, read_sent
 from lab.guest.sample import sample
@@ -37,7 +36,7 @@ def _receive_all(living: socket.socket) -> int:
     return received
 
 
-def send_in_turn(env: GuestEnv, address: str) -> Dict[str, Any]:
+def send_in_turn(env: GuestEnv, address: str) -> dict[str, Any]:
     """Packets to this address and to the living peer, in turn, from one socket that
     blocks: {"other", "living", "received", "hung"}.
 
@@ -71,7 +70,8 @@ def send_in_turn(env: GuestEnv, address: str) -> Dict[str, Any]:
 def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """link_us: what each packet takes a slow reader; 0: it is dead."""
     with sink(
-        *(env.helper("reader"), variant),
+        env.helper("reader"),
+        variant,
         paused=not link_us,
         options=("--link-us", str(link_us)) if link_us else (),
     ) as reader:
@@ -92,7 +92,9 @@ def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
 WORKLOADS = [
     Workload(
         Row(
-            *(name, f"{reader}, to the living peer in 4 s", "packets"),
+            name=name,
+            title=f"{reader}, to the living peer in 4 s",
+            unit="packets",
             floor=floor,
             above_upstream=True,
             lossless=False,  # nobody reads, or too slowly: tail drop is intended

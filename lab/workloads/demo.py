@@ -16,16 +16,27 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any
 
-from lab.guest.devices import FAR, HERE, NEAR, THERE, Device, forwarder, read_counters
-from lab.guest.devices import sink, wait_drained
+from lab.failure import WorkloadError
+from lab.guest.devices import (
+    FAR,
+    HERE,
+    NEAR,
+    THERE,
+    Device,
+    forwarder,
+    read_counters,
+    sink,
+    wait_drained,
+)
 from lab.guest.env import GuestEnv
 from lab.guest.latency import Latency
 from lab.guest.program import SO_RCVBUFFORCE, open_socket
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, WorkloadError
+from lab.row import Row, Sample, Workload
 from lab.workloads import pktgen, tcp
 
 LINK_US = 1000
@@ -63,7 +74,7 @@ def receiver(device: Device, address: str) -> socket.socket:
     return opened
 
 
-def read_times(opened: socket.socket) -> List[Tuple[int, int]]:
+def read_times(opened: socket.socket) -> list[tuple[int, int]]:
     """Of each packet that waits: when it was sent, and when it came, ns."""
     times = []
     with contextlib.suppress(BlockingIOError):
@@ -106,7 +117,7 @@ class Voice:
     def end(self) -> None:
         self._over.set()
 
-    def heard(self, times: Sequence[Tuple[int, int]]) -> Latency:
+    def heard(self, times: Sequence[tuple[int, int]]) -> Latency:
         delays = tuple((came - sent) / 1e6 for sent, came in times)
         return Latency(self.sent, len(times), delays)
 
@@ -128,7 +139,7 @@ def call(variant: str, seconds: float, env: GuestEnv) -> Sample:
     return sample(carried.mbit, after, {}, heard, read=read)
 
 
-def send_to_both() -> Tuple[int, bool]:
+def send_to_both() -> tuple[int, bool]:
     """To the reader and to the living peer in turn, from one socket that blocks: how
     many pairs, and whether the socket was stuck."""
     opened = open_socket(HERE, socket.AF_INET, socket.SOCK_DGRAM, STUCK_SECONDS)
@@ -172,37 +183,45 @@ def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
 TCP, UDP, VOICE, DIRECT, DEAD = (
     f"demo_{name}" for name in ("tcp", "udp", "voice", "direct", "dead_reader")
 )
-OF_RATES: Dict[str, Any] = {
+OF_RATES: dict[str, Any] = {
     "floor": SAME,
     "pace": LEAST_MBIT,
     "latency_share": SHARE,
 }
 WORKLOADS = [
     tcp.workload(
-        *(TCP, f"8 TCP streams over {LINK_TITLE}"),
+        TCP,
+        f"8 TCP streams over {LINK_TITLE}",
         tcp.Case(8, PACE, ping_seconds=PING_SECONDS),
         **OF_RATES,
     ),
     tcp.workload(
-        *(UDP, f"UDP, {FLOOD_MBIT} Mbit/s into the same link"),
+        UDP,
+        f"UDP, {FLOOD_MBIT} Mbit/s into the same link",
         tcp.Case(1, PACE, FLOOD, ping_seconds=PING_SECONDS),
         **OF_RATES,
     ),
     Workload(
         Row(
-            *(VOICE, "voice, 50 packets/s, beside a bulk transfer", "Mbit/s"),
+            VOICE,
+            "voice, 50 packets/s, beside a bulk transfer",
+            "Mbit/s",
             probe="voice packet",
             latency_share=SHARE,
         ),
         call,
     ),
     pktgen.workload(
-        *(DIRECT, f"2 pktgen senders into {LINK_TITLE}", pktgen.Case(2, options=LINK)),
+        DIRECT,
+        f"2 pktgen senders into {LINK_TITLE}",
+        pktgen.Case(2, options=LINK),
         floor=None,
     ),
     Workload(
         Row(
-            *(DEAD, "dead reader, living peer, one socket", "packets"),
+            DEAD,
+            "dead reader, living peer, one socket",
+            "packets",
             floor=SAME,
             above_upstream=True,
             lossless=False,  # nobody reads: tail drop is intended

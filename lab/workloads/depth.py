@@ -34,8 +34,10 @@ IN_PROCESSES = [
     _tcp("depth_link", PACES["link"]),
     _workload("depth_udp", "UDP flood, slow reader", partial(transfer, FLOOD)),
     _workload(
-        *("depth_vhost", "pktgen through the qdisc, vhost-net"),
-        *(partial(pktgen.receive, VHOST), "packets/s"),
+        "depth_vhost",
+        "pktgen through the qdisc, vhost-net",
+        partial(pktgen.receive, VHOST),
+        "packets/s",
     ),
 ]
 IN_KERNEL = [

@@ -8,7 +8,7 @@ for each packet, or at a link's pace.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List
+from typing import Any
 
 from lab.row import Row, Workload
 from lab.workloads import pktgen
@@ -18,7 +18,7 @@ DIRECT = (1, 2, 4)  # senders of pktgen
 STREAMS = (1, 2, 4, 8, 16)  # of TCP
 IN_KERNEL = ("--in-kernel",)
 SLOW = (*IN_KERNEL, "--burn-us", "20")
-LOSSLESS: Dict[str, Any] = {"lossless_ring": 8000}  # of stock
+LOSSLESS: dict[str, Any] = {"lossless_ring": 8000}  # of stock
 PROMPT = {"prompt": True}
 PACES = {
     "fast": Pace("in kernel", IN_KERNEL, STREAMS, LOSSLESS),
@@ -44,11 +44,13 @@ PFIFO = {
 }
 
 
-def _pktgen(name: str, senders: int, title: str, **how: Any) -> Workload:
+def _pktgen(name: str, senders: int, title: str, **settings: Any) -> Workload:
     """A direct sender is as fast as the reader, or faster."""
-    case = pktgen.Case(senders, options=IN_KERNEL, **how)
+    case = pktgen.Case(senders, options=IN_KERNEL, **settings)
     return pktgen.workload(
-        *(f"kernel_pktgen_{name}", f"pktgen, {title}, in kernel", case),
+        f"kernel_pktgen_{name}",
+        f"pktgen, {title}, in kernel",
+        case,
         **{"floor": 0.97, **(LOSSLESS if name in ("1", "2") else {})},
     )
 
@@ -58,11 +60,13 @@ WORKLOADS = [
     _pktgen("qdisc", 1, "qdisc", direct=False),
     _pktgen("noqueue", 1, "noqueue", qdisc="noqueue"),
     *tcp_workloads(
-        *("kernel_", {**PACES, **PFIFO}),
+        "kernel_",
+        {**PACES, **PFIFO},
         {"kernel_tcp_8_fast": ABOVE, "kernel_tcp_16_fast": ABOVE},
     ),
     workload(
-        *("kernel_udp_slow", "UDP flood, in kernel, 20 us"),
+        "kernel_udp_slow",
+        "UDP flood, in kernel, 20 us",
         replace(FLOOD, pace=PACES["slow"]),
         reaches_upstream=True,
     ),
@@ -78,7 +82,7 @@ OF_OTHERS = (
 )
 
 
-def usual(rows: List[Row], cpus: int) -> List[Row]:
+def usual(rows: list[Row], cpus: int) -> list[Row]:
     """The rows of this file and OF_OTHERS, with no more senders than CPUs, and
     those that say so themselves."""
     many = [f"kernel_pktgen_{n}" for n in DIRECT if n > cpus]

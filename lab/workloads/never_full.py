@@ -20,17 +20,28 @@ import os
 import socket
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Callable, ContextManager, Iterator, List
+from typing import Callable
 
+from lab.failure import Skipped
 from lab.guest import tasks
-from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
-from lab.guest.devices import running, sink, wait_drained, wait_until
+from lab.guest.devices import (
+    DRAIN_SECONDS,
+    HERE,
+    THERE,
+    Reader,
+    running,
+    sink,
+    wait_drained,
+    wait_until,
+)
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_SNDBUFFORCE, read_sent
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Skipped, Workload
+from lab.row import Row, Sample, Workload
 from lab.workloads import pktgen
 
 RING = 10000
@@ -40,7 +51,7 @@ PAYLOAD_BYTES = 18  # of a socket's packet: the smallest Ethernet frame, 60 byte
 WHOLE_RING = ["target_us=0"]
 
 
-def busy_time_told(release: str, cpus: int) -> ContextManager[None]:
+def busy_time_told(release: str, cpus: int) -> AbstractContextManager[None]:
     """pktgen tells how long it was busy; Skipped where it cannot.
 
     When it waits for its last packet to be read and gives its CPU away meanwhile, it
@@ -69,9 +80,9 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
             out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
             out.connect((THERE.address, 9))
             with running(argv, stdin=out) as sender:
-                told = read_sent(sender)
+                counts = read_sent(sender)
         reader.resume()
-        return told["ns"] / 1e9
+        return float(counts["ns"]) / 1e9
 
     def by_pktgen(reader: Reader) -> float:
         """It ends when its last packet has been read: its wait is not timed."""
@@ -89,8 +100,8 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
     if path == "socket":
         yield by_socket
     else:
-        told = busy_time_told(os.uname().release, os.cpu_count() or 1)
-        with pktgen.senders(1, path == "direct", BURST) as (name,), told:
+        busy_time = busy_time_told(os.uname().release, os.cpu_count() or 1)
+        with pktgen.senders(1, path == "direct", BURST) as (name,), busy_time:
             yield by_pktgen
 
 
@@ -100,7 +111,7 @@ def time_bursts(
     """So many bursts, or more for so long; the value is the fastest's packets/s, extra
     has the seconds of each."""
     end = time.monotonic() + seconds
-    spent: List[float] = []
+    spent: list[float] = []
     read = Path(f"/sys/class/net/{HERE.name}/statistics/tx_packets")
     with sink(env.helper("reader"), variant, ring=RING) as reader:
         with sender(path, env) as send:

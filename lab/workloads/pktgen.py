@@ -11,20 +11,31 @@ import contextlib
 import operator
 import os
 import re
-import statistics
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
+from typing import Any
 
+from lab.failure import WorkloadError
 from lab.guest import latency, tasks
-from lab.guest.devices import HERE, THERE, Counters, read_stops, run_tool, sink
-from lab.guest.devices import wait_drained, wait_until
+from lab.guest.devices import (
+    HERE,
+    THERE,
+    Counters,
+    read_stops,
+    run_tool,
+    sink,
+    wait_drained,
+    wait_until,
+)
 from lab.guest.env import GuestEnv
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
+from lab.row import Row, Sample, Workload
+from lab.variants import parse_variant
 
 PROC = Path("/proc/net/pktgen")
 PACKET_BYTES = 60
@@ -39,7 +50,6 @@ class Case:
     vhost: bool = False
     qdisc: str = "fq_codel"
     options: Sequence[str] = ()  # of the reader
-    pinned: bool = False  # vhost-net to the first CPU; senders are from the last
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ def write_control(name: str, *lines: str) -> None:
 
 
 @contextlib.contextmanager
-def senders(count: int, direct: bool = True, packets: int = 0) -> Iterator[List[str]]:
+def senders(count: int, direct: bool = True, packets: int = 0) -> Iterator[list[str]]:
     """`count` configured senders, from the last CPU downwards."""
     run_tool(["modprobe", "pktgen"])
     cpus = os.cpu_count() or 1
@@ -101,7 +111,7 @@ def senders(count: int, direct: bool = True, packets: int = 0) -> Iterator[List[
         write_control("pgctrl", "stop", "reset")
 
 
-def _read_status(names: Sequence[str]) -> List[str]:
+def _read_status(names: Sequence[str]) -> list[str]:
     """Of each sender "Starting" once it has begun, and its figures when it has ended."""
     return [(PROC / name).read_text().rpartition("Result: ")[2] for name in names]
 
@@ -120,13 +130,13 @@ def start(names: Sequence[str]) -> None:
     )
 
 
-def read_sent_so_far(names: Sequence[str]) -> List[int]:
+def read_sent_so_far(names: Sequence[str]) -> list[int]:
     """While they run."""
     texts = [(PROC / name).read_text() for name in names]
     return [int(re.findall(r"pkts-sofar: (\d+)", text)[0]) for text in texts]
 
 
-def read_results(names: Sequence[str]) -> Optional[List[Sent]]:
+def read_results(names: Sequence[str]) -> list[Sent] | None:
     """None while one of them has none, or a part of it: pktgen may be writing it."""
     try:
         return [parse_pktgen((PROC / name).read_text()) for name in names]
@@ -134,12 +144,12 @@ def read_results(names: Sequence[str]) -> Optional[List[Sent]]:
         return None
 
 
-def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> List[Sent]:
+def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> list[Sent]:
     """Waits for the results: the write of "start" may return before them.
 
     seconds: so long all of them may be without a packet more.
     """
-    sent: List[int] = []
+    sent: list[int] = []
     deadline = time.monotonic() + seconds
     while (results := read_results(names)) is None:
         before, sent = sent, read_sent_so_far(names)
@@ -166,38 +176,27 @@ def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:
     return max(0, min(errors, attempts + pings - after.offered))
 
 
-def _wait_and_count(case: Case, readers: List[int], seconds: float) -> Dict[str, float]:
-    """What the readers and the CPUs did meanwhile, for a sample's extra."""
-    switches, before = tasks.read_switches(readers), tasks.read_softirq_seconds()
-    time.sleep(seconds)
-    counted = {"reader_switches": (tasks.read_switches(readers) - switches) / seconds}
-    if case.pinned:
-        after = tasks.read_softirq_seconds()
-        shares = [100 * (after[cpu] - before[cpu]) / seconds for cpu in sorted(after)]
-        counted["reader_softirq"] = shares[0]
-        counted["sender_softirq"] = statistics.mean(shares[-case.senders :])
-    return counted
-
-
 def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """What the reader gets, packets/s, with a ping beside it."""
     # ping does not count what is dropped on its way out: where there is no queue.
     asks = case.qdisc != "noqueue"
-    pings: ContextManager[Optional[latency.Ping]] = (
+    pings: AbstractContextManager[latency.Ping | None] = (
         latency.ping(HERE, THERE) if asks else contextlib.nullcontext()
     )
     with sink(
-        *(env.reader(case.options), variant, parse_variant(variant).ring),
+        env.reader(case.options),
+        variant,
+        parse_variant(variant).ring,
         vhost=case.vhost,
         qdisc=case.qdisc,
         options=case.options,
     ) as reader:
         readers = tasks.read_tasks(reader.pid, case.vhost)
-        if case.pinned:
-            tasks.pin(readers, 0)
         with senders(case.senders, case.direct) as names, pings as ping:
             start(names)
-            counted = _wait_and_count(case, readers, seconds)
+            switches = tasks.read_switches(readers)
+            time.sleep(seconds)
+            switches = tasks.read_switches(readers) - switches
             pinged = ping.end() if ping else latency.NOT_ASKED
             write_control("pgctrl", "stop")
             results = wait_ended(names)
@@ -211,7 +210,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "errors": sum(result.errors for result in results),
         "refused": refused,
         "stops": stops,
-        **counted,
+        "reader_switches": switches / seconds,
     }
     rate = read / max(result.seconds for result in results)
     sent = attempts + pinged.sent - refused
@@ -227,12 +226,15 @@ def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     return Workload(row, partial(receive, case))
 
 
-def _direct(names: str, reader: str, counts: Sequence[int], **how: Any) -> List[Workload]:
+def _direct(
+    names: str, reader: str, counts: Sequence[int], **settings: Any
+) -> list[Workload]:
     """A row for each number of direct senders, of which names has the place."""
     return [
         workload(
-            *(names.format(n), f"pktgen, {n} direct sender{'s' * (n > 1)}{reader}"),
-            Case(n, **how),
+            names.format(n),
+            f"pktgen, {n} direct sender{'s' * (n > 1)}{reader}",
+            Case(n, **settings),
         )
         for n in counts
     ]
@@ -243,7 +245,6 @@ WORKLOADS = [
     *_direct("pktgen_{}", "", (1, 2, 4)),
     workload("pktgen_queue_xmit", "pktgen through the qdisc", Case(1, direct=False)),
     *_direct("vhost_{}", ", vhost-net", (1, 2, 4), vhost=True),
-    *_direct("vhost_{}_pinned", ", vhost-net pinned", (1, 4), vhost=True, pinned=True),
     *_direct("pktgen_{}_noqueue", ", noqueue", (1, 4), **NO_QUEUE),
     *_direct("vhost_{}_noqueue", ", vhost-net, noqueue", (1, 4), vhost=True, **NO_QUEUE),
 ]

@@ -20,17 +20,32 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any
 
+from lab.failure import WorkloadError
 from lab.guest import latency
-from lab.guest.devices import FAR, NEAR, Counters, Device, Reader, forwarder
-from lab.guest.devices import parse_ecn_marks, read_all_counters, read_counters
-from lab.guest.devices import run_tool, running, show, wait_drained
+from lab.guest.devices import (
+    FAR,
+    NEAR,
+    Counters,
+    Device,
+    Reader,
+    forwarder,
+    parse_ecn_marks,
+    read_all_counters,
+    read_counters,
+    run_tool,
+    running,
+    show,
+    wait_drained,
+)
 from lab.guest.env import GuestEnv
 from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload, WorkloadError, parse_variant
+from lab.row import Row, Sample, Workload
+from lab.variants import parse_variant
 
 
 @dataclass(frozen=True)
@@ -64,13 +79,13 @@ START_SECONDS = 1  # of TCP, not counted
 LOW_DELAY = 0x10  # the type of service that prio's first band takes
 
 
-def flood(payload_bytes: int) -> List[str]:
+def flood(payload_bytes: int) -> list[str]:
     """iperf3's arguments."""
     return ["--udp", "--bitrate", "0", "--length", str(payload_bytes)]
 
 
 # What else than the forwarder is measured with: streams, and iperf3's further arguments.
-LOADS: Dict[str, Tuple[str, int, List[str]]] = {
+LOADS: dict[str, tuple[str, int, list[str]]] = {
     "tcp_1": ("1 TCP", 1, []),
     "tcp_8": ("8 TCP", 8, []),
     "udp": ("UDP flood", 1, flood(UDP_PAYLOAD_BYTES)),
@@ -105,10 +120,10 @@ def jain(shares: Sequence[float]) -> float:
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
 
 
-def _received(end: Dict[str, Any]) -> Dict[str, float]:
+def _received(end: dict[str, Any]) -> dict[str, float]:
     """What the receiver counted; of UDP, iperf3 3.9 tells what it missed."""
     if "sum_received" in end:
-        return end["sum_received"]
+        return dict(end["sum_received"])
     sent = end["sum"]
     share = 1 - sent["lost_packets"] / max(sent["packets"], 1)
     return {name: sent[name] * share for name in ("bytes", "bits_per_second")}
@@ -157,7 +172,7 @@ def load(
     near: Device = NEAR,
     far: Device = FAR,
     **pings: Any,
-) -> Tuple[Received, latency.Latency]:
+) -> tuple[Received, latency.Latency]:
     """What iperf3 carries from near to far, and the ping beside it; pings: how."""
     with latency.ping(near, far, **pings) as ping:
         return run_client(streams, seconds, *options, near=near, far=far), ping.end()
@@ -176,7 +191,7 @@ def run_client(
     return parse_iperf3(run_tool(argv, seconds=seconds + 30, check=False))
 
 
-def settle(reader: Reader) -> Tuple[Counters, int]:
+def settle(reader: Reader) -> tuple[Counters, int]:
     """The devices' counts, and how many packets the reader counted, both of a moment
     in which no packet came: a connection that closes sends its last ones late."""
     devices = [NEAR, FAR]
@@ -194,11 +209,11 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     pace, ring = case.pace, parse_variant(variant).ring
     options = case.options or ("--omit", str(START_SECONDS))
     with forwarder(
-        *(env.reader(pace.options), variant, pace.options, pace.qdisc, ring)
+        env.reader(pace.options), variant, pace.options, pace.qdisc, ring
     ) as reader, server():
         if pace.ecn:
             run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
-        pings: Dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
+        pings: dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
         received, pinged = load(case.streams, seconds, *options, **pings)
         after, read = settle(reader)
         near = read_counters(NEAR)
@@ -227,7 +242,7 @@ def tcp_workload(name: str, streams: int, pace: Pace, **demands: Any) -> Workloa
 
 def tcp_workloads(
     prefix: str, paces: Mapping[str, Pace], special: Mapping[str, Any] = NO_DEMANDS
-) -> List[Workload]:
+) -> list[Workload]:
     """Of each pace all its numbers of streams; special: demands of single rows."""
     names = [
         (f"{prefix}tcp_{streams}_{speed}", streams, pace)
@@ -240,7 +255,9 @@ def tcp_workloads(
 TCP = tcp_workloads("", PACES)
 UDP = [
     workload(
-        *("udp_flood", "UDP flood, slow reader, received", FLOOD),
+        "udp_flood",
+        "UDP flood, slow reader, received",
+        FLOOD,
         floor=1.0,
         reaches_upstream=True,
     ),
@@ -248,13 +265,16 @@ UDP = [
 ]
 SHAPING = [
     workload(
-        *("shaping_prio", "UDP flood, ping in prio's first band"),
+        "shaping_prio",
+        "UDP flood, ping in prio's first band",
         replace(LINK_FLOOD, pace=replace(PACES["link"], qdisc="prio"), tos=LOW_DELAY),
         prompt=True,
     ),
     *(
         tcp_workload(
-            *(f"shaping_{name}", 4, replace(PACES["link"], title=title, **change)),
+            f"shaping_{name}",
+            4,
+            replace(PACES["link"], title=title, **change),
             prompt=prompt,
         )
         for name, title, change, prompt in (

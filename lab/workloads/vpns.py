@@ -10,15 +10,14 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ContextManager, List, Optional
 
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.program import Program, ensure_certificate, folder, program, two_ends
-from lab.guest.tun import IFF_BACKPRESSURE, IFF_NO_PI, IFF_TUN, IFF_VNET_HDR
-from lab.guest.tun import open_queue
+from lab.guest.tun import IFF_BACKPRESSURE, IFF_NO_PI, IFF_TUN, IFF_VNET_HDR, open_queue
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,14 @@ class Application:
     program: str
     packages: tuple[str, ...]  # the first has the program
     # Those at NEAR and FAR; given what upstream's preload, if it is upstream.
-    processes: Callable[[Optional[str]], ContextManager[List[Program]]]
-    mtu: Optional[int] = None  # of its devices, if not the default
+    processes: Callable[[str | None], AbstractContextManager[list[Program]]]
+    mtu: int | None = None  # of its devices, if not the default
     setup_seconds: float = 0.0
 
 
 def openvpn_arguments(
-    device: Device, own: Device, peer: Device, role: List[str]
-) -> List[str]:
+    device: Device, own: Device, peer: Device, role: list[str]
+) -> list[str]:
     mine = ensure_certificate(str(own.netns))
     theirs = ensure_certificate(str(peer.netns))
     return [
@@ -46,7 +45,7 @@ def openvpn_arguments(
     ]
 
 
-def openvpn(preload: Optional[str]) -> ContextManager[List[Program]]:
+def openvpn(preload: str | None) -> AbstractContextManager[list[Program]]:
     """Its data in userspace: two peers, certificates of their own."""
     server = openvpn_arguments(FAR, FAR_END, NEAR_END, ["--tls-server", "--dh", "none"])
     client = openvpn_arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
@@ -68,14 +67,16 @@ def ensure_key(name: str) -> Path:
 def _configure(device: Device, own: Device, peer: Device, inside: Device) -> None:
     public = run_tool(["wg", "pubkey"], ensure_key(str(peer.netns)).read_text()).strip()
     run_tool(
-        own.command("wg", "set", device.name, "listen-port", str(WIREGUARD_PORT))
-        + ["private-key", str(ensure_key(str(own.netns)))]
-        + ["peer", public, "endpoint", f"{peer.address}:{WIREGUARD_PORT}"]
-        + ["allowed-ips", f"{inside.address}/32"]
+        [
+            *own.command("wg", "set", device.name, "listen-port", str(WIREGUARD_PORT)),
+            *("private-key", str(ensure_key(str(own.netns)))),
+            *("peer", public, "endpoint", f"{peer.address}:{WIREGUARD_PORT}"),
+            *("allowed-ips", f"{inside.address}/32"),
+        ]
     )
 
 
-def _wireguard_arguments(device: Device, upstream: bool) -> List[str]:
+def _wireguard_arguments(device: Device, upstream: bool) -> list[str]:
     plain = ["wireguard-go", "--foreground", device.name]
     if not upstream:
         return plain
@@ -84,7 +85,7 @@ def _wireguard_arguments(device: Device, upstream: bool) -> List[str]:
 
 
 @contextlib.contextmanager
-def wireguard_go(preload: Optional[str]) -> Iterator[List[Program]]:
+def wireguard_go(preload: str | None) -> Iterator[list[Program]]:
     """Its tun device takes and gives GSO packets of up to 64 kB."""
     upstream = preload is not None  # no C library to preload into
     near, far = (_wireguard_arguments(end, upstream) for end in (NEAR, FAR))
@@ -142,7 +143,7 @@ def _ensure_nodes() -> None:
         complete.touch()
 
 
-def tinc(preload: Optional[str]) -> ContextManager[List[Program]]:
+def tinc(preload: str | None) -> AbstractContextManager[list[Program]]:
     """Two nodes that route, keys of their own."""
     _ensure_nodes()
     near, far = (
@@ -204,7 +205,7 @@ def _read_pin() -> str:
 
 
 @contextlib.contextmanager
-def openconnect(preload: Optional[str]) -> Iterator[List[Program]]:
+def openconnect(preload: str | None) -> Iterator[list[Program]]:
     """Its data in DTLS to its server ocserv. It reads its device through vhost-net where
     it can."""
     place = _ensure_ocserv()
@@ -227,7 +228,9 @@ def openconnect(preload: Optional[str]) -> Iterator[List[Program]]:
 APPLICATIONS = {
     "openvpn": Application("OpenVPN", "openvpn", ("openvpn", "openssl"), openvpn),
     "wireguard-go": Application(
-        *("wireguard-go", "wireguard-go", ("wireguard-go", "wireguard-tools")),
+        "wireguard-go",
+        "wireguard-go",
+        ("wireguard-go", "wireguard-tools"),
         wireguard_go,
     ),
     # Two RSA keys, in an emulated machine.
@@ -238,7 +241,7 @@ APPLICATIONS = {
 }
 
 
-def run_with_device(argv: List[str]) -> None:
+def run_with_device(argv: list[str]) -> None:
     """wireguard-go's own arguments; the device has IFF_BACKPRESSURE set."""
     flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR | IFF_BACKPRESSURE
     tun = open_queue(flags, argv[-1], options=0)

@@ -9,13 +9,10 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.failure import Unsuitable
+from lab.machines.machine import Machine
 from lab.processes import read_stat
-
-if TYPE_CHECKING:
-    from lab.machines.vm import Machine
 
 MEMORY_FOLDER = Path("/dev/shm")  # the guest's memory is a file in there
 ENVIRONMENT = {"TMPDIR": str(MEMORY_FOLDER)}

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Sequence
 from lab.guest.devices import Device, add_neighbour, run_tool
 from lab.guest.scenarios import Env
 from lab.guest.tun import IFF_TAP
-from lab.row import Skipped, WorkloadError
+from lab.failure import Skipped, WorkloadError
 from tests.kernel.scenarios._tap import Tap
 from tests.kernel.scenarios._traffic import read_device, read_queues, send
 

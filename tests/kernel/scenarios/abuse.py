@@ -43,7 +43,7 @@ from lab.guest.tun import (
     open_queue,
     request,
 )
-from lab.row import WorkloadError
+from lab.failure import WorkloadError
 from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
 from sluice import system
 from sluice.netlink import Client

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is compared: the variants of the driver, by their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VARIANTS = ("stock", "upstream", "sluice")
+SERIES = "series"  # the drivers that make series patches, without the module
+
+
+@dataclass(frozen=True)
+class Variant:
+    base: str  # one of VARIANTS, or SERIES
+    ring: int | None = None  # txqueuelen, if it is not the default
+    target_us: int | None = None  # of sluice, if it is not the row's
+
+    def __str__(self) -> str:
+        if self.ring is not None:
+            return f"{self.base}, txqueuelen {self.ring}"
+        if self.target_us is not None:
+            return f"{self.base}, target {self.target_us} us"
+        return self.base
+
+
+def parse_variant(name: str) -> Variant:
+    """From "stock", "stock-50" (what operators do today) or "sluice@2000"."""
+    base, _, ring = name.partition("-")
+    base, _, target = base.partition("@")
+    return Variant(base, int(ring) if ring else None, int(target) if target else None)
