@@ -23,6 +23,7 @@ if __name__ == "__main__":
         sys.exit(3)  # NOT_SUITABLE
 
 # ruff: noqa: E402
+from lab import processes
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import (
     copies,
@@ -42,11 +43,10 @@ from lab.machines import build, vm
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.machines.tree import kernel_of
-from lab.report import demo, markdown
+from lab.report import markdown
 from lab.report.results import Run, read_run
-from lab.report.tables import read_colour
 from lab.row import Row
-from lab.setup import say
+from lab.setup import ensure_venv, say
 from lab.workloads import applications, in_kernel, rows_of
 
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -180,16 +180,32 @@ def _measure(known: list[Row], **settings: Any) -> int:
     return measure.bench_status(run)
 
 
+def _draw(module: str, *paths: Path) -> None:
+    """The plots need the lab's venv."""
+    command = [str(ensure_venv()), "-B", "-m", module]
+    command += [str(path.absolute()) for path in paths]
+    sys.stdout.flush()
+    if processes.run(command, cwd=vm.REPOSITORY).returncode != 0:
+        raise LabError(f"{paths[-1]}: could not be drawn (see above)")
+
+
+def _write_page(result: Path, page: Path) -> None:
+    _draw("lab.report.page", result, page)
+    print(f"page  in {page}")
+
+
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
 def command_demo(**settings: Any) -> int:
     started = time.monotonic()
     measure.choose_rows(settings["patterns"], rows_of("demo"))  # before minutes of set-up
     measure.prepare(settings["kernel"])
+    ensure_venv()
     prepared = time.monotonic()
     run, path = _measured(rows_of("demo"), **settings)
-    print(demo.format_demo(run, read_colour()))
+    _draw("lab.report.demo", path)
     spent = time.monotonic() - prepared
     print(f"\nset-up {prepared - started:.0f} s, demo {spent:.0f} s; saved in {path}")
+    _write_page(path, path.with_suffix(".html"))
     return measure.demo_status(run)
 
 
@@ -233,10 +249,13 @@ def command_cost(**settings: Any) -> int:
 @subcommand(
     "show a saved run",
     option("file", "a result that the lab saved", metavar="FILE", type=Path),
+    option("--page", "write an HTML page there", metavar="FILE", type=Path),
 )
-def command_report(file: Path) -> int:
+def command_report(file: Path, page: Path | None) -> int:
     run = read_run(file)
     measure.show(run)
+    if page:
+        _write_page(file, page)
     return measure.bench_status(run)
 
 

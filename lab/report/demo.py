@@ -1,19 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The report of make demo: a table of what its rows are about, the figures that sluice
-did not reach, and a sentence."""
+"""The end of make demo: python3 -m lab.report.demo RESULT.json
+
+A table of what the rows are about, the figures that sluice did not reach, a sentence and
+a plot. It runs in the lab's virtual environment, because plotext draws the plot.
+"""
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
-from lab.report.results import Run, Summary, summaries, why_missing
-from lab.report.tables import WIDTH, all_findings, format_finding, ratio
+import plotext
+
+from lab.report.results import Run, Summary, read_run, summaries, why_missing
+from lab.report.tables import (
+    WIDTH,
+    all_findings,
+    format_finding,
+    ratio,
+    read_colour,
+)
 from lab.row import Row
 from lab.variants import VARIANTS
 from lab.workloads import demo
 
 _LABEL, _COLUMN = 44, 12
+COLOURS = {"stock": "gray", "upstream": "orange", "sluice": "blue"}
 Cell = Callable[[Summary], str]
 
 
@@ -136,6 +150,23 @@ def _of_tcp(run: Run) -> dict[str, Summary]:
     return summaries(run, rows[0]) if rows else {}
 
 
+def format_plot(run: Run, colour: bool) -> str:
+    """The median ping of each variant beside 8 TCP streams; empty if none was taken."""
+    pings = {name: one.ping_ms[50] for name, one in _of_tcp(run).items()}
+    known = {name: ping for name, ping in pings.items() if ping is not None}
+    if not known:
+        return ""
+    plotext.simple_bar(
+        list(known),
+        [round(ping, 1) for ping in known.values()],
+        width=WIDTH - len(" 0.00"),
+        title="ping p50 beside 8 TCP streams, ms",
+        color=[COLOURS[name] for name in known],
+    )
+    drawn: str = plotext.build().rstrip()
+    return drawn if colour else str(plotext.uncolorize(drawn))
+
+
 def format_demo(run: Run, colour: bool) -> str:
     findings = all_findings(run)
     short = [format_finding(one, colour) for one in findings if not one.reached]
@@ -145,5 +176,16 @@ def format_demo(run: Run, colour: bool) -> str:
         *(f"kernel: {line}" for line in run.trouble),
         "\n".join([*short, reached]),
         "\n".join(textwrap.wrap(format_sentence(run), WIDTH)),
+        format_plot(run, colour),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    print(format_demo(read_run(Path(sys.argv[1])), read_colour()))
+
+
+if __name__ == "__main__":
+    main()
