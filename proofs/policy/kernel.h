@@ -66,13 +66,11 @@ typedef unsigned int gfp_t;
 #define div64_u64(a, b)	((u64)(a) / (u64)(b))
 #define div_u64(a, b)		((u64)(a) / (u32)(b))
 
-/* steps.c: who runs when, locks, timers, grace periods */
+/* steps.c or single.h: who runs when, locks, timers, grace periods */
 void step(void);
 u64 ktime_get_ns(void);
 void sleep_ns(u64 ns);
 unsigned int chance(unsigned int below);
-void spawn(void (*function)(void *), void *argument, int cpu);
-void run_world(unsigned int seed);
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 int num_online_cpus(void);
 void unseen_read(const volatile void *from, void *to, size_t size);
@@ -149,6 +147,7 @@ typedef struct {
 	pthread_mutex_t mutex;
 } spinlock_t;
 
+#define LOCK_MAGIC		0x10c4
 void spin_lock_init(spinlock_t *lock);
 void spin_lock(spinlock_t *lock);
 bool spin_trylock(spinlock_t *lock);
@@ -291,11 +290,7 @@ struct net_device {
 struct sk_buff { u16 queue_mapping; };
 #define skb_get_queue_mapping(skb)	((skb)->queue_mapping)
 #define netif_running(device)		((device)->running)
-static inline int netif_set_real_num_tx_queues(struct net_device *dev,
-					       unsigned int queues)
-{
-	return 0;
-}
+int netif_set_real_num_tx_queues(struct net_device *dev, unsigned int queues);
 #define netdev_priv(device)		((void *)((device) + 1))
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define netdev_warn(device, ...)	complain(__VA_ARGS__)
@@ -346,9 +341,8 @@ struct socket { struct file *file; };
 #define O_RDWR				2
 struct cred { char unused; };
 #define init_task			(*(char *)0)
-static struct cred the_cred __attribute__((unused));
-static int creds_held __attribute__((unused)), creds_in_use __attribute__((unused));
-#define prepare_kernel_cred(task)	(creds_held++, &the_cred)
+extern int creds_held, creds_in_use;
+#define prepare_kernel_cred(task)	(creds_held++, (struct cred *)&creds_held)
 #define override_creds(new)		(creds_in_use++, (new))
 #define revert_creds(old)		((void)(old), creds_in_use--)
 #define put_cred(cred)			((void)(cred), creds_held--)
@@ -412,7 +406,7 @@ int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
 int register_ftrace_function(struct ftrace_ops *ops);
 int unregister_ftrace_function(struct ftrace_ops *ops);
 
-/* world.c's sluice_entry() is a call like any: registers are the compiler's. */
+/* sluice_entry() of world.c and direct_examples.c is a call like any: registers are the compiler's. */
 #define CONFIG_X86_64
 #define CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
 #define SLUICE_HAS_DIRECT_OPS
