@@ -135,23 +135,8 @@ static void direct_calls(void)
 	hook_is_forgotten();
 }
 
-/* What the entry calls, for a packet of a ring beyond its limit, and for another. */
-static void entries(void)
-{
-	struct sk_buff skb = { .queue_mapping = 0 };
-
-	fresh();
-	set_ring(SIZE, 0, 0, 30);
-	sluice_entered(&skb, &tun->dev);
-	EXPECT(is_stopped(0), false);
-	set_ring(SIZE, 0, 0, 95);
-	sluice_entered(&skb, &tun->dev);
-	EXPECT(is_stopped(0), true);
-}
-
 void direct_examples(void)
 {
 	registers();
 	direct_calls();
-	entries();
 }

@@ -79,8 +79,6 @@ void unseen_release(const volatile void *at);
 
 #define unqualified(x)		__typeof__(((void)0, (x)))
 typedef struct { s64 counter; } atomic64_t;
-typedef struct { int counter; } atomic_t;
-#define ATOMIC_INIT(n)		{ n }
 #ifdef STEPS
 #include "memory.h"
 #else
@@ -123,7 +121,6 @@ typedef struct { int counter; } atomic_t;
 				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
 	__old; })
 #endif
-#define rcu_access_pointer(p)	READ_ONCE(p)
 #define rcu_dereference(p)	READ_ONCE(p)
 #define rcu_dereference_raw(p)	READ_ONCE(p)
 #define rcu_assign_pointer(p, value)	smp_store_release(&(p), value)
@@ -132,14 +129,9 @@ typedef struct { int counter; } atomic_t;
 #define atomic64_add(n, v)	((void)fetch_add(&(v)->counter, n))
 #define atomic64_or(bits, v)	((void)fetch_or(&(v)->counter, bits))
 #define atomic64_inc(v)		((void)fetch_add(&(v)->counter, 1))
-#define atomic_read(v)		READ_ONCE((v)->counter)
-#define atomic_set(v, n)	WRITE_ONCE((v)->counter, n)
-#define atomic_inc(v)		((void)fetch_add(&(v)->counter, 1))
-#define atomic_dec(v)		((void)fetch_add(&(v)->counter, -1))
 #define test_and_set_bit(nr, word) \
 	(!!(fetch_or(word, 1UL << (nr)) & (1UL << (nr))))
 #define clear_bit(nr, word)	((void)fetch_and(word, ~(1UL << (nr))))
-#define test_bit(nr, word)	(!!(READ_ONCE(*(word)) & (1UL << (nr))))
 
 typedef struct {
 	unsigned int magic;
@@ -166,7 +158,6 @@ void ASSERT_RTNL(void);
 #define spin_unlock_irq(l)	do { spin_unlock(l); irq_restore(false); } while (0)
 #define spin_lock_bh(l)		spin_lock(l)
 #define spin_unlock_bh(l)	spin_unlock(l)
-#define spin_lock_nested(l, n)	spin_lock(l)
 #define raw_spinlock_t		spinlock_t
 #define raw_spin_lock_init	spin_lock_init
 #define raw_spin_lock_irqsave	spin_lock_irqsave
@@ -192,7 +183,6 @@ void *zeroed(size_t size);
 #define alloc_hooks(x)			x
 #define kvmalloc_array_noprof(n, size, flags)	zeroed((n) * (size))
 #define kmalloc_array_noprof(n, size, flags)	zeroed((n) * (size))
-#define kvmalloc_array(n, size, flags)	zeroed((n) * (size))
 #define kvzalloc(size, flags)		allocate_for_module(size)
 #define kzalloc(size, flags)		allocate_for_module(size)
 void *allocate_for_module(size_t size);
@@ -219,7 +209,6 @@ int hrtimer_cancel(struct hrtimer *timer);
 #define SLUICE_HAS_HRTIMER_SETUP
 #define hrtimer_setup(timer, handler, clock, mode) \
 	hrtimer_setup_in_world(timer, handler)
-#define hrtimer_cb_get_time(timer)	((ktime_t)ktime_get_ns())
 #define hrtimer_get_expires(timer)	((timer)->expires)
 #define ns_to_ktime(ns)			((ktime_t)(ns))
 #define ktime_to_ns(t)			((s64)(t))
@@ -234,7 +223,6 @@ struct work_struct {
 };
 struct delayed_work { struct work_struct work; };
 #define system_long_wq			NULL
-#define system_wq			NULL
 #define DECLARE_WORK(name, function) \
 	struct work_struct name = { .func = function }
 #define DECLARE_DELAYED_WORK(name, function) \
@@ -242,7 +230,6 @@ struct delayed_work { struct work_struct work; };
 bool start_work(struct work_struct *work, u64 after_ns);
 bool cancel_work_sync(struct work_struct *work);
 #define queue_work(queue, work)		start_work(work, 0)
-#define schedule_work(work)		start_work(work, 0)
 #define schedule_delayed_work(delayed, jiffies) \
 	start_work(&(delayed)->work, (u64)(jiffies) * (NSEC_PER_SEC / HZ))
 #define cancel_delayed_work_sync(delayed) cancel_work_sync(&(delayed)->work)
@@ -301,7 +288,6 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define pr_notice(...)			do { } while (0)
 #define pr_crit(...)			complain(__VA_ARGS__)
 #define schedule_timeout_idle(ticks)	fail("unload waits for ever")
-#define pr_warn(...)			complain(__VA_ARGS__)
 #define pr_warn_once(...)		complain(__VA_ARGS__)
 #define get_zeroed_page(flags) \
 	((unsigned long)allocate_for_module(PAGE_SIZE))

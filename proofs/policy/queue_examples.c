@@ -388,32 +388,20 @@ static void states(void)
 	sluice_holds_closed = false;
 }
 
+/* The same where the ring, or what is known of it, differs. */
 static void views(void)
 {
 	struct sluice_queue_view view;
 
 	fresh_stopped();
 	set_ring(SIZE, 0, 2, 30);
-	q->flow.pace_ns = 11;
-	q->stops = 12;
-	q->wakes[0] = 13;
-	q->wakes[1] = 14;
-	q->stalls = 15;
-	q->longest_stop_ns = 16;
-	q->rescued = 17;
-	atomic64_set(&q->drops, 18);
-	atomic64_set(&q->next_check, 19L << 32 | 40);
 	view = seen();
-	EXPECT(!memcmp(&view, &(struct sluice_queue_view){
-		.state = SLUICE_QUEUE_STOPPED, .size = 100, .fill = 28, .limit = 92,
-		.low = 46, .reader_ns = 11, .checks = 19, .stops = 12, .wakes = { 13, 14 },
-		.stalls = 15, .longest_stop_ns = 16, .rescued = 17, .drops = 18,
-	}, offsetof(struct sluice_queue_view, drops) + sizeof(view.drops)), true);
+	EXPECT(view.state, SLUICE_QUEUE_STOPPED);
+	EXPECT(view.size == 100 && view.fill == 28 && view.limit == 92 && view.low == 46, true);
 	LOCKED(q, __queue_wake(q, 0, SLUICE_WAKE_TIMER));
 	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
-	q->flow.stalled = true;		/* of 46 packets or fewer the next sender ends it */
-	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
-	set_ring(SIZE, 0, 2, 48);
+	q->flow.stalled = true;
+	set_ring(SIZE, 0, 2, 48);	/* of 46 packets or fewer the next sender ends it */
 	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
 	set_ring(SIZE, 0, 2, 49);
 	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
@@ -423,8 +411,6 @@ static void views(void)
 	device->verified = true;
 	has_fewer_slots();
 	EXPECT(seen().size || seen().limit, false);
-	loses_its_reader();
-	EXPECT(seen().state, SLUICE_QUEUE_UNREAD);
 	is_closed();
 	EXPECT(seen().state, SLUICE_QUEUE_IDLE);
 }
