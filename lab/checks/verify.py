@@ -61,14 +61,14 @@ def parse_search(log: str) -> tuple[str, str]:
 def read_litmus() -> dict[str, str]:
     """Name -> text of each test, and of the twins that twins.toml makes of them."""
     texts = {path.stem: path.read_text() for path in LITMUS.glob("*.litmus")}
-    for twin, listed in tomllib.loads((LITMUS / "twins.toml").read_text()).items():
-        base = twin.partition("+")[0]
-        text = texts[base].replace(f"C {base}\n", f"C {twin}\n", 1)
-        for old, new in listed["edits"].items():
-            if old not in text:
-                raise LabError(f"{twin}: '{old}' is not in {base}; correct twins.toml")
-            text = text.replace(old, new)
-        texts[twin] = text
+    for base, twins in tomllib.loads((LITMUS / "twins.toml").read_text()).items():
+        for without, (_, *edits) in twins.items():
+            text = texts[base].replace(f"C {base}\n", f"C {base}+{without}\n", 1)
+            for old, new in zip(edits[::2], edits[1::2], strict=True):
+                if old not in text:
+                    raise LabError(f"{base} has no '{old}'; correct litmus/twins.toml")
+                text = text.replace(old, new)
+            texts[f"{base}+{without}"] = text
     return dict(sorted(texts.items()))
 
 
