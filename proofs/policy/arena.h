@@ -367,7 +367,7 @@ static u64 find_next(const struct tenant *tenant)
 	return next;
 }
 
-/* A file that is taken off loses what is in its ring: room, but nothing is read. */
+/* A file that is taken off loses what is in its ring: room, as reads make it. */
 static void attach(enum kind how)
 {
 	struct port *port = &tenants[0].ports[reader.port];
@@ -375,7 +375,7 @@ static void attach(enum kind how)
 
 	port->attaches++;
 	while (how != TOUCH && takes())
-		reader.back++;
+		;
 	if (how == ANEW) {	/* slots that were read may not be cleared yet */
 		ring->producer = ring->consumer_head = ring->consumer_tail = 0;
 		memset(ring->queue, 0, ring->size * sizeof(*ring->queue));
