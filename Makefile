@@ -24,7 +24,7 @@
 #   make depth      throughput and ping against the length of the ring
 #   make cost       instructions per packet, with the hook and without
 #   make verify     every proof, and its verdict
-#   make mutants    how many faults in the module the proofs find
+#   make mutants    faults in the module that the proofs do not find
 #   make abuse      random sequences of all that is done to a tap in use
 #   make soak       mixed traffic for half an hour; readers pause and die
 #   make series     patches to the kernel's own driver: made, checked, built

@@ -360,11 +360,10 @@ def command_verify(short: bool, reviewed: bool) -> int:
 
 SCENARIOS = option("scenarios", "of tests/kernel/scenarios", **NAMES)
 subcommand(
-    "seed faults that the proofs must find",
+    "print the faults in the module that the proofs do not find",
     option("--files", "only of these sources", **FILES),
-    number("--sample", 0, "N mutants drawn at random, with less effort for each"),
+    number("--sample", 0, "of N mutants drawn at random"),
     option("--seed", "of the sample", type=int, metavar="N"),
-    JSON,
 )(mutants.mutants)
 subcommand(
     "play random sequences on a tap in use",

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from lab.cache import cache_dir, cached, digest
 from lab.checks.driver import driver_files
@@ -45,7 +44,14 @@ _COMPLAINT = re.compile(
 # The tools.
 SUITE = "forky"  # the first with herdtools7
 PACKAGES = (
-    "base-files", "coreutils", "dash", "gcc", "herdtools7", "libc6-dev", "make", "spin"
+    "base-files",
+    "coreutils",
+    "dash",
+    "gcc",
+    "herdtools7",
+    "libc6-dev",
+    "make",
+    "spin",
 )
 MOUNTED = ("dev", "mnt", "proc", "tmp")  # see chroot.run_in_root()
 # The kernel's own: its memory model, and the ring of the stock driver.
@@ -86,15 +92,33 @@ class Fault:
 def read_faults(folder: str) -> list[Fault]:
     """Those that proofs/FOLDER/guards.toml lists."""
     listed = tomllib.loads((PROOFS / folder / "guards.toml").read_text())
-    file, patterns = listed.pop("file"), listed.pop("patterns", {})
+    if "patterns" in listed:
+        return read_meanings(listed["patterns"], listed["ring"])
+    long = listed.pop("long", [])
+    return [
+        Fault(
+            program, name, file, {re.escape(old): _literal(new)}, short=name not in long
+        )
+        for file, guards in listed.items()
+        for name, (program, old, new) in guards.items()
+    ]
 
-    def fault(program: str, one: dict[str, Any]) -> Fault:
-        edits = {patterns[name]: new for name, new in one.pop("replaced", {}).items()}
-        if "old" in one:
-            edits = {re.escape(one.pop("old")): one.pop("new").replace("\\", r"\\")}
-        return Fault(program, edits=edits, **{"file": file, **one})
 
-    return [fault(program, one) for program, found in listed.items() for one in found]
+def _literal(text: str) -> str:
+    return text.replace("\\", r"\\")
+
+
+def read_meanings(
+    patterns: dict[str, str], listed: dict[str, dict[str, str]]
+) -> list[Fault]:
+    """Other meanings of the fields of a ring: what the self-test must say of each."""
+
+    def fault(name: str, said: str, **replaced: str) -> Fault:
+        edits = {patterns[field]: new for field, new in replaced.items()}
+        said = f"self-test: {said} of a ptr_ring is not"
+        return Fault("ring", name, f"headers/linux/{RING}", edits, said)
+
+    return [fault(name, **one) for name, one in listed.items()]
 
 
 def ensure_provers() -> Root:

@@ -20,6 +20,7 @@ from typing import Any
 from lab import processes
 from lab.checks import copies, programs, slowest
 from lab.checks.programs import FINE, FOUND, PROOFS, Workshop, read_faults
+from lab.failure import LabError
 from lab.setup import say
 
 LITMUS = PROOFS / "litmus"
@@ -57,10 +58,26 @@ def parse_search(log: str) -> tuple[str, str]:
     return FINE, detail
 
 
+def read_litmus() -> dict[str, str]:
+    """Name -> text of each test, and of the twins that twins.toml makes of them."""
+    texts = {path.stem: path.read_text() for path in LITMUS.glob("*.litmus")}
+    for base, twins in tomllib.loads((LITMUS / "twins.toml").read_text()).items():
+        for without, (_, *edits) in twins.items():
+            text = texts[base].replace(f"C {base}\n", f"C {base}+{without}\n", 1)
+            for old, new in zip(edits[::2], edits[1::2], strict=True):
+                if old not in text:
+                    raise LabError(f"{base} has no '{old}'; correct litmus/twins.toml")
+                text = text.replace(old, new)
+            texts[f"{base}+{without}"] = text
+    return dict(sorted(texts.items()))
+
+
 def litmus_proofs(place: Workshop) -> list[Proof]:
     """NAME+WITHOUT lacks a guard that NAME has: then the bad end can be reached."""
+    texts = read_litmus()
 
     def ask(name: str) -> tuple[str, str]:
+        (place.folder / "litmus" / f"{name}.litmus").write_text(texts[name])
         script = f"cd litmus; herd7 -conf linux-kernel.cfg {name}.litmus"
         _, log = place.run(place.folder, script)
         said = parse_observation(log, name)
@@ -68,7 +85,7 @@ def litmus_proofs(place: Workshop) -> list[Proof]:
 
     return [
         Proof(f"litmus/{n}", "Sometimes" if "+" in n else "Never", partial(ask, n))
-        for n in sorted(path.stem for path in LITMUS.glob("*.litmus"))
+        for n in texts
     ]
 
 

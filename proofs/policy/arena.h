@@ -12,7 +12,6 @@
 #ifndef POLICY_ARENA_H
 #define POLICY_ARENA_H
 
-#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define TENANTS		3
 #define READER_WAKES_NS	20000		/* a process that slept in read() */
 #define CALL_NS		20000		/* a system call that changes the device */
@@ -69,16 +68,8 @@ struct outcome {
 	u64 taken, dry;			/* packets; times that the ring was empty */
 };
 
-/* The parameters' defaults are those of kmod/main.c. */
-bool sluice_default_on = true;
-bool sluice_locked_reset = true;
-uint sluice_default_stall_ms = 250;
-uint sluice_default_low_percent = 50;
-uint sluice_default_target_us = 2000;
-
 static const struct sequence *playing;
 static struct tenant tenants[TENANTS];
-static struct Qdisc fq = { .enqueue = &fq };
 static u64 waits[BUCKETS], wait_count;
 
 static struct {
@@ -93,55 +84,31 @@ static struct {
 	u64 paid, slowest;
 } reader;
 
-void sluice_events_schedule(struct sluice_queue *of) { (void)of; }
-void sluice_backstop_watch(void) { }
-void show(const char *event, const struct sluice_queue *q, int fill, u64 ns) { }
-
 static struct tenant *tenant_of(const struct net_device *dev)
 {
 	return container_of(dev, struct tenant, dev);
 }
 
-static struct port *port_of(struct hrtimer *timer)
+static struct port *port_of(const struct sluice_queue *q)
 {
-	struct sluice_queue *q = container_of(timer, struct sluice_queue, timer);
-
 	return &tenant_of(q->device->dev)->ports[q - q->device->queue];
 }
 
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *))
-{
-	timer->function = function;
-}
-
-void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
+static void timer_is_set(struct sluice_queue *q, u64 ns)
 {
 	u64 late = playing->set[LATE];
 
-	timer->expires = now + ns;
-	port_of(timer)->fires = now + ns + (late ? chance(late + 1) : 0);
+	port_of(q)->fires = now + ns + (late ? chance(late + 1) : 0);
 }
 
-int hrtimer_cancel(struct hrtimer *timer)
+static void timer_is_cancelled(struct sluice_queue *q)
 {
-	port_of(timer)->fires = NEVER;
-	return 0;
+	port_of(q)->fires = NEVER;
 }
 
 void **sluice_layout_slot(const struct net_device *of, unsigned int id)
 {
 	return &tenant_of(of)->ports[id].slot;
-}
-
-const char *sluice_layout_check(void **at)
-{
-	return NULL;
-}
-
-struct ptr_ring *sluice_layout_ring(void *file)
-{
-	return file;
 }
 
 static bool is_stopped(const struct tenant *tenant, unsigned int id)
@@ -407,9 +374,8 @@ static void attach(enum kind how)
 	struct ptr_ring *ring = &port->ring;
 
 	port->attaches++;
-	if (how != TOUCH)
-		while (takes())
-			;
+	while (how != TOUCH && takes())
+		;
 	if (how == ANEW) {	/* slots that were read may not be cleared yet */
 		ring->producer = ring->consumer_head = ring->consumer_tail = 0;
 		memset(ring->queue, 0, ring->size * sizeof(*ring->queue));
@@ -546,25 +512,6 @@ static void tenant_happens(struct tenant *tenant)
 	tenant->next = find_next(tenant);
 }
 
-static void begin_device(struct tenant *tenant, u64 stall_ns)
-{
-	unsigned int queues = tenant->dev.num_tx_queues;
-	struct sluice_device *device =
-		zeroed(struct_size(tenant->device, queue, queues));
-
-	device->dev = &tenant->dev;
-	device->queues = queues;
-	device->verified = true;
-	device->flow.stall_ms = stall_ns / NSEC_PER_MSEC;
-	device->flow.low_percent = sluice_default_low_percent;
-	device->flow.target_us = playing->set[TARGET] / NSEC_PER_USEC;
-	tenant->device = device;
-	for (unsigned int id = 0; id < queues; id++) {
-		sluice_queue_init(&device->queue[id], device, id);
-		sluice_queue_opened(&device->queue[id]);
-	}
-}
-
 static void begin_tenant(struct tenant *tenant, unsigned int queues,
 			 unsigned int senders, u64 stall_ns)
 {
@@ -585,7 +532,8 @@ static void begin_tenant(struct tenant *tenant, unsigned int queues,
 		tenant->senders[id] = (struct sender){ .to = id };
 	}
 	if (stall_ns && queues)
-		begin_device(tenant, stall_ns);
+		tenant->device = serve(&tenant->dev, queues, stall_ns / NSEC_PER_MSEC,
+				       playing->set[TARGET] / NSEC_PER_USEC, 0);
 }
 
 static void end_tenant(struct tenant *tenant, struct outcome *outcome)

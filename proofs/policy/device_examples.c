@@ -1,361 +1,202 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Part of examples.c: what device.c does with each event of a device. */
+/* device.c: what becomes of a device with each event. */
+#include "examples.h"
+#include "device.c"
 
-static struct rtnl_link_ops tun_ops = { .kind = "tun" }, other_ops = { .kind = "veth" };
-static struct sluice_rule the_rule;
-static bool has_rule, no_memory;
-static const char *shown;	/* by the driver's file tun_flags */
-static ssize_t show_error;
+void hook_is_forgotten(void);
 
-static struct attribute owner_file = { "owner" }, flags_file = { "tun_flags" };
-
-static ssize_t show_file(struct kobject *of, struct attribute *attr, char *to)
+/* Nothing is known of it, and it is up, with a reader on each queue. */
+static void fresh_unknown(void)
 {
-	strcpy(to, attr == &flags_file ? shown : "1000\n");
-	return show_error ?: (ssize_t)strlen(shown);
+	fresh();
+	hook_is_forgotten();
+	sluice_devices[0].first = NULL;
+	flags_shown = "0x1003\n";
+	flags_error = 0;
+	leaving = false;
 }
 
-static const struct sysfs_ops file_ops = { show_file };
-static const struct kobj_type device_type = { &file_ops };
-static struct attribute *files[] = { &owner_file, &flags_file, NULL };
-static struct attribute_group group = { files };
-static struct net_device tun = { .tx = txqs, .netdev_ops = &transmit_ops };
-
-const struct sluice_rule *sluice_rules_find(const struct net_device *of)
-{
-	return has_rule ? &the_rule : NULL;
-}
-
-void sluice_rules_free(void) { note("rules;"); }
-void sluice_events_watch(void) { note("events;"); }
-void rtnl_lock(void) { note("rtnl %d;", leaving); }
-void rtnl_unlock(void) { note("unlock %d;", leaving); }
-
-void *allocate_for_module(size_t size)
-{
-	return no_memory ? NULL : calloc(1, size);
-}
-
-void free_after_grace_period(void *memory)
-{
-	if (sluice_device_find(&tun))
-		fail("a device is freed that senders still find");
-	note("free;");
-}
-
-int register_netdevice_notifier(struct notifier_block *block)
-{
-	note("notifier %d;", block->notifier_call == device_changed);
-	return -12;
-}
-
-int unregister_netdevice_notifier(struct notifier_block *block)
-{
-	note("no notifier;");
-	return 0;
-}
-
-/* An event, and what is known of the device then: its state, -1 for nothing. */
+/* What is known of the device after an event: its state, -1 for nothing. */
 static int state_after(unsigned long event)
 {
 	struct sluice_device *known;
 
-	EXPECT(device_changed(NULL, event, &tun), NOTIFY_DONE);
-	known = sluice_device_find(&tun);
-	if (!known)
-		return -1;
-	EXPECT(known->queue[0].open, known->state == SLUICE_DEVICE_SERVED);
-	EXPECT(known->queue[1].open, known->state == SLUICE_DEVICE_SERVED);
-	return known->state;
+	UNDER_RTNL(device_changed(NULL, event, &tun->dev));
+	known = sluice_device_find(&tun->dev);
+	for (unsigned int id = 0; known && id < QUEUES; id++)
+		EXPECT(known->queue[id].open, known->state == SLUICE_DEVICE_SERVED);
+	return known ? (int)known->state : -1;
 }
 
-static void fresh_tun(void)
+static struct tun_file *reader(unsigned int id) { return tun->slots[id]; }
+static struct sluice_device *known(void) { return sluice_device_find(&tun->dev); }
+static void nobody_reads(void) { tun->slots[0] = tun->slots[1] = NULL; }
+static void second_reads(void) { tun->slots[1] = driver_open(1, SIZE, 4); }
+static void first_reads(void)
 {
-	fresh();
-	*text = '\0';
-	sluice_devices[0].first = NULL;
-	tun.num_tx_queues = tun.real_num_tx_queues = 2;
-	tun.running = true;
-	tun.reg_state = NETREG_REGISTERED;
-	tun.rtnl_link_ops = &tun_ops;
-	tun.sysfs_groups[0] = &group;
-	tun.dev.kobj.ktype = &device_type;
-	shown = "0x1003\n";
-	show_error = 0;
-	has_rule = no_memory = leaving = false;
-	hooked = (unsigned long)transmit_ops.ndo_start_xmit;
+	nobody_reads();
+	tun->slots[0] = driver_open(0, SIZE, 4);
+	known()->verified = false;
 }
-
-static void flags_of_devices(void)
+static void becomes_wrong(void) { reader(1)->open->private_data = NULL; }
+static void is_laid_out_wrong(void)
 {
-	static struct attribute *none[] = { NULL };
-
-	fresh_tun();
-	EXPECT(read_tun_flags(&tun), 0x1003);
-	shown = "4099";
-	EXPECT(read_tun_flags(&tun), 4099);
-	show_error = -22;
-	EXPECT(read_tun_flags(&tun), -1);
-	shown = "";
-	show_error = 0;
-	EXPECT(read_tun_flags(&tun), -1);
-	shown = "1";
-	EXPECT(read_tun_flags(&tun), 1);
-	no_memory = true;
-	EXPECT(read_tun_flags(&tun), -1);
-	no_memory = false;
-	group.attrs = none;
-	EXPECT(read_tun_flags(&tun), -1);
-	group.attrs = NULL;
-	EXPECT(read_tun_flags(&tun), -1);
-	group.attrs = files;
-	tun.sysfs_groups[0] = NULL;
-	EXPECT(read_tun_flags(&tun), -1);
+	second_reads();
+	becomes_wrong();
 }
-
-static void states_of_devices(void)
+static void goes_down(void) { tun->dev.running = false; }
+static void comes_up(void) { tun->dev.running = true; }
+static void has_unreadable_flags(void) { flags_shown = ""; }
+static void has_flag(void) { flags_shown = "0x1083"; }
+static void has_no_flag(void) { flags_shown = "0x1003"; }
+static void is_switched_off(void) { known()->by_hand.given = SLUICE_SETTING_ON; }
+static void is_switched_on(void) { known()->by_hand.on = true; }
+static void is_removed(void) { tun->dev.reg_state = NETREG_UNREGISTERING; }
+static void is_not_yet(void) { tun->dev.reg_state = NETREG_UNINITIALIZED; }
+static void is_there(void) { tun->dev.reg_state = NETREG_REGISTERED; }
+static void lacks_memory(void) { no_memory = true; }
+static void has_memory(void) { no_memory = false; }
+static void leaves(void) { leaving = true; }
+static void begins_anew(void) { fresh_unknown(); }
+static void is_hooked_elsewhere(void)
 {
-	struct sluice_device *known;
-
-	fresh_tun();
-	layout_wrong = "";	/* nobody has a file open */
-	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_UNREAD);
-	EXPECT(state_after(NETDEV_UP), SLUICE_DEVICE_UNREAD);
-	EXPECT_LOG("cancel;cancel;cancel;cancel;");
-	wrong_queue = 0;	/* the second queue has a reader */
-	EXPECT(state_after(NETDEV_CHANGE), SLUICE_DEVICE_SERVED);
-	sluice_device_find(&tun)->verified = false;
-	wrong_queue = 1;	/* the first one has */
-	EXPECT(state_after(NETDEV_CHANGE), SLUICE_DEVICE_SERVED);
-	wrong_queue = -1;
-	known = sluice_device_find(&tun);
-	EXPECT(known->queues, 2);
-	EXPECT(known->reason == NULL, true);
-	layout_wrong = "wrong";	/* it is not verified again */
-	EXPECT(state_after(NETDEV_CHANGE_TX_QUEUE_LEN), SLUICE_DEVICE_SERVED);
-	EXPECT(state_after(NETDEV_GOING_DOWN), SLUICE_DEVICE_DOWN);
-	EXPECT(state_after(NETDEV_UP), SLUICE_DEVICE_SERVED);
-	tun.running = false;
-	EXPECT(state_after(NETDEV_CHANGE_TX_QUEUE_LEN), SLUICE_DEVICE_DOWN);
-	shown = "";	/* whether the driver's own backpressure is on is not known */
-	EXPECT(state_after(NETDEV_CHANGE), SLUICE_DEVICE_REFUSED);
-	shown = "0x1083";
-	EXPECT(state_after(NETDEV_CHANGE), SLUICE_DEVICE_UPSTREAM);
-	EXPECT(known->reason == NULL, true);
-	known->by_hand = (struct sluice_settings){ .given = SLUICE_SETTING_ON };
-	EXPECT(state_after(NETDEV_CHANGENAME), SLUICE_DEVICE_UPSTREAM);
-	shown = "0x1003";
-	EXPECT(state_after(NETDEV_UP), SLUICE_DEVICE_OFF);
-	tun.running = true;
-	EXPECT(state_after(NETDEV_CHANGENAME), SLUICE_DEVICE_OFF);
-	known->by_hand.on = true;
-	EXPECT(state_after(NETDEV_UP), SLUICE_DEVICE_OFF);
-	EXPECT(state_after(NETDEV_CHANGENAME), SLUICE_DEVICE_SERVED);
-	known->by_hand.on = false;
-	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_SERVED);
-	EXPECT(state_after(99), SLUICE_DEVICE_SERVED);
+	fresh_unknown();
+	tracer.register_error = -16;
 }
-
-static void devices_that_vanish(void)
+static void is_of_another_kind(void)
 {
-	struct sluice_device *known;
+	static struct rtnl_link_ops veth = { "veth" };
 
-	fresh_tun();
-	state_after(NETDEV_REGISTER);
-	known = sluice_device_find(&tun);
-	*text = '\0';
-	EXPECT(state_after(NETDEV_UNREGISTER), SLUICE_DEVICE_SERVED);
-	EXPECT_LOG("");
-	tun.reg_state = NETREG_UNREGISTERING;
-	EXPECT(state_after(NETDEV_UNREGISTER), -1);
-	EXPECT_LOG("cancel;cancel;free;");
-	EXPECT(known->queue[0].open, false);
-	EXPECT(state_after(NETDEV_UNREGISTER), -1);
-	tun.reg_state = NETREG_REGISTERED;
-	EXPECT(state_after(NETDEV_UP), SLUICE_DEVICE_SERVED);
-	tun.reg_state = NETREG_UNINITIALIZED;	/* its registration fails */
-	EXPECT(state_after(NETDEV_UNREGISTER), -1);
-	*text = '\0';
-	EXPECT(state_after(NETDEV_GOING_DOWN), -1);
-	EXPECT(state_after(NETDEV_CHANGENAME), -1);
-	EXPECT(state_after(NETDEV_UP), -1);
-	EXPECT_LOG("");
+	fresh_unknown();
+	tun->dev.rtnl_link_ops = &veth;
 }
+static void is_of_no_kind(void) { tun->dev.rtnl_link_ops = NULL; }
 
-static void devices_that_are_refused(void)
+static void states(void)
 {
-	fresh_tun();
-	layout_wrong = "";
-	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_UNREAD);
-	EXPECT_LOG("cancel;cancel;");
-	layout_wrong = "wrong";
-	EXPECT(state_after(NETDEV_CHANGE), SLUICE_DEVICE_REFUSED);
-	EXPECT_LOG("complain;cancel;cancel;");
-	EXPECT(strcmp(sluice_device_find(&tun)->reason, "wrong"), 0);
-	EXPECT(state_after(NETDEV_CHANGE), SLUICE_DEVICE_REFUSED);
-	EXPECT_LOG("cancel;cancel;");
-	layout_wrong = NULL;
-	EXPECT(state_after(NETDEV_CHANGE), SLUICE_DEVICE_SERVED);
-	EXPECT(sluice_device_find(&tun)->reason == NULL, true);
-
-	fresh_tun();	/* the hook is elsewhere */
-	hooked = 1;
-	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_REFUSED);
-	EXPECT(sluice_device_find(&tun)->verified, false);
-
-	fresh_tun();	/* no memory, until there is some */
-	no_memory = true;
-	EXPECT(state_after(NETDEV_REGISTER), -1);
-	no_memory = false;
-	tun.reg_state = NETREG_UNINITIALIZED;
-	EXPECT(state_after(NETDEV_CHANGE), -1);
-	tun.reg_state = NETREG_REGISTERED;
-	EXPECT(state_after(NETDEV_CHANGE), SLUICE_DEVICE_SERVED);
-
-	fresh_tun();	/* none of ours */
-	tun.rtnl_link_ops = &other_ops;
-	EXPECT(state_after(NETDEV_REGISTER), -1);
-	tun.rtnl_link_ops = NULL;
-	EXPECT(state_after(NETDEV_REGISTER), -1);
-	EXPECT_LOG("");
-}
-
-static void expect_settings(int line, int on, u32 stall_ms, u32 low_percent, u32 limit,
-			    u32 target_us)
-{
-	const struct sluice_device *known = sluice_device_find(&tun);
-
-	expect(line, "on", known->on, on);
-	expect(line, "stall_ms", known->flow.stall_ms, stall_ms);
-	expect(line, "low_percent", known->flow.low_percent, low_percent);
-	expect(line, "limit", known->flow.user_limit, limit);
-	expect(line, "target_us", known->flow.target_us, target_us);
-}
-
-#define EXPECT_SETTINGS(...)	expect_settings(__LINE__, __VA_ARGS__)
-
-static void settings_of_devices(void)
-{
-	static const u32 all[] = {
-		SLUICE_SETTING_ON, SLUICE_SETTING_STALL_MS, SLUICE_SETTING_LOW_PERCENT,
-		SLUICE_SETTING_LIMIT, SLUICE_SETTING_TARGET_US,
+	static const struct {
+		void (*before)(void);
+		unsigned long event;
+		int state;
+	} cases[] = {	/* one after the other */
+		{ nobody_reads, NETDEV_REGISTER, SLUICE_DEVICE_UNREAD },
+		{ NULL, NETDEV_UP, SLUICE_DEVICE_UNREAD },
+		{ is_laid_out_wrong, NETDEV_CHANGE, SLUICE_DEVICE_REFUSED },
+		{ NULL, NETDEV_CHANGE, SLUICE_DEVICE_REFUSED },
+		{ second_reads, NETDEV_CHANGE, SLUICE_DEVICE_SERVED },
+		{ first_reads, NETDEV_CHANGE, SLUICE_DEVICE_SERVED },
+		{ is_laid_out_wrong, NETDEV_CHANGE_TX_QUEUE_LEN, SLUICE_DEVICE_SERVED },
+		{ NULL, NETDEV_GOING_DOWN, SLUICE_DEVICE_DOWN },
+		{ NULL, NETDEV_UP, SLUICE_DEVICE_SERVED },
+		{ goes_down, NETDEV_CHANGE_TX_QUEUE_LEN, SLUICE_DEVICE_DOWN },
+		{ has_unreadable_flags, NETDEV_CHANGE, SLUICE_DEVICE_REFUSED },
+		{ has_flag, NETDEV_CHANGE, SLUICE_DEVICE_UPSTREAM },
+		{ is_switched_off, NETDEV_CHANGENAME, SLUICE_DEVICE_UPSTREAM },
+		{ has_no_flag, NETDEV_UP, SLUICE_DEVICE_OFF },
+		{ comes_up, NETDEV_CHANGENAME, SLUICE_DEVICE_OFF },
+		{ is_switched_on, NETDEV_UP, SLUICE_DEVICE_OFF },
+		{ NULL, NETDEV_CHANGENAME, SLUICE_DEVICE_SERVED },
+		{ NULL, 99, SLUICE_DEVICE_SERVED },
+		/* moves to another namespace, where nothing was set by hand */
+		{ is_switched_off, NETDEV_UNREGISTER, SLUICE_DEVICE_SERVED },
+		{ NULL, NETDEV_REGISTER, SLUICE_DEVICE_SERVED },
+		/* goes; comes; its registration fails */
+		{ is_removed, NETDEV_UNREGISTER, -1 },
+		{ NULL, NETDEV_UNREGISTER, -1 },
+		{ is_there, NETDEV_UP, SLUICE_DEVICE_SERVED },
+		{ is_not_yet, NETDEV_UNREGISTER, -1 },
+		{ NULL, NETDEV_GOING_DOWN, -1 },
+		{ NULL, NETDEV_CHANGENAME, -1 },
+		{ NULL, NETDEV_UP, -1 },
+		/* no memory, until there is some */
+		{ lacks_memory, NETDEV_REGISTER, -1 },
+		{ has_memory, NETDEV_CHANGE, -1 },
+		{ is_there, NETDEV_CHANGE, SLUICE_DEVICE_SERVED },
+		{ is_hooked_elsewhere, NETDEV_REGISTER, SLUICE_DEVICE_REFUSED },
+		/* none of ours */
+		{ is_of_another_kind, NETDEV_REGISTER, -1 },
+		{ is_of_no_kind, NETDEV_REGISTER, -1 },
+		/* the module is unloaded */
+		{ begins_anew, NETDEV_REGISTER, SLUICE_DEVICE_SERVED },
+		{ leaves, NETDEV_GOING_DOWN, SLUICE_DEVICE_DOWN },
+		{ NULL, NETDEV_UP, SLUICE_DEVICE_DOWN },
+		{ NULL, NETDEV_CHANGENAME, SLUICE_DEVICE_DOWN },
+		{ NULL, NETDEV_REGISTER, SLUICE_DEVICE_DOWN },
+		{ NULL, NETDEV_UNREGISTER, -1 },
+		{ NULL, NETDEV_REGISTER, -1 },
+		{ NULL, NETDEV_CHANGE, -1 },
 	};
-	unsigned int i;
 
-	fresh_tun();
-	state_after(NETDEV_REGISTER);
-	EXPECT_SETTINGS(1, 250, 50, 0, 2000);
-	the_rule.settings.on = false;
-	the_rule.settings.stall_ms = 11;
-	the_rule.settings.low_percent = 12;
-	the_rule.settings.limit = 13;
-	the_rule.settings.target_us = 14;
-	has_rule = true;
-	*text = '\0';
-	for (i = 0; i < ARRAY_SIZE(all); i++) {
-		the_rule.settings.given = all[i];
-		state_after(NETDEV_CHANGENAME);
-		EXPECT_SETTINGS(i != 0, i == 1 ? 11 : 250, i == 2 ? 12 : 50,
-				i == 3 ? 13 : 0, i == 4 ? 14 : 2000);
+	fresh_unknown();
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (cases[i].before)
+			cases[i].before();
+		EXPECT_OF(i, state_after(cases[i].event), cases[i].state);
+		if (known() && cases[i].before == is_laid_out_wrong)
+			EXPECT_OF(i, complaints, 1);	/* each refusal is told once */
+		if (known())
+			EXPECT_OF(i, !!known()->reason,
+				  cases[i].state == SLUICE_DEVICE_REFUSED);
 	}
-	EXPECT(sluice_device_find(&tun)->rule == &the_rule, true);
-	EXPECT_LOG("cancel;cancel;");	/* off once, and no qdisc is wanted */
-	strcpy(the_rule.qdisc, "fq");
-	sluice_device_find(&tun)->by_hand.given = SLUICE_SETTING_TARGET_US;
-	sluice_device_find(&tun)->by_hand.target_us = 99000;
-	state_after(NETDEV_CHANGENAME);
-	EXPECT_SETTINGS(1, 250, 50, 0, 99000);
-	EXPECT(sluice_device_find(&tun)->queue[0].flow.depth, 98);
-	EXPECT_LOG("events;");
-	has_rule = false;	/* and in another namespace nothing is set by hand */
-	sluice_default_stall_ms = 0;
-	sluice_default_low_percent = sluice_default_target_us = UINT_MAX;
-	sluice_default_on = false;
-	state_after(NETDEV_REGISTER);
-	EXPECT_SETTINGS(0, 1, SLUICE_LOW_PERCENT_MAX, 0, SLUICE_TARGET_US_MAX);
-	EXPECT(sluice_device_find(&tun)->rule == NULL, true);
-	sluice_default_stall_ms = UINT_MAX;
-	state_after(NETDEV_REGISTER);
-	EXPECT_SETTINGS(0, SLUICE_STALL_MS_MAX, SLUICE_LOW_PERCENT_MAX, 0,
-			SLUICE_TARGET_US_MAX);
+}
+
+/* By hand overrides the rule, the rule the parameters; those are held to their ranges. */
+static void settings(void)
+{
+	static const struct {
+		u32 rule, hand;		/* which are given: 11 to 14, 21 to 24 */
+		uint stall_ms, low_percent, target_us;	/* parameters */
+		u32 is[4];		/* stall_ms, low_percent, limit, target_us */
+	} cases[] = {
+		{ 0, 0, 250, 50, 2000, { 250, 50, 0, 2000 } },
+		{ ~SLUICE_SETTING_ON, 0, 250, 50, 2000, { 11, 12, 13, 14 } },
+		{ ~0, SLUICE_SETTING_LIMIT | SLUICE_SETTING_ON, 250, 50, 2000,
+		  { 11, 12, 23, 14 } },
+		{ 0, 0, 0, UINT_MAX, UINT_MAX,
+		  { 1, SLUICE_LOW_PERCENT_MAX, 0, SLUICE_TARGET_US_MAX } },
+		{ 0, 0, UINT_MAX, 50, 2000, { SLUICE_STALL_MS_MAX, 50, 0, 2000 } },
+	};
+
+	fresh_unknown();
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		state_after(NETDEV_REGISTER);
+		has_rule = cases[i].rule;
+		rule.settings = (struct sluice_settings){ cases[i].rule, false, 11, 12, 13, 14 };
+		known()->by_hand =
+			(struct sluice_settings){ cases[i].hand, true, 21, 22, 23, 24 };
+		sluice_default_stall_ms = cases[i].stall_ms;
+		sluice_default_low_percent = cases[i].low_percent;
+		sluice_default_target_us = cases[i].target_us;
+		state_after(NETDEV_CHANGENAME);
+		EXPECT_OF(i, known()->on, true);
+		EXPECT_OF(i, !memcmp(&known()->flow, &(struct sluice_flow_settings){
+			cases[i].is[0], cases[i].is[1], cases[i].is[2], cases[i].is[3]
+		}, sizeof(known()->flow)), true);
+	}
 	sluice_default_stall_ms = 250;
-	sluice_default_on = true;
 }
 
-static void unload_of_devices(void)
+static void resizes(void)
 {
-	fresh_tun();
-	EXPECT(sluice_devices_start(), -12);
-	EXPECT_LOG("notifier 1;");
+	static const struct { unsigned int count; bool first, second; } cases[] = {
+		{ 0, false, false }, { 3, false, false },	/* refused */
+		{ 1, false, true }, { 1, false, true }, { 2, false, false },
+	};
+
+	fresh_unknown();
+	sluice_device_resize(&tun->dev, 1);	/* it is not known */
+	EXPECT(is_stopped(1), false);
 	state_after(NETDEV_REGISTER);
-	*text = '\0';
-	sluice_devices_stop();
-	EXPECT_LOG("rtnl 0;unlock 1;no notifier;rules;stop;unregister;filter 0 0 1;");
-	EXPECT(state_after(NETDEV_GOING_DOWN), SLUICE_DEVICE_DOWN);
-	EXPECT(state_after(NETDEV_UP), SLUICE_DEVICE_DOWN);
-	sluice_default_stall_ms = 3;
-	EXPECT(state_after(NETDEV_CHANGENAME), SLUICE_DEVICE_DOWN);
-	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_DOWN);
-	EXPECT(sluice_device_find(&tun)->flow.stall_ms, 250);
-	*text = '\0';
-	EXPECT(state_after(NETDEV_UNREGISTER), -1);
-	EXPECT_LOG("cancel;cancel;free;");
-	EXPECT(state_after(NETDEV_REGISTER), -1);
-	EXPECT(state_after(NETDEV_CHANGE), -1);
-	EXPECT_LOG("");
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		sluice_device_resize(&tun->dev, cases[i].count);
+		EXPECT_OF(i, is_stopped(0), cases[i].first);
+		EXPECT_OF(i, is_stopped(1), cases[i].second);
+	}
 }
 
-/* Where the core resets their qdiscs unlocked they are stopped meanwhile. */
-static void queues_that_close(void)
+void device_examples(void)
 {
-	struct sluice_queue *second;
-
-	fresh_tun();
-	sluice_device_resize(&tun, 1);	/* it is not known */
-	EXPECT(state_after(NETDEV_REGISTER), SLUICE_DEVICE_SERVED);
-	second = &sluice_device_find(&tun)->queue[1];
-	sluice_device_resize(&tun, 0);	/* refused, as the next */
-	sluice_device_resize(&tun, 3);
-	EXPECT_LOG("");
-	EXPECT(txqs[1].state, 0);
-
-	sluice_device_resize(&tun, 1);
-	EXPECT(txqs[0].state, 0);
-	EXPECT(txqs[1].state, XOFF);
-	sluice_device_resize(&tun, 1);
-	EXPECT_LOG("");
-	sluice_device_resize(&tun, 2);
-	EXPECT_LOG("wake;");
-	sluice_device_resize(&tun, 2);
-	EXPECT_LOG("");
-
-	/* our stop ends, the bit stays; also where somebody else cleared it */
-	raw_spin_lock_irq(&second->lock);
-	__queue_stop(second, &(struct sluice_flow_ring){ 100, 60, 60, 60, 92 });
-	raw_spin_unlock_irq(&second->lock);
-	txqs[1].state = 0;
-	*text = '\0';
-	sluice_device_resize(&tun, 1);
-	EXPECT_LOG("queue_wake 0 0;");
-	EXPECT(txqs[1].state, XOFF);
-	EXPECT(second->stopped, false);
-	EXPECT(state_after(NETDEV_GOING_DOWN), SLUICE_DEVICE_DOWN);
-	EXPECT_LOG("cancel;wake;cancel;");
-
-	txqs[1].state = XOFF;	/* somebody else's */
-	sluice_device_resize(&tun, 1);
-	sluice_device_resize(&tun, 2);
-	EXPECT_LOG("");
-	EXPECT(txqs[1].state, XOFF);
-}
-
-static void devices(void)
-{
-	queues_that_close();
-	flags_of_devices();
-	states_of_devices();
-	devices_that_vanish();
-	devices_that_are_refused();
-	settings_of_devices();
-	unload_of_devices();
+	states();
+	settings();
+	resizes();
 }

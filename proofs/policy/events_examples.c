@@ -1,30 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Part of examples.c: which events events.c sends, how often, and that none is lost. */
-#define sluice_events_schedule	schedule_events
-#define sluice_events_watch	watch_qdiscs
-#define sluice_events_start	start_events
-#define sluice_events_stop	stop_events
-#define run			send_events
-#define runner			sender
-#define RUN_EVERY		EVENTS_EVERY
+/* events.c: which events are sent, how often, and that none is lost. */
+#include "examples.h"
+
 #define hash_for_each(table, bucket, object, member) \
 	hash_for_each_rcu(table, bucket, object, member)
 #define hlist_for_each_entry(object, head, member) \
 	hlist_for_each_entry_rcu(object, head, member)
-#define synchronize_rcu()	wait_for_readers()
 #include "events.c"
-#undef sluice_events_schedule
-#undef sluice_events_watch
-#undef sluice_events_start
-#undef sluice_events_stop
-#undef run
-#undef runner
-#undef synchronize_rcu
 
-static bool not_sent;		/* the message cannot be sent */
-static bool stalls_meanwhile;	/* a queue stalls while its device is reported */
-static bool quiet;		/* messages are counted only */
-static unsigned int messages;
+#define NONE	{ -1 }
+
+struct message { int queue; enum sluice_event_kind kind; u32 count; };
+
+static struct message told[200];	/* since it was asked last */
+static unsigned int told_count;
+static bool not_sent;			/* the message cannot be sent */
+static bool stalls_meanwhile;		/* a queue stalls while its device is reported */
 
 bool sluice_netlink_report(const struct sluice_queue *of,
 			   const struct sluice_queue_view *view,
@@ -34,268 +25,225 @@ bool sluice_netlink_report(const struct sluice_queue *of,
 	if (not_sent || !*budget)
 		return false;
 	--*budget;
-	messages++;
-	if (!quiet)
-		note("tell %d %d %u;", (int)(of - of->device->queue), kind, count);
+	told[told_count++] = (struct message){ of - of->device->queue, kind, count };
 	if (stalls_meanwhile)
-		schedule_events(q);
+		LOCKED(q, sluice_events_schedule(q));
+	stalls_meanwhile = false;
 	return true;
 }
 
-static void send(void)
+static void expect_told(int i, const struct message *expected)
 {
-	sender.work.func(&sender.work);
+	unsigned int count = expected->queue < 0 ? 0 : 1;
+
+	EXPECT_OF(i, told_count, count);
+	EXPECT_OF(i, count ? memcmp(told, expected, sizeof(*expected)) : 0, 0);
+	told_count = 0;
 }
 
-/* Two open queues of a device in the table, and events are sent. */
 static void fresh_events(void)
 {
 	fresh();
-	*text = '\0';
-	sluice_devices[0].first = NULL;
-	hash_add_rcu(sluice_devices, &device->node, 0);
-	dev.real_num_tx_queues = 2;
+	sluice_devices[0].first = sluice_devices[1].first = NULL;
 	ready = true;
-	not_sent = stalls_meanwhile = leaving = false;
+	told_count = 0;
+	not_sent = stalls_meanwhile = false;
 }
 
-static void events_of_stops(void)
+static void events_of_a_queue(void)
 {
-	fresh_events();
-	send();
-	EXPECT_LOG("rtnl 0;unlock 0;");
-	q->stops = 1;
-	send();		/* nobody said so */
-	EXPECT_LOG("rtnl 0;unlock 0;");
-	schedule_events(q);
-	EXPECT_LOG("work 100000000;");
-	not_sent = true;
-	send();
-	EXPECT_LOG("rtnl 0;unlock 0;work 100000000;");
-	not_sent = false;
-	send();
-	EXPECT_LOG("rtnl 0;tell 0 0 1;unlock 0;");
-	q->stops = 2;
-	schedule_events(q);
-	send();		/* the first alone */
-	EXPECT_LOG("work 100000000;rtnl 0;unlock 0;");
-	ready = false;
-	schedule_events(q);
-	EXPECT_LOG("");
-	send();
-	EXPECT_LOG("rtnl 0;unlock 0;");
-}
+	static const struct {
+		u64 stops, stalls;	/* more than before */
+		u64 ns;			/* later */
+		bool not_sent, meanwhile, quiet;
+		struct message told;
+		bool again;		/* something remains */
+	} cases[] = {	/* one after the other */
+		{ .told = NONE },
+		{ 1, 0, 0, .quiet = true, .told = NONE },	/* nobody said so */
+		{ 0, 0, 0, .not_sent = true, .told = NONE, .again = true },
+		{ 0, 0, 0, .told = { 0, SLUICE_EVENT_STOP, 1 } },
+		{ 1, 0, 0, .told = NONE },			/* the first alone */
+		{ 0, 2, 0, .not_sent = true, .told = NONE, .again = true },
+		{ 0, 1, 0, .told = { 0, SLUICE_EVENT_STALL, 3 } },
+		{ 0, 1, NSEC_PER_SEC - 1, .told = NONE, .again = true },	/* one a second */
+		{ 0, 2, 1, .told = { 0, SLUICE_EVENT_STALL, 3 } },
+		/* what happens while the device is reported is not forgotten */
+		{ 0, 1, 2 * NSEC_PER_SEC, .meanwhile = true,
+		  .told = { 0, SLUICE_EVENT_STALL, 1 }, .again = true },
+	};
 
-static void events_of_stalls(void)
-{
 	fresh_events();
-	q->stalls = 2;
-	device->events_pending = q->events_pending = not_sent = true;
-	send();
-	EXPECT_LOG("rtnl 0;unlock 0;work 100000000;");
-	q->stalls = 3;
-	not_sent = false;
-	send();		/* those that could not be told are counted */
-	EXPECT_LOG("rtnl 0;tell 0 1 3;unlock 0;");
-	EXPECT(device->events_pending, false);
-	q->stalls = 4;
-	device->events_pending = q->events_pending = true;
-	now += NSEC_PER_SEC - 1;
-	send();		/* one message a second */
-	EXPECT_LOG("rtnl 0;unlock 0;work 100000000;");
-	q->stalls = 6;
-	now++;
-	send();
-	EXPECT_LOG("rtnl 0;tell 0 1 3;unlock 0;");
-
-	/* what happens while the device is reported is not forgotten */
-	now += 2 * NSEC_PER_SEC;
-	q->stalls = 7;
-	device->events_pending = q->events_pending = stalls_meanwhile = true;
-	send();
-	EXPECT_LOG("rtnl 0;tell 0 1 1;work 100000000;unlock 0;work 100000000;");
-	EXPECT(device->events_pending, true);
-	ready = false;
-	stalls_meanwhile = false;
-	q->stalls = 8;
-	send();		/* too early, and not again: events end */
-	EXPECT_LOG("rtnl 0;unlock 0;");
-
-	/* the first comes at once, also right after the boot */
-	fresh_events();
+	hash_add_rcu(sluice_devices, &device->node, 0);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		q->stops += cases[i].stops;
+		q->stalls += cases[i].stalls;
+		now += cases[i].ns;
+		not_sent = cases[i].not_sent;
+		stalls_meanwhile = cases[i].meanwhile;
+		if (!cases[i].quiet)
+			LOCKED(q, sluice_events_schedule(q));
+		cancel_delayed_work_sync(&runner);
+		send_pending(NULL);
+		expect_told(i, &cases[i].told);
+		EXPECT_OF(i, runner.work.queued, cases[i].again);
+		EXPECT_OF(i, device->events_pending && q->events_pending, cases[i].again);
+	}
+	fresh_events();	/* the first comes at once, also right after the boot */
+	hash_add_rcu(sluice_devices, &device->node, 0);
 	now = 5;
 	q->stalls = 1;
-	device->events_pending = q->events_pending = true;
-	send();
-	EXPECT_LOG("rtnl 0;tell 0 1 1;unlock 0;");
+	LOCKED(q, sluice_events_schedule(q));
+	EXPECT(runner.work.due, now + NSEC_PER_SEC / 10);
+	EXPECT(run_works(), true);
+	expect_told(0, &(struct message){ 0, SLUICE_EVENT_STALL, 1 });
+	fresh_events();
+	ready = false;
+	LOCKED(q, sluice_events_schedule(q));
+	EXPECT(runner.work.queued, false);
 }
 
-/* A device in this list of the table whose queues have an event each. */
-static struct sluice_device *add_to_crowd(unsigned int list, unsigned int queues)
+/* A device in this list of the table whose queues stalled. */
+static struct sluice_device *add_device(unsigned int list, unsigned int queues)
 {
 	struct sluice_device *one = zeroed(struct_size(one, queue, queues));
-	unsigned int id;
 
-	one->dev = zeroed(sizeof(dev));
+	one->dev = zeroed(sizeof(struct tun_device));
 	one->dev->real_num_tx_queues = queues;
 	one->queues = queues;
 	one->events_pending = true;
-	for (id = 0; id < queues; id++) {
+	for (unsigned int id = 0; id < queues; id++) {
 		one->queue[id].device = one;
-		one->queue[id].txq = &txqs[0];
+		one->queue[id].txq = &tun->dev.tx[0];
+		one->queue[id].slot = &tun->slots[0];
 		raw_spin_lock_init(&one->queue[id].lock);
-		one->queue[id].stalls = id + 1;
+		one->queue[id].stalls = 1;
 		one->queue[id].events_pending = true;
 	}
 	hash_add_rcu(sluice_devices, &one->node, list);
 	return one;
 }
 
-/* The next run of a device each of whose queues stalled ten times more. */
-static void send_ten_more(struct sluice_device *one)
-{
-	unsigned int id;
-
-	for (id = 0; id < one->queues; id++) {
-		one->queue[id].stalls += 10;
-		one->queue[id].events_pending = true;
-	}
-	now += NSEC_PER_SEC;
-	send();
-}
-
-/* The budget of a device is used up: its other queues are first the next time. */
+/* Four of a device in a run: its other queues are first the next time. */
 static void events_of_many_queues(void)
 {
+	static const struct { int queue[4]; u32 count[4]; } runs[] = {
+		{ { 0, 1, 2, 3 }, { 1, 1, 1, 1 } },
+		{ { 4, 5, 0, 1 }, { 11, 11, 10, 10 } },
+		{ { 2, 3, 4, 5 }, { 20, 20, 10, 10 } },
+	};
 	struct sluice_device *one;
 
 	fresh_events();
-	sluice_devices[0].first = NULL;
-	one = add_to_crowd(0, 6);
-	send();
-	EXPECT_LOG("rtnl 0;tell 0 1 1;tell 1 1 2;tell 2 1 3;tell 3 1 4;unlock 0;"
-		   "work 100000000;");
-	send_ten_more(one);
-	EXPECT_LOG("rtnl 0;tell 4 1 15;tell 5 1 16;tell 0 1 10;tell 1 1 10;unlock 0;"
-		   "work 100000000;");
-	send_ten_more(one);
-	EXPECT_LOG("rtnl 0;tell 2 1 20;tell 3 1 20;tell 4 1 10;tell 5 1 10;unlock 0;"
-		   "work 100000000;");
-	sluice_devices[0].first = NULL;
-	free(one);
-}
-
-/* Each device is asked. After 32 messages there is another run. */
-static void events_of_many_devices(void)
-{
-	/* queues of the last device, of each other, and how many others there are */
-	static const unsigned int crowds[][3] = {
-		{ 3, 4, 7 }, { 4, 4, 7 }, { 4, 4, 8 }, { 1, 1, 8 },
-	};
-	struct sluice_device *crowd[9];
-	unsigned int i, c, all;
-
-	for (c = 0; c < ARRAY_SIZE(crowds); c++) {
-		all = crowds[c][0] + crowds[c][1] * crowds[c][2];
-		fresh_events();
-		sluice_devices[0].first = NULL;
-		for (i = 0; i <= crowds[c][2]; i++)
-			crowd[i] = add_to_crowd(0, crowds[c][i == 0 ? 0 : 1]);
-		messages = 0;
-		quiet = true;
-		send();
-		quiet = false;
-		EXPECT(messages, all);
-		if (all < 32)
-			EXPECT_LOG("rtnl 0;unlock 0;");
-		else
-			EXPECT_LOG("rtnl 0;unlock 0;work 100000000;");
-		sluice_devices[0].first = NULL;
-		for (i = 0; i <= crowds[c][2]; i++)
-			free(crowd[i]);
+	one = add_device(0, 6);
+	for (unsigned int i = 0; i < ARRAY_SIZE(runs); i++) {
+		send_pending(NULL);
+		EXPECT_OF(i, told_count, 4);
+		EXPECT_OF(i, runner.work.queued, true);
+		for (int n = 0; n < 4; n++) {
+			EXPECT_OF(i, told[n].queue, runs[i].queue[n]);
+			EXPECT_OF(i, told[n].count, runs[i].count[n]);
+		}
+		told_count = 0;
+		for (int id = 0; id < 6; id++) {
+			one->queue[id].stalls += 10;
+			one->queue[id].events_pending = true;
+		}
+		now += NSEC_PER_SEC;
 	}
 }
 
-/* After 32 messages or more a run looks at no other list: the next begins with it.
- * list: where the last run did not end.
- */
-static void events_of_two_lists(unsigned int list, unsigned int more)
+/* Each device of a list is asked; after 32 messages there is another run. */
+static void events_of_many_devices(void)
 {
-	struct sluice_device *crowd[10];
-	unsigned int i;
+	static const struct { unsigned int last, others, each, all; bool again; } cases[] = {
+		{ 3, 7, 4, 31, false }, { 4, 7, 4, 32, true }, { 4, 8, 4, 36, true },
+		{ 1, 8, 1, 9, false },
+	};
 
-	fresh_events();
-	sluice_devices[0].first = NULL;
-	crowd[0] = add_to_crowd(!list, 1);
-	for (i = 1; i < 9; i++)
-		crowd[i] = add_to_crowd(list, 4);
-	crowd[9] = add_to_crowd(list, more);
-	messages = 0;
-	quiet = true;
-	send();
-	EXPECT(messages, 32 + more);
-	EXPECT(crowd[0]->events_pending, true);
-	quiet = false;
-	EXPECT_LOG("rtnl 0;unlock 0;work 100000000;");
-	send();
-	EXPECT_LOG("rtnl 0;tell 0 1 1;unlock 0;");
-	sluice_devices[0].first = sluice_devices[1].first = NULL;
-	for (i = 0; i < 10; i++)
-		free(crowd[i]);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		fresh_events();
+		add_device(0, cases[i].last);
+		for (unsigned int n = 0; n < cases[i].others; n++)
+			add_device(0, cases[i].each);
+		send_pending(NULL);
+		EXPECT_OF(i, told_count, cases[i].all);
+		EXPECT_OF(i, runner.work.queued, cases[i].again);
+	}
+	/* then it looks at no other list: the next run begins with it */
+	for (unsigned int list = 0; list < 2; list++) {
+		struct sluice_device *last;
+
+		fresh_events();
+		do {	/* the last run ended in the other list */
+			last = add_device(!list, 1);
+			send_pending(NULL);
+		} while (sluice_devices[list].first);
+		fresh_events();
+		last = add_device(!list, 1);
+		for (unsigned int n = 0; n < 8; n++)
+			add_device(list, 4);
+		send_pending(NULL);
+		send_pending(NULL);
+		EXPECT_OF(list, told_count, 33);
+		EXPECT_OF(list, last->events_pending, false);
+	}
 }
 
+/* A device whose rule names a qdisc: told at once, then each ten seconds it is missing. */
 static void events_of_noqueue(void)
 {
+	static const struct {
+		const char *qdisc;	/* of the rule; NULL: no rule */
+		struct Qdisc *is;
+		bool not_sent, ready;
+		u64 ns;
+		struct message told;
+		bool again;
+	} cases[] = {
+		{ NULL, &noqueue, false, true, 0, NONE, false },
+		{ "", &noqueue, false, true, 0, NONE, false },
+		{ "fq", &noqueue, true, true, 0, NONE, true },
+		{ "fq", &noqueue, false, true, 0, { 0, SLUICE_EVENT_NOQUEUE, 1 }, true },
+		{ "fq", &noqueue, false, true, 10 * NSEC_PER_SEC - 1, NONE, true },
+		{ "fq", &noqueue, false, true, 1, { 0, SLUICE_EVENT_NOQUEUE, 1 }, true },
+		{ "fq", &fq, false, true, 0, NONE, true },
+		{ "fq", &noqueue, false, true, 0, { 0, SLUICE_EVENT_NOQUEUE, 1 }, true },
+		{ "fq", &noqueue, false, false, 0, NONE, false },
+	};
+
 	fresh_events();
-	txqs[0].qdisc = &noqueue;
-	watch(NULL);	/* no rule, no rule that names a qdisc */
-	device->rule = &the_rule;
-	the_rule.qdisc[0] = '\0';
-	watch(NULL);
-	EXPECT_LOG("rtnl 0;unlock 0;rtnl 0;unlock 0;");
-	strcpy(the_rule.qdisc, "fq");
-	not_sent = true;
-	watch(NULL);
-	EXPECT_LOG("rtnl 0;unlock 0;work 1000000000;");
-	not_sent = false;
-	watch(NULL);
-	EXPECT_LOG("rtnl 0;tell 0 2 1;unlock 0;work 1000000000;");
-	now += 10 * NSEC_PER_SEC - 1;
-	watch(NULL);
-	EXPECT_LOG("rtnl 0;unlock 0;work 1000000000;");
-	now++;
-	watch(NULL);
-	EXPECT_LOG("rtnl 0;tell 0 2 1;unlock 0;work 1000000000;");
-	txqs[0].qdisc = &fq;
-	watch(NULL);
-	txqs[0].qdisc = &noqueue;
-	watch(NULL);	/* missing once more */
-	EXPECT_LOG("rtnl 0;unlock 0;work 1000000000;"
-		   "rtnl 0;tell 0 2 1;unlock 0;work 1000000000;");
-	ready = false;
-	watch(NULL);
-	watch_qdiscs();
-	EXPECT_LOG("rtnl 0;unlock 0;");
-	device->rule = NULL;
-	the_rule.qdisc[0] = '\0';
+	hash_add_rcu(sluice_devices, &device->node, 1);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		device->rule = cases[i].qdisc ? &rule : NULL;
+		if (cases[i].qdisc)
+			strcpy(rule.qdisc, cases[i].qdisc);
+		tun->dev.tx[0].qdisc = cases[i].is;
+		not_sent = cases[i].not_sent;
+		ready = cases[i].ready;
+		now += cases[i].ns;
+		cancel_delayed_work_sync(&watcher);
+		watch(NULL);
+		expect_told(i, &cases[i].told);
+		EXPECT_OF(i, watcher.work.queued, cases[i].again);
+	}
 }
 
-static void events(void)
+void events_examples(void)
 {
-	events_of_stops();
-	events_of_stalls();
+	events_of_a_queue();
 	events_of_many_queues();
 	events_of_many_devices();
 	events_of_noqueue();
-	events_of_two_lists(1, 0);
-	events_of_two_lists(0, 3);
-	start_events();
-	EXPECT(ready, true);
-	EXPECT_LOG("work 0;work 0;");
-	watch_qdiscs();
-	EXPECT_LOG("work 100000000;");
-	stop_events();
-	EXPECT(ready, false);
-	EXPECT_LOG("rtnl 0;unlock 0;grace;no work 0;no work 0;");
-	sluice_devices[0].first = NULL;
+	fresh_events();
+	sluice_events_start();
+	EXPECT(runner.work.queued && watcher.work.queued, true);
+	cancel_delayed_work_sync(&watcher);
+	UNDER_RTNL(sluice_events_watch());
+	EXPECT(watcher.work.due, now + NSEC_PER_SEC / 10);
+	sluice_events_stop();
+	EXPECT(runner.work.queued || watcher.work.queued, false);
+	UNDER_RTNL(sluice_events_watch());
+	LOCKED(q, sluice_events_schedule(q));
+	EXPECT(runner.work.queued || watcher.work.queued, false);
 }

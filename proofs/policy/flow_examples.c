@@ -1,12 +1,13 @@
-/* SPDX-License-Identifier: GPL-2.0-or-later */
+// SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * flow.c, a case a line: numbers that were worked out from its DOC block. A ring of
- * 100 whose safe limit is 92, the default settings.
+ * flow.c: numbers that were worked out from its DOC block. A ring of 100 whose safe limit
+ * is 92, the default settings.
  */
+#include "examples.h"
 #include "flow.c"
 
 static struct sluice_flow f;
-static struct sluice_flow_settings defaults = { 250, 50, 0, 2000 };
+static const struct sluice_flow_settings defaults = { 250, 50, 0, 2000 };
 
 static struct sluice_flow_ring holding(int producer, int fill)
 {
@@ -22,8 +23,8 @@ static void slots_between(void)
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++)
-		EXPECT(sluice_slots_between(cases[i].from, cases[i].to, 8),
-		       cases[i].slots);
+		EXPECT_OF(i, sluice_slots_between(cases[i].from, cases[i].to, 8),
+			  cases[i].slots);
 }
 
 /* How many packets may follow. */
@@ -55,7 +56,7 @@ static void rooms(void)
 
 		f.depth = cases[i].depth;
 		s.user_limit = cases[i].user_limit;
-		EXPECT(sluice_flow_room(&f, &s, &r, cases[i].more), cases[i].room);
+		EXPECT_OF(i, sluice_flow_room(&f, &s, &r, cases[i].more), cases[i].room);
 	}
 	EXPECT(sluice_flow_low(&defaults, 92), 46);
 	EXPECT(sluice_flow_low(&defaults, 1), 0);
@@ -78,43 +79,42 @@ static void depths(void)
 		f = (struct sluice_flow){ .pace_ns = cases[i].pace_ns,
 					  .held = cases[i].held };
 		set_depth(&f, &s);
-		EXPECT(f.depth, cases[i].depth);
+		EXPECT_OF(i, f.depth, cases[i].depth);
 	}
 }
 
 /*
- * A queue stopped with 60 packets in the ring, of which @depth may be there, and a
- * debt; what the first review does after @ns with @fill packets left.
+ * A queue stopped with 60 packets in the ring, of which 60 may be there, and a debt;
+ * what the first review does after @ns with @fill packets left.
  */
 static void verdicts(void)
 {
 	static const struct {
-		int depth;
 		u64 debt, ns;
 		int came, fill;
 		enum sluice_flow_verdict verdict;
 		u64 left, debt_left;
 	} cases[] = {
 		/* read down to the low watermark, or not quite */
-		{ 60, 0, 2 * MS, 0, 30, SLUICE_FLOW_WAKE, 0, 0 },
-		{ 60, 0, 2 * MS, 1, 31, SLUICE_FLOW_WAIT, 34 * 7812L, 0 },
+		{ 0, 2 * MS, 0, 30, SLUICE_FLOW_WAKE, 0, 0 },
+		{ 0, 2 * MS, 1, 31, SLUICE_FLOW_WAIT, 34 * 7812L, 0 },
 		/* nothing read: a sixteenth of the debt, 2 ms at this pace at least */
-		{ 60, 0, 2 * MS, 1, 61, SLUICE_FLOW_WAIT, 2 * MS, 2 * MS },
-		{ 60, 62 * MS, 2 * MS, 1, 61, SLUICE_FLOW_WAIT, 4 * MS, 64 * MS },
+		{ 0, 2 * MS, 1, 61, SLUICE_FLOW_WAIT, 2 * MS, 2 * MS },
+		{ 62 * MS, 2 * MS, 1, 61, SLUICE_FLOW_WAIT, 4 * MS, 64 * MS },
 		/* a packet pays 5 ms */
-		{ 60, 62 * MS, 2 * MS, 1, 57, SLUICE_FLOW_WAIT, 2 * MS, 44 * MS },
+		{ 62 * MS, 2 * MS, 1, 57, SLUICE_FLOW_WAIT, 2 * MS, 44 * MS },
 		/* what others put in again does not */
-		{ 60, 62 * MS, 2 * MS, 31, 61, SLUICE_FLOW_WAIT, 2 * MS, 64 * MS },
+		{ 62 * MS, 2 * MS, 31, 61, SLUICE_FLOW_WAIT, 2 * MS, 64 * MS },
 		/* handed back, more than was there */
-		{ 60, 62 * MS, 2 * MS, 1, 90, SLUICE_FLOW_WAIT, 4 * MS, 64 * MS },
+		{ 62 * MS, 2 * MS, 1, 90, SLUICE_FLOW_WAIT, 4 * MS, 64 * MS },
 		/* enough debt, and no room: it stalls; with room it wakes */
-		{ 60, 248 * MS, 2 * MS, 1, 61, SLUICE_FLOW_STALL, 0, 250 * MS },
-		{ 60, 248 * MS, 50 * MS, 1, 61, SLUICE_FLOW_STALL, 0, 250 * MS },
-		{ 60, 248 * MS, 2 * MS, 1, 20, SLUICE_FLOW_WAKE, 0, 45 * MS },
+		{ 248 * MS, 2 * MS, 1, 61, SLUICE_FLOW_STALL, 0, 250 * MS },
+		{ 248 * MS, 50 * MS, 1, 61, SLUICE_FLOW_STALL, 0, 250 * MS },
+		{ 248 * MS, 2 * MS, 1, 20, SLUICE_FLOW_WAKE, 0, 45 * MS },
 		/* the longest stop of a reader that pays */
-		{ 60, 0, 250 * MS, 1, 31, SLUICE_FLOW_WAKE, 0, 0 },
+		{ 0, 250 * MS, 1, 31, SLUICE_FLOW_WAKE, 0, 0 },
 		/* the machine was paused */
-		{ 60, 0, 240 * MS, 1, 61, SLUICE_FLOW_WAIT, 64500 * US / 16, 64500 * US },
+		{ 0, 240 * MS, 1, 61, SLUICE_FLOW_WAIT, 64500 * US / 16, 64500 * US },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -125,15 +125,16 @@ static void verdicts(void)
 		f = (struct sluice_flow){ 0 };
 		sluice_flow_init(&f);
 		sluice_flow_rebase(&f, &r, true);
-		f.depth = f.held = cases[i].depth;
+		f.depth = f.held = 60;
 		f.debt_ns = cases[i].debt;
 		f.looked_at = start;
-		EXPECT(sluice_flow_stop(&f, &defaults, &r, &device, start), 2 * MS);
+		EXPECT_OF(i, sluice_flow_stop(&f, &defaults, &r, &device, start), 2 * MS);
 		r = holding(60 + cases[i].came, cases[i].fill);
-		EXPECT(sluice_flow_review(&f, &defaults, &r, &device,
-					  start + cases[i].ns, &left), cases[i].verdict);
-		EXPECT(cases[i].verdict == SLUICE_FLOW_WAIT ? left : 0, cases[i].left);
-		EXPECT(f.debt_ns, cases[i].debt_left);
+		EXPECT_OF(i, sluice_flow_review(&f, &defaults, &r, &device,
+						start + cases[i].ns, &left),
+			  cases[i].verdict);
+		EXPECT_OF(i, cases[i].verdict == SLUICE_FLOW_WAIT ? left : 0, cases[i].left);
+		EXPECT_OF(i, f.debt_ns, cases[i].debt_left);
 	}
 }
 
@@ -202,7 +203,7 @@ static void short_rings(void)
 	EXPECT(f.debt_ns, 250 * MS * 280 / 300 - 30 * (5 * MS / 6));
 }
 
-static void flows(void)
+void flow_examples(void)
 {
 	slots_between();
 	rooms();

@@ -66,13 +66,11 @@ typedef unsigned int gfp_t;
 #define div64_u64(a, b)	((u64)(a) / (u64)(b))
 #define div_u64(a, b)		((u64)(a) / (u32)(b))
 
-/* steps.c: who runs when, locks, timers, grace periods */
+/* steps.c or single.h: who runs when, locks, timers, grace periods */
 void step(void);
 u64 ktime_get_ns(void);
 void sleep_ns(u64 ns);
 unsigned int chance(unsigned int below);
-void spawn(void (*function)(void *), void *argument, int cpu);
-void run_world(unsigned int seed);
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 int num_online_cpus(void);
 void unseen_read(const volatile void *from, void *to, size_t size);
@@ -81,8 +79,6 @@ void unseen_release(const volatile void *at);
 
 #define unqualified(x)		__typeof__(((void)0, (x)))
 typedef struct { s64 counter; } atomic64_t;
-typedef struct { int counter; } atomic_t;
-#define ATOMIC_INIT(n)		{ n }
 #ifdef STEPS
 #include "memory.h"
 #else
@@ -125,7 +121,6 @@ typedef struct { int counter; } atomic_t;
 				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
 	__old; })
 #endif
-#define rcu_access_pointer(p)	READ_ONCE(p)
 #define rcu_dereference(p)	READ_ONCE(p)
 #define rcu_dereference_raw(p)	READ_ONCE(p)
 #define rcu_assign_pointer(p, value)	smp_store_release(&(p), value)
@@ -134,14 +129,9 @@ typedef struct { int counter; } atomic_t;
 #define atomic64_add(n, v)	((void)fetch_add(&(v)->counter, n))
 #define atomic64_or(bits, v)	((void)fetch_or(&(v)->counter, bits))
 #define atomic64_inc(v)		((void)fetch_add(&(v)->counter, 1))
-#define atomic_read(v)		READ_ONCE((v)->counter)
-#define atomic_set(v, n)	WRITE_ONCE((v)->counter, n)
-#define atomic_inc(v)		((void)fetch_add(&(v)->counter, 1))
-#define atomic_dec(v)		((void)fetch_add(&(v)->counter, -1))
 #define test_and_set_bit(nr, word) \
 	(!!(fetch_or(word, 1UL << (nr)) & (1UL << (nr))))
 #define clear_bit(nr, word)	((void)fetch_and(word, ~(1UL << (nr))))
-#define test_bit(nr, word)	(!!(READ_ONCE(*(word)) & (1UL << (nr))))
 
 typedef struct {
 	unsigned int magic;
@@ -149,6 +139,7 @@ typedef struct {
 	pthread_mutex_t mutex;
 } spinlock_t;
 
+#define LOCK_MAGIC		0x10c4
 void spin_lock_init(spinlock_t *lock);
 void spin_lock(spinlock_t *lock);
 bool spin_trylock(spinlock_t *lock);
@@ -167,7 +158,6 @@ void ASSERT_RTNL(void);
 #define spin_unlock_irq(l)	do { spin_unlock(l); irq_restore(false); } while (0)
 #define spin_lock_bh(l)		spin_lock(l)
 #define spin_unlock_bh(l)	spin_unlock(l)
-#define spin_lock_nested(l, n)	spin_lock(l)
 #define raw_spinlock_t		spinlock_t
 #define raw_spin_lock_init	spin_lock_init
 #define raw_spin_lock_irqsave	spin_lock_irqsave
@@ -193,7 +183,6 @@ void *zeroed(size_t size);
 #define alloc_hooks(x)			x
 #define kvmalloc_array_noprof(n, size, flags)	zeroed((n) * (size))
 #define kmalloc_array_noprof(n, size, flags)	zeroed((n) * (size))
-#define kvmalloc_array(n, size, flags)	zeroed((n) * (size))
 #define kvzalloc(size, flags)		allocate_for_module(size)
 #define kzalloc(size, flags)		allocate_for_module(size)
 void *allocate_for_module(size_t size);
@@ -220,7 +209,6 @@ int hrtimer_cancel(struct hrtimer *timer);
 #define SLUICE_HAS_HRTIMER_SETUP
 #define hrtimer_setup(timer, handler, clock, mode) \
 	hrtimer_setup_in_world(timer, handler)
-#define hrtimer_cb_get_time(timer)	((ktime_t)ktime_get_ns())
 #define hrtimer_get_expires(timer)	((timer)->expires)
 #define ns_to_ktime(ns)			((ktime_t)(ns))
 #define ktime_to_ns(t)			((s64)(t))
@@ -235,7 +223,6 @@ struct work_struct {
 };
 struct delayed_work { struct work_struct work; };
 #define system_long_wq			NULL
-#define system_wq			NULL
 #define DECLARE_WORK(name, function) \
 	struct work_struct name = { .func = function }
 #define DECLARE_DELAYED_WORK(name, function) \
@@ -243,7 +230,6 @@ struct delayed_work { struct work_struct work; };
 bool start_work(struct work_struct *work, u64 after_ns);
 bool cancel_work_sync(struct work_struct *work);
 #define queue_work(queue, work)		start_work(work, 0)
-#define schedule_work(work)		start_work(work, 0)
 #define schedule_delayed_work(delayed, jiffies) \
 	start_work(&(delayed)->work, (u64)(jiffies) * (NSEC_PER_SEC / HZ))
 #define cancel_delayed_work_sync(delayed) cancel_work_sync(&(delayed)->work)
@@ -291,11 +277,7 @@ struct net_device {
 struct sk_buff { u16 queue_mapping; };
 #define skb_get_queue_mapping(skb)	((skb)->queue_mapping)
 #define netif_running(device)		((device)->running)
-static inline int netif_set_real_num_tx_queues(struct net_device *dev,
-					       unsigned int queues)
-{
-	return 0;
-}
+int netif_set_real_num_tx_queues(struct net_device *dev, unsigned int queues);
 #define netdev_priv(device)		((void *)((device) + 1))
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define netdev_warn(device, ...)	complain(__VA_ARGS__)
@@ -306,7 +288,6 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define pr_notice(...)			do { } while (0)
 #define pr_crit(...)			complain(__VA_ARGS__)
 #define schedule_timeout_idle(ticks)	fail("unload waits for ever")
-#define pr_warn(...)			complain(__VA_ARGS__)
 #define pr_warn_once(...)		complain(__VA_ARGS__)
 #define get_zeroed_page(flags) \
 	((unsigned long)allocate_for_module(PAGE_SIZE))
@@ -346,9 +327,8 @@ struct socket { struct file *file; };
 #define O_RDWR				2
 struct cred { char unused; };
 #define init_task			(*(char *)0)
-static struct cred the_cred __attribute__((unused));
-static int creds_held __attribute__((unused)), creds_in_use __attribute__((unused));
-#define prepare_kernel_cred(task)	(creds_held++, &the_cred)
+extern int creds_held, creds_in_use;
+#define prepare_kernel_cred(task)	(creds_held++, (struct cred *)&creds_held)
 #define override_creds(new)		(creds_in_use++, (new))
 #define revert_creds(old)		((void)(old), creds_in_use--)
 #define put_cred(cred)			((void)(cred), creds_held--)
@@ -412,7 +392,7 @@ int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
 int register_ftrace_function(struct ftrace_ops *ops);
 int unregister_ftrace_function(struct ftrace_ops *ops);
 
-/* world.c's sluice_entry() is a call like any: registers are the compiler's. */
+/* sluice_entry() of world.c and direct_examples.c is a call like any: registers are the compiler's. */
 #define CONFIG_X86_64
 #define CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
 #define SLUICE_HAS_DIRECT_OPS

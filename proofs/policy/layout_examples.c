@@ -1,138 +1,78 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Part of examples.c: what layout.c learns of a driver, and whom it believes. */
-#define sluice_layout_learn	learn
-#define sluice_layout_slot	slot_of
-#define sluice_layout_check	check
-#define sluice_layout_ring	ring_of
+/* layout.c: what it learns of a driver, and which queues it believes. */
+#include "examples.h"
 #include "layout.c"
-#undef sluice_layout_learn
-#undef sluice_layout_slot
-#undef sluice_layout_check
-#undef sluice_layout_ring
 
-static struct {
-	char before[24];
-	struct socket socket;
-	char between[40];
-	struct ptr_ring ring;
-} driver_file, another_file;
-
-static const struct file_operations driver_fops;
-static struct file opened = { &driver_fops, &driver_file };
-static struct file another = { &driver_fops, &another_file };
-static struct file *open_result;
-static void *socket_result, *ring_result, *unreadable;
-
-struct file *filp_open(const char *path, int how, int mode)
+static void drivers(void)
 {
-	note("open %s;", path);
-	EXPECT(creds_in_use, 1);	/* the kernel's: whoever loads may be confined */
-	return open_result;
-}
+	static struct socket of_nobody;
+	static const struct {
+		long open_error;
+		void *socket, *ring;	/* what the driver says */
+		int err, complaints;
+	} cases[] = {
+		{ -2, NULL, NULL, -2, 1 },
+		{ 0, ERR_PTR(-22), NULL, -ENODEV, 1 },
+		{ 0, NULL, ERR_PTR(-22), -ENODEV, 1 },
+		{ 0, &of_nobody, NULL, -ENODEV, 1 },
+		{ 0, NULL, NULL, 0, 0 },
+	};
 
-int filp_close(struct file *of, void *unused)
-{
-	note("close %d;", of == &opened);
-	return 0;
-}
-
-struct socket *tun_get_socket(struct file *of) { return socket_result; }
-struct ptr_ring *tun_get_tx_ring(struct file *of) { return ring_result; }
-
-int read_carefully(void *to, const void *from, size_t size)
-{
-	if (from == unreadable || from < (void *)4096)
-		return -14;
-	memcpy(to, from, size);
-	return 0;
-}
-
-static void fresh_driver(void)
-{
-	memset(&layout, 0, sizeof(layout));
-	driver_file.socket.file = open_result = &opened;
-	another_file.socket.file = &another;
-	opened.f_op = another.f_op = &driver_fops;
-	opened.private_data = &driver_file;
-	socket_result = &driver_file.socket;
-	ring_result = &driver_file.ring;
-	unreadable = NULL;
-	*text = '\0';
-}
-
-static void drivers_that_are_not_known(void)
-{
-	int i;
-
-	fresh_driver();
-	open_result = ERR_PTR(-2);
-	EXPECT(learn(), -2);
-	EXPECT_LOG("open /dev/net/tun;complain;");
-	EXPECT(creds_held, 0);
-	EXPECT(creds_in_use, 0);
-	for (i = 0; i < 4; i++) {
-		fresh_driver();
-		if (i == 0)
-			socket_result = ERR_PTR(-22);
-		else if (i == 1)
-			ring_result = ERR_PTR(-22);
-		else
-			driver_file.socket.file = i == 2 ? &opened + 1 : &opened - 1;
-		EXPECT(learn(), -ENODEV);
-		EXPECT_LOG("open /dev/net/tun;complain;close 1;");
-		EXPECT(layout.fops == NULL && !layout.ring, true);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		complaints = 0;
+		open_error = cases[i].open_error;
+		socket_instead = cases[i].socket;
+		ring_instead = cases[i].ring;
+		EXPECT_OF(i, sluice_layout_learn(), cases[i].err);
+		EXPECT_OF(i, complaints, cases[i].complaints);
+		EXPECT_OF(i, creds_held || creds_in_use, 0);
+		EXPECT_OF(i, layout.ring != 0, !cases[i].err);
 	}
+	EXPECT(layout.socket, offsetof(struct tun_file, socket));
+	EXPECT(layout.ring, offsetof(struct tun_file, ring));
+	EXPECT(layout.fops == &tun_fops, true);
 }
 
-static void expect_wrong(int line, void **slot)
+static void queues(void)
 {
-	const char *why = check(slot);
+	static struct tun_file file, another;
+	static struct file open;
+	static const struct {
+		void *file, *private_data;
+		const void *fops, *open;
+		const char *says;	/* NULL: as assumed; "": cannot be checked */
+	} cases[] = {
+		{ &file, &file, &tun_fops, &open, NULL },
+		{ NULL, &file, &tun_fops, &open, "" },
+		{ &file, &another, &tun_fops, &open, "wrong" },
+		{ &file, (char *)&file - 1, &tun_fops, &open, "wrong" },
+		{ &file, (char *)&file + 1, &tun_fops, &open, "wrong" },
+		{ &file, &file, &open, &open, "wrong" },
+		{ &file, &file, NULL, &open, "wrong" },
+		{ &file, &file, &tun_fops, NULL, "wrong" },	/* not readable */
+		{ (void *)8, &file, &tun_fops, &open, "wrong" },
+	};
 
-	expect(line, "a reason", why && *why, true);
-}
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		void *slot = cases[i].file;
+		const char *says;
 
-static void queues_that_are_not_laid_out_so(void)
-{
-	void *parts[] = { &driver_file.socket.file, &opened.private_data, &opened.f_op };
-	void *slot = &driver_file;
-	unsigned int i;
-
-	fresh_driver();
-	EXPECT(learn(), 0);
-	EXPECT_LOG("open /dev/net/tun;close 1;");
-	EXPECT(creds_held, 0);
-	EXPECT(creds_in_use, 0);
-	EXPECT(layout.socket, 24);
-	EXPECT(ring_of(&driver_file) == &driver_file.ring, true);
-	EXPECT(ring_of(NULL) == NULL, true);
-	EXPECT(slot_of(&dev, 2) == (void **)(&dev + 1) + 2, true);
-	EXPECT(check(&slot) == NULL, true);
-	slot = &another_file;
-	EXPECT(check(&slot) == NULL, true);
-	another.f_op = &driver_fops - 1;
-	expect_wrong(__LINE__, &slot);
-	another.f_op = &driver_fops + 1;
-	expect_wrong(__LINE__, &slot);
-	another.f_op = &driver_fops;
-	another.private_data = (char *)&another_file - 1;
-	expect_wrong(__LINE__, &slot);
-	another.private_data = (char *)&another_file + 1;
-	expect_wrong(__LINE__, &slot);
-	slot = NULL;
-	EXPECT(check(&slot) && !*check(&slot), true);
-	expect_wrong(__LINE__, NULL);
-	slot = &driver_file;
-	for (i = 0; i < ARRAY_SIZE(parts); i++) {
-		unreadable = parts[i];
-		expect_wrong(__LINE__, &slot);
+		file.socket.file = (void *)cases[i].open;
+		open.private_data = cases[i].private_data;
+		open.f_op = cases[i].fops;
+		says = sluice_layout_check(&slot);
+		EXPECT_OF(i, !says, !cases[i].says);
+		EXPECT_OF(i, says && *says, cases[i].says && *cases[i].says);
 	}
-	unreadable = &slot;
-	expect_wrong(__LINE__, &slot);
-	EXPECT_LOG("");
+	EXPECT(!!sluice_layout_check(NULL), true);
+	EXPECT(sluice_layout_ring(&file) == &file.ring, true);
+	EXPECT(sluice_layout_ring(NULL) == NULL, true);
+	fresh();
+	EXPECT(sluice_layout_slot(&tun->dev, 1) == &tun->slots[1], true);
 }
 
-static void layouts(void)
+void layout_examples(void)
 {
-	drivers_that_are_not_known();
-	queues_that_are_not_laid_out_so();
+	drivers();
+	queues();
 }

@@ -1,41 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Part of examples.c: whom main.c refuses, and in which order it starts and ends. */
-static bool preempt_rt;
-static unsigned int hrtimer_resolution;
-static const char *start_fails;
+/* main.c: what it refuses, and what it leaves behind when a step of the start fails. */
+#include <stdio.h>
 
-/* What a step of the start answers: it fails once it is named. */
-static int start_step(const char *name)
+#include "examples.h"
+
+enum step { NO_STEP, RING, RESET, LAYOUT, DEVICES, NETLINK, EVENTS, BACKSTOP, STEPS };
+
+static bool preempt_rt, begun[STEPS];
+static unsigned int hrtimer_resolution;
+static enum step fails;
+
+static int begin(enum step step)
 {
-	note("%s;", name);
-	return start_fails && !strcmp(name, start_fails) ? -EIO : 0;
+	begun[step] = step != fails;
+	return step == fails ? -EIO : 0;
 }
 
-static int ring_tested(void) { return start_step("ring"); }
-static int reset_tested(void) { return start_step("reset"); }
-static int layout_learned(void) { return start_step("layout"); }
-static int devices_started(void) { return start_step("devices"); }
-static int netlink_started(void) { return start_step("netlink"); }
-static void events_started(void) { note("events;"); }
-static void devices_stopped(void) { note("no devices;"); }
-static void netlink_stopped(void) { note("no netlink;"); }
-static void backstop_stopped(void) { note("no backstop;"); }
-static void events_stopped(void) { note("no events;"); }
+/* The start of @needs ends before it. */
+static void end(enum step step, enum step needs)
+{
+	if (begun[needs])
+		fail("step %d of the start is undone before step %d", step, needs);
+	begun[step] = false;
+}
 
-struct kernel_param {
-	const char *name;
-	void *arg;
-};
-
+struct kernel_param { const char *name; void *arg; };
 struct kernel_param_ops {
 	int (*set)(const char *text, const struct kernel_param *param);
 	int (*get)(char *text, const struct kernel_param *param);
 };
-
-static int param_get_uint(char *text, const struct kernel_param *param)
-{
-	return sprintf(text, "%u\n", *(uint *)param->arg);
-}
 
 static int kstrtouint(const char *text, unsigned int base, uint *to)
 {
@@ -48,18 +41,20 @@ static int kstrtouint(const char *text, unsigned int base, uint *to)
 	return 0;
 }
 
-#define sluice_selftest_ring	ring_tested
-#define sluice_selftest_reset	reset_tested
-#define sluice_layout_learn	layout_learned
-#define sluice_devices_start	devices_started
-#define sluice_netlink_start	netlink_started
-#define sluice_events_start	events_started
-#define sluice_devices_stop	devices_stopped
-#define sluice_netlink_stop	netlink_stopped
-#define sluice_backstop_stop	backstop_stopped
-#define sluice_events_stop	events_stopped
+#define param_get_uint			NULL
+#define sluice_selftest_ring()		begin(RING)
+#define sluice_selftest_reset()		begin(RESET)
+#define sluice_layout_learn()		begin(LAYOUT)
+#define sluice_devices_start()		begin(DEVICES)
+#define sluice_netlink_start()		begin(NETLINK)
+#define sluice_events_start()		begin(EVENTS)
+#define sluice_events_stop()		end(EVENTS, NO_STEP)
+#define sluice_netlink_stop()		end(NETLINK, EVENTS)
+#define sluice_devices_stop()		end(DEVICES, NETLINK)
+#define sluice_backstop_stop()		end(BACKSTOP, DEVICES)
 #undef IS_ENABLED
-#define IS_ENABLED(option)	preempt_rt
+#define IS_ENABLED(option)		preempt_rt
+#define sluice_direct_call		is_called_directly
 #define module_param_named(...)
 #define module_param_cb(...)
 #define __MODULE_PARM_TYPE(...)
@@ -74,78 +69,61 @@ static int kstrtouint(const char *text, unsigned int base, uint *to)
 #define __init
 #define __exit
 #include "main.c"
-#undef sluice_selftest_ring
-#undef sluice_selftest_reset
-#undef sluice_layout_learn
-#undef sluice_devices_start
-#undef sluice_netlink_start
-#undef sluice_events_start
-#undef sluice_devices_stop
-#undef sluice_netlink_stop
-#undef sluice_backstop_stop
-#undef sluice_events_stop
 
-static void parameters_within_their_ranges(void)
+static void parameters(void)
 {
-	static const struct {
-		const char *text;
-		int err;
-		uint holds;
-	} writes[] = {
-		{ "1", 0, 1 }, { "0", -EINVAL, 1 }, { "60001", -EINVAL, 1 },
-		{ "60000", 0, 60000 }, { "0x10", 0, 16 }, { "1s", -EINVAL, 16 },
-		{ "", -EINVAL, 16 }, { "-1", -EINVAL, 16 }, { "250", 0, 250 },
+	static const struct { const char *text; int err; uint holds; int complaints; } cases[] = {
+		{ "1", 0, 1, 0 }, { "0", -EINVAL, 1, 1 }, { "60001", -EINVAL, 1, 2 },
+		{ "60000", 0, 60000, 2 }, { "0x10", 0, 16, 2 }, { "1s", -EINVAL, 16, 2 },
+		{ "", -EINVAL, 16, 2 }, { "-1", -EINVAL, 16, 2 }, { "250", 0, 250, 2 },
 	};
 	const struct kernel_param param = { "stall_ms", &sluice_default_stall_ms };
 
-	for (size_t i = 0; i < sizeof(writes) / sizeof(*writes); i++) {
-		EXPECT(stall_ms_ops.set(writes[i].text, &param), writes[i].err);
-		EXPECT(sluice_default_stall_ms, writes[i].holds);
+	complaints = 0;
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		EXPECT_OF(i, stall_ms_ops.set(cases[i].text, &param), cases[i].err);
+		EXPECT_OF(i, sluice_default_stall_ms, cases[i].holds);
+		EXPECT_OF(i, complaints, cases[i].complaints);
 	}
-	EXPECT_LOG("complain;complain;");
 }
 
 static void starts(void)
 {
-	hrtimer_resolution = 1;
-	EXPECT(sluice_start(), 0);
-	EXPECT_LOG("ring;reset;layout;devices;netlink;events;");
-	sluice_end();
-	EXPECT_LOG("no events;no netlink;no devices;no backstop;");
-
-	/* with highres=off a timer is as coarse as a tick */
-	hrtimer_resolution = 4 * MS;
-	EXPECT(sluice_start(), -ENODEV);
-	EXPECT_LOG("complain;");
-	hrtimer_resolution = 100 * US + 1;
-	EXPECT(sluice_start(), -ENODEV);
-	EXPECT_LOG("complain;");
-	hrtimer_resolution = 100 * US;
-	EXPECT(sluice_start(), 0);
-	EXPECT_LOG("ring;reset;layout;devices;netlink;events;");
-
-	preempt_rt = true;
-	EXPECT(sluice_start(), -ENODEV);
-	EXPECT_LOG("");
-	preempt_rt = false;
-}
-
-static void starts_that_fail(void)
-{
 	static const struct {
-		const char *step, *log;
-	} failures[] = {
-		{ "ring", "ring;" },
-		{ "reset", "ring;reset;" },
-		{ "layout", "ring;reset;layout;" },
-		{ "devices", "ring;reset;layout;devices;no backstop;" },
-		{ "netlink", "ring;reset;layout;devices;netlink;no devices;no backstop;" },
+		unsigned int resolution;
+		bool preempt_rt;
+		enum step fails;
+		int err;
+	} cases[] = {
+		{ 1, false, NO_STEP, 0 },
+		{ 100 * US, false, NO_STEP, 0 },
+		{ 100 * US + 1, false, NO_STEP, -ENODEV },
+		{ 4 * MS, false, NO_STEP, -ENODEV },	/* a tick: highres=off */
+		{ 1, true, NO_STEP, -ENODEV },
+		{ 1, false, RING, -EIO }, { 1, false, RESET, -EIO }, { 1, false, LAYOUT, -EIO },
+		{ 1, false, DEVICES, -EIO }, { 1, false, NETLINK, -EIO },
 	};
 
-	for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++) {
-		start_fails = failures[i].step;
-		EXPECT(sluice_start(), -EIO);
-		EXPECT_LOG(failures[i].log);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		memset(begun, 0, sizeof(begun));
+		begun[BACKSTOP] = true;	/* any device may start it */
+		hrtimer_resolution = cases[i].resolution;
+		preempt_rt = cases[i].preempt_rt;
+		fails = cases[i].fails;
+		EXPECT_OF(i, sluice_start(), cases[i].err);
+		if (cases[i].fails < DEVICES)
+			begun[BACKSTOP] = false;	/* none was there */
+		for (enum step step = DEVICES; step < STEPS; step++)
+			EXPECT_OF(i, begun[step], !cases[i].err && step != BACKSTOP);
+		if (!cases[i].err)
+			sluice_end();
+		for (enum step step = DEVICES; step < STEPS; step++)
+			EXPECT_OF(i, begun[step], false);
 	}
-	start_fails = NULL;
+}
+
+void main_examples(void)
+{
+	parameters();
+	starts();
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Part of steps.c; memory.h says what it is. */
+/* What one CPU sees of memory; memory.h says it. */
+#include "steps.h"
+
 #define ARENA_SIZE	(4 << 20)
 #define GRAIN		64
 #define OBJECTS_MAX	4096
@@ -41,20 +43,10 @@ static unsigned int object_count;
 static struct place places[PLACES_MAX];
 static struct store delayed[CPUS][STORES_MAX];
 static unsigned int delayed_count[CPUS];
-static u64 since[CPUS], version;
+static u64 since[CPUS], version = 1;
 static struct store plain;	/* happens after this moment; value: the old one */
-static enum memory_kind memory_kind;
-static bool memory_reused;	/* an object may be where a freed one was */
-
-static bool memory_is_in_order(void)
-{
-	return memory_kind == MEMORY_IN_ORDER;
-}
-
-static bool memory_is_weak(void)
-{
-	return memory_kind == MEMORY_WEAK;
-}
+enum memory_kind memory_kind;
+bool memory_reused;
 
 static bool in_arena(const volatile void *at)
 {
@@ -451,19 +443,13 @@ void *allocate_for_module(size_t size)
 }
 
 /* When all is over: what the module allocated it has freed. */
-static void check_leaks(void)
+void check_leaks(void)
 {
 	unsigned int i;
 
 	for (i = 1; i <= object_count; i++)
 		if (objects[i].of_module && !objects[i].freed)
 			fail("%zu bytes were not freed", objects[i].size);
-}
-
-void memory_begin(enum memory_kind kind)
-{
-	memory_kind = kind;
-	version = 1;
 }
 
 /* What gcc calls before each access of an instrumented source. */

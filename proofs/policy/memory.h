@@ -31,21 +31,9 @@ u64 memory_add(u64 old, u64 operand);
 u64 memory_or(u64 old, u64 operand);
 u64 memory_and(u64 old, u64 operand);
 
-/* steps.c: of this world and of the CPU that runs */
-enum memory_kind { MEMORY_IN_ORDER, MEMORY_STORES_DELAYED, MEMORY_WEAK };
-void memory_begin(enum memory_kind kind);
-void memory_settle(void);		/* the plain store before this moment */
-void memory_locked(void);		/* loads are not executed before */
-void memory_unlocked(void);		/* stores are not delayed beyond */
-void memory_flush(unsigned int cpu);
-void memory_drain(void);		/* some delayed store is executed */
-bool memory_readable(const void *at, size_t size);
-void memory_check(const volatile void *at, size_t size);
-void *memory_allocate(size_t size);
-size_t memory_free(void *object);	/* its size */
-bool allocation_fails(void);		/* world.c */
 unsigned int this_cpu(void);
 void step_at(const void *site);
+
 
 #define READ_ONCE(x) ({						\
 	unqualified(x) __value;					\

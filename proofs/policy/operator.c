@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Part of world.c: what is done to a device, its files and the machine. */
+/* What is done to a device, its files and the machine while packets flow. */
+#include "world.h"
+
+static u64 jumped_ns;
 
 static void purge(struct tun_file *file)
 {
 	while (driver_consume(file))
-		add(found, 1);
+		found++;
 }
 
-static void open_file(unsigned int at)
+void open_file(unsigned int at)
 {
 	if (!processes[at].file)
-		store(processes[at].file, driver_open(at, plan.size, plan.batch));
+		processes[at].file = driver_open(at, plan.size, plan.batch);
 }
 
 /* Somebody stops or wakes a queue without asking whose stop it is. */
@@ -18,7 +21,7 @@ static void wake_any(struct netdev_queue *txq)
 {
 	struct tun_device *tun = container_of(txq->dev, struct tun_device, dev);
 
-	store(tun->foreign[txq - tun->dev.tx], false);
+	tun->foreign[txq - tun->dev.tx] = false;
 	clear_bit(__QUEUE_STATE_DRV_XOFF, &txq->state);
 }
 
@@ -27,7 +30,7 @@ static void stop_any(struct netdev_queue *txq)
 	struct tun_device *tun = container_of(txq->dev, struct tun_device, dev);
 
 	if (!test_and_set_bit(__QUEUE_STATE_DRV_XOFF, &txq->state))
-		store(tun->foreign[txq - tun->dev.tx], true);
+		tun->foreign[txq - tun->dev.tx] = true;
 }
 
 /* TUNSETQUEUE, or the file is closed: the last queue's file moves into the hole. */
@@ -37,9 +40,9 @@ static void detach_process(struct tun_device *tun, struct process *process)
 	int hole = process->index;
 
 	driver_publish(&tun->slots[hole], last);
-	store(processes[last->process].index, hole);
+	processes[last->process].index = hole;
 	driver_publish(&tun->slots[tun->attached - 1], NULL);
-	store(process->index, -1);
+	process->index = -1;
 	tun->attached--;
 	if (chance(2) && tun->dev.running)	/* as 7.3 does */
 		wake_any(&tun->dev.tx[hole]);
@@ -54,7 +57,7 @@ static void attach_process(struct tun_device *tun, struct process *process)
 {
 	if (tun->attached == plan.queues)
 		return;
-	store(process->index, tun->attached);
+	process->index = tun->attached;
 	driver_publish(&tun->slots[tun->attached], process->file);
 	tun->attached++;
 	tun->dev.real_num_tx_queues = tun->attached;
@@ -92,8 +95,8 @@ static void close_file(void)
 		return;
 	if (process->index >= 0)
 		detach_process(the_device, process);
-	__atomic_exchange_n(&process->file, NULL, __ATOMIC_SEQ_CST);
-	while (load(process->inside))
+	process->file = NULL;
+	while (process->inside)
 		sleep_ns(NSEC_PER_USEC);
 	purge(file);
 	driver_close(file);
@@ -106,7 +109,7 @@ static void reopen_file(void)
 
 static void set_size(void)
 {
-	int i, size = 2 * policy_senders + 8 + chance(60);
+	int i, size = 2 * senders + 8 + chance(60);
 
 	for (i = 0; i < FILES; i++)
 		if (processes[i].file)
@@ -122,7 +125,7 @@ static void link_down(void)
 	if (!the_device || !the_device->dev.running)
 		return;
 	notify(the_device, NETDEV_GOING_DOWN);
-	store(the_device->dev.running, false);
+	the_device->dev.running = false;
 	for (i = 0; i < plan.queues; i++)
 		stop_any(&the_device->dev.tx[i]);
 	if (chance(2))	/* the core waits; nothing of ours relies on it */
@@ -137,47 +140,24 @@ static void link_up(void)
 		return;
 	for (i = 0; i < plan.queues; i++)
 		wake_any(&the_device->dev.tx[i]);
-	store(the_device->dev.running, true);
+	the_device->dev.running = true;
 	notify(the_device, NETDEV_UP);
 }
 
-/* Of the one file that anybody asks for. */
-static ssize_t show_flags(struct kobject *kobj, struct attribute *attr, char *text)
+void create_device(void)
 {
-	(void)kobj, (void)attr;
-	return sprintf(text, "0x%x\n", plan.upstream ? 0x1083 : 0x1003);
-}
-
-static void create_device(void)
-{
-	static const struct sysfs_ops files = { show_flags };
-	static const struct kobj_type devices = { &files };
-	static struct attribute owner = { "owner" }, flags = { "tun_flags" };
-	static struct attribute *attributes[] = { &owner, &flags, NULL };
-	static struct attribute_group group = { attributes };
 	struct tun_device *tun;
 	unsigned int i;
 
 	if (the_device)
 		return;
 	tun = zeroed(sizeof(*tun));
-	tun->dev.num_tx_queues = plan.queues;
-	tun->dev.real_num_tx_queues = 1;
-	tun->dev.rtnl_link_ops = &tun_ops;
-	tun->dev.netdev_ops = &transmit_ops;
-	tun->dev.sysfs_groups[0] = &group;
-	tun->dev.dev.kobj.ktype = &devices;
-	tun->dev.reg_state = NETREG_REGISTERED;
-	tun->dev.tx = zeroed(plan.queues * sizeof(*tun->dev.tx));
-	for (i = 0; i < plan.queues; i++) {
-		tun->dev.tx[i].dev = &tun->dev;
-		tun->dev.tx[i].qdisc = &fq;
-	}
+	tun_setup(tun, plan.queues);
 	notify(tun, NETDEV_REGISTER);
 	for (i = 0; i < FILES; i++)
 		if (processes[i].file && processes[i].index < 0)
 			attach_process(tun, &processes[i]);
-	store(the_device, tun);
+	the_device = tun;
 	link_up();
 }
 
@@ -192,11 +172,11 @@ static void remove_device(void)
 	link_down();
 	tun->dev.reg_state = NETREG_UNREGISTERING;
 	notify(tun, NETDEV_UNREGISTER);
-	store(the_device, NULL);
+	the_device = NULL;
 	synchronize_rcu();
 	for (i = 0; i < FILES; i++)
 		if (processes[i].index >= 0) {
-			store(processes[i].index, -1);
+			processes[i].index = -1;
 			purge(processes[i].file);
 		}
 	poison_free(tun->dev.tx);
@@ -245,10 +225,10 @@ static void stop_unless_ours(struct netdev_queue *txq, struct sluice_queue *q)
 		stop_any(txq);
 		return;
 	}
-	spin_lock_irq(queue_lock(q));
-	if (!queue_stopped(q))
+	spin_lock_irq(&q->lock);
+	if (!q->stopped)
 		stop_any(txq);
-	spin_unlock_irq(queue_lock(q));
+	spin_unlock_irq(&q->lock);
 }
 
 /* Somebody stops a queue that is open, and wakes it later. */
@@ -262,7 +242,7 @@ static void stop_foreign(void)
 		return;
 	txq = &the_device->dev.tx[id];
 	stop_unless_ours(txq, served ? &served->queue[id] : NULL);
-	if (!load(the_device->foreign[txq - the_device->dev.tx]))
+	if (!the_device->foreign[txq - the_device->dev.tx])
 		return;
 	sleep_ns(chance(chance(2) ? 3000 : 3000000));
 	wake_any(txq);
@@ -322,7 +302,7 @@ static void change_cpus(void)
 {
 	unsigned int i;
 
-	for (i = 1; i < (unsigned int)policy_senders; i++)
+	for (i = 1; i < (unsigned int)senders; i++)
 		set_cpu(i, chance(2));
 }
 
@@ -373,7 +353,7 @@ static enum sluice_device_state expected_state(struct sluice_device *served)
 	return the_device->dev.running ? SLUICE_DEVICE_SERVED : SLUICE_DEVICE_DOWN;
 }
 
-static void check_view(void)
+void check_view(void)
 {
 	struct sluice_device *served = served_device();
 	unsigned int id;
@@ -408,36 +388,35 @@ static void act(void)
 	check_view();
 }
 
-static void operator(void *unused)
+void operator(void *unused)
 {
-	(void)unused;
-	while (load(senders_left)) {
+	while (senders_left) {
 		sleep_ns(chance(chance(4) || plan.intrudes ? 20000 : 2000000));
 		if (!plan.operates)
 			continue;
 		rtnl_lock();
-		if (load(over)) {
+		if (over) {
 			rtnl_unlock();
 			return;
 		}
-		store(acting, true);
+		acting = true;
 		act();
 		if (chance(2)) {	/* let them send again */
 			create_device();
 			link_up();
 		}
 		excuse();
-		store(acting, false);
+		acting = false;
 		rtnl_unlock();
 	}
 }
 
-static void end_operator(void)
+void end_operator(void)
 {
 	unsigned int i;
 
 	rtnl_lock();
-	store(over, true);
+	over = true;
 	excuse();
 	create_device();
 	link_up();
@@ -446,13 +425,13 @@ static void end_operator(void)
 	for (i = 0; i < FILES; i++)
 		if (processes[i].index < 0)
 			attach_process(the_device, &processes[i]);
-	for (i = 0; i < (unsigned int)policy_senders; i++)
+	for (i = 0; i < (unsigned int)senders; i++)
 		set_cpu(i, true);
 	rtnl_unlock();
 }
 
 /* When all threads have ended. */
-static void check_end(void)
+u64 check_end(void)
 {
 	u64 out = 0;
 	int i;
@@ -460,12 +439,12 @@ static void check_end(void)
 	for (i = 0; i < FILES; i++)
 		if (processes[i].file)
 			purge(processes[i].file);
-	for (i = 0; i < policy_senders; i++)
+	for (i = 0; i < senders; i++)
 		out += sent[i];
 	if (found != out)
 		fail("%lu packets sent, %lu found again", out, found);
 	for (i = 0; i < (int)plan.queues; i++)
 		if (the_device->dev.tx[i].state & XOFF)
 			fail("queue %d: still stopped after unload", i);
-	totals->packets += out;
+	return out;
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Do the real queue.c and flow.c keep the contract, whatever reads the ring?
+ * Do the real queue.c and flow.c keep the contract, whatever reads the ring steadily, in
+ * batches or with pauses? Who opens again, steers or has others beside him: adversary.c.
  *
  * Queues of one device with default parameters, a sender for each that always
  * has a packet, one reader for each, and a clock that jumps from event to event.
  * It fails where
  *
  *   - a stop lasts longer than stall_ms, one review and the timers' lateness;
- *   - a slow or dead reader holds its sender for more than its share of the time,
- *     also if it opens or attaches its file again and again, empties the ring
- *     when it is stalled, or moves its senders to another queue then;
+ *   - a slow or dead reader holds its sender for more than its share of the time;
  *   - a reader that is fast enough loses a packet or is stalled;
  *   - the median packet waits in the ring for longer than the target and the timers'
  *     lateness, and for longer than what the fewest packets in a ring (and a batch)
@@ -22,7 +21,8 @@
  *     one each 2 ms;
  *   - many queues whose readers are dead have more than DEAD_REVIEWS_PER_SEC
  *     reviews together, or reviews that see no packet read outnumber the packets;
- *   - a reader gets less because other queues are stopped;
+ *   - a sender waits longer than for a dead reader because others fill the ring, or
+ *     loses a packet once it is alone again;
  *   - with 128 or 256 CPUs a ring of 500 loses a packet of as many direct senders,
  *     or stops at less than half of its slots.
  *
@@ -30,14 +30,10 @@
  */
 #include <stdio.h>
 
-#include <linux/ptr_ring.h>
-#include "sluice.h"
-
-#define LANES_MAX	2001
-#include "single.h"
+#include "queues.h"
+#define LANES_MAX	500
 #include "simulator.h"
 
-#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define FEWEST		4		/* DEPTH_MIN of flow.c */
 #define LIST		64u		/* LIST_PACKETS of flow.c */
 #define REVIEW_NS	2000000		/* REVIEW_PACE_NS of flow.c */
@@ -114,13 +110,6 @@ static const struct reader readers[] = {
 	  .idle_percent = 3, .seconds = 20 },
 };
 
-/* The parameters' defaults are those of kmod/main.c. */
-bool sluice_default_on = true;
-bool sluice_locked_reset = true;
-uint sluice_default_stall_ms = 250;
-uint sluice_default_low_percent = 50;
-uint sluice_default_target_us = 2000;
-
 /* The rest of a lane: what the module sees, and how often it reviews. */
 struct module_lane {
 	struct ptr_ring ring;
@@ -131,15 +120,10 @@ struct module_lane {
 };
 
 static u32 target_us;
-static struct Qdisc fq = { .enqueue = &fq };
 static struct netdev_queue txqs[LANES_MAX];
 static struct net_device dev = { .tx = txqs };
 static struct sluice_device *device;
 static struct module_lane modules[LANES_MAX];
-
-void sluice_events_schedule(struct sluice_queue *of) { (void)of; }
-void sluice_backstop_watch(void) { }
-void show(const char *event, const struct sluice_queue *q, int fill, u64 ns) { }
 
 static struct lane *lane_of(const struct sluice_queue *q)
 {
@@ -156,22 +140,14 @@ static struct sluice_queue *queue_of(const struct lane *lane)
 	return &device->queue[lane - lanes];
 }
 
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *))
+static void timer_is_set(struct sluice_queue *q, u64 ns)
 {
-	timer->function = function;
+	lane_arms(lane_of(q), ns);
 }
 
-void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
+static void timer_is_cancelled(struct sluice_queue *q)
 {
-	timer->expires = now + ns;
-	lane_arms(lane_of(container_of(timer, struct sluice_queue, timer)), ns);
-}
-
-int hrtimer_cancel(struct hrtimer *timer)
-{
-	lane_of(container_of(timer, struct sluice_queue, timer))->fires = 0;
-	return 0;
+	lane_of(q)->fires = 0;
 }
 
 void netif_tx_wake_queue(struct netdev_queue *queue)
@@ -183,16 +159,6 @@ void netif_tx_wake_queue(struct netdev_queue *queue)
 void **sluice_layout_slot(const struct net_device *of, unsigned int id)
 {
 	return &modules[id].slot;
-}
-
-const char *sluice_layout_check(void **at)
-{
-	return NULL;
-}
-
-struct ptr_ring *sluice_layout_ring(void *file)
-{
-	return file;
 }
 
 static bool lane_is_stopped(const struct lane *lane)
@@ -252,16 +218,7 @@ static void begin(unsigned int queues)
 	for (unsigned int id = 0; device && id < device->queues; id++)
 		sluice_queue_closed(&device->queue[id]);
 	free(device);
-	device = zeroed(struct_size(device, queue, queues));
 	now = wait_count = 0;
-	dev.num_tx_queues = queues;
-	device->dev = &dev;
-	device->queues = queues;
-	device->verified = true;
-	device->flow.stall_ms = sluice_default_stall_ms;
-	device->flow.low_percent = sluice_default_low_percent;
-	device->flow.target_us = target_us;
-	device->flow.user_limit = reader->limit;
 	for (unsigned int id = 0; id < queues; id++) {
 		struct module_lane *own = &modules[id];
 
@@ -271,9 +228,8 @@ static void begin(unsigned int queues)
 		ptr_ring_init(&own->ring, SIZE, 0);
 		own->slot = &own->ring;
 		txqs[id] = (struct netdev_queue){ .qdisc = &fq, .dev = &dev };
-		sluice_queue_init(&device->queue[id], device, id);
-		sluice_queue_opened(&device->queue[id]);
 	}
+	device = serve(&dev, queues, sluice_default_stall_ms, target_us, reader->limit);
 }
 
 static u64 most_wait(void)
@@ -351,29 +307,6 @@ static bool run_many(const struct reader *of, unsigned int queues)
 }
 
 /*
- * Somebody else, perhaps a user without rights, has so many stopped queues: the
- * reader of this one still gets nearly all that it can read.
- */
-static bool run_beside(u64 pace_ns, unsigned int others)
-{
-	struct reader living = { "beside", pace_ns, .late_ns = 50000, .seconds = 4 };
-	double possible = NSEC_PER_SEC / pace_ns, read;
-	bool fine;
-
-	reader = &living;
-	begin(others + 1);
-	for (unsigned int id = 1; id <= others; id++)
-		lane_sends(&lanes[id]);	/* their timers do not expire */
-	run_lanes(1, living.seconds * NSEC_PER_SEC);
-	read = lanes[0].consumed / living.seconds;
-	fine = read >= .97 * possible;
-	printf("%.0f packets/s beside %u stopped queues: reads %.0f, without work %.2f %%%s\n",
-	       possible, others, read, idle_percent(&lanes[0]),
-	       fine ? "" : ": TOO MUCH");
-	return fine;
-}
-
-/*
  * Somebody else fills the ring up to @level, without a check, for the first
  * half of the time: the sender waits no longer than for a dead reader, and loses
  * nothing once it is alone again.
@@ -414,88 +347,6 @@ static bool run_crowded(u64 pace_ns, int level)
 	printf("%lu packets/s in a crowd of %d: longest stop %.3f ms, held %.1f %%, lost %lu in it, %lu alone, %lu stalls%s\n",
 	       NSEC_PER_SEC / pace_ns, level, lane->longest_stop / 1e6, 200.0 * held / end, lost_before,
 	       lane->lost - lost_before, q->stalls, fine ? "" : ": TOO MUCH");
-	return fine;
-}
-
-/*
- * Every 236 ms the reader reads so many packets, takes its file off and attaches it,
- * or opens another whose ring is at the same address (@anew). What was in the ring
- * is dropped.
- */
-static bool run_reopened(unsigned int reads, bool anew)
-{
-	static const struct reader prompt = { "reopened" };
-	struct lane *lane = &lanes[0];
-	struct ptr_ring *ring = &modules[0].ring;
-	bool fine;
-
-	reader = &prompt;
-	begin(1);
-	for (u64 i = 1; i <= 100; i++) {
-		u64 end = 236 * NSEC_PER_MSEC * i;
-
-		lane_sends(lane);
-		for (unsigned int left = reads; left; left--)
-			__ptr_ring_consume(ring);
-		while (lane->fires && lane->fires <= end) {
-			now = max(now, lane->fires);
-			lane_expires(lane);
-			lane_sends(lane);
-		}
-		now = end;
-		while (__ptr_ring_consume(ring))
-			;
-		if (anew)
-			ring->producer = ring->consumer_head = ring->consumer_tail = 0;
-		sluice_queue_opened(&device->queue[0]);
-	}
-	fine = lane->stopped_ns <= now / 4;
-	printf("reads %u packets, %s anew: sender held %4.1f %%%s\n", reads,
-	       anew ? "opened" : "attached", 100.0 * lane->stopped_ns / now,
-	       fine ? "" : ": TOO MUCH");
-	return fine;
-}
-
-/*
- * The reader reads nothing until the queue stalls, then all there is; or it reads
- * one packet and moves its senders to the next of @queues queues.
- */
-static bool run_stalled(unsigned int queues)
-{
-	static const struct reader prompt = { "stalled" };
-	u64 stopped_ns = 0, read = 0;
-	unsigned int id = 0;
-	bool fine;
-
-	reader = &prompt;
-	begin(queues);
-	for (unsigned int i = 0; i < 20000; i++) {
-		struct lane *lane = &lanes[id];
-		struct ptr_ring *ring = &modules[id].ring;
-		u64 stalls = device->queue[id].stalls;
-
-		/* its senders have a few packets only: it empties the ring first */
-		for (lane_sends(lane); lane->fires; ) {
-			now = max(now, lane->fires);
-			lane_expires(lane);
-			if (device->queue[id].stalls != stalls)
-				break;
-			lane_sends(lane);
-		}
-		while (device->queue[id].stalls != stalls && __ptr_ring_consume(ring))
-			if (++read && queues > 1)
-				break;
-		id = (id + 1) % queues;
-		now += NSEC_PER_MSEC;	/* of packets that pass */
-	}
-	for (id = 0; id < queues; id++)
-		stopped_ns += lanes[id].stopped_ns;
-	/* one that reads half of what it must may hold them for longer */
-	fine = stopped_ns <= now * 15 / 100 ||
-	       read >= stopped_ns / (sluice_default_stall_ms * NSEC_PER_MSEC) * 25;
-	printf("%u queues, %s when one stalls: senders held %4.1f %%, %lu packets read in %.1f s%s\n",
-	       queues, queues == 1 ? "empties the ring" : "moves its senders",
-	       100.0 * stopped_ns / now, read, now / 1e9, fine ? "" : ": TOO MUCH");
 	return fine;
 }
 
@@ -570,13 +421,6 @@ int main(void)
 	target_us = sluice_default_target_us;
 	if (!(run_crowded(10000, SIZE) && run_crowded(4000000, SIZE) &&
 	      run_crowded(10000, SIZE / 2) &&
-	      run_reopened(0, false) && run_reopened(0, true) &&
-	      run_reopened(1, false) && run_reopened(1, true) &&
-	      run_reopened(5, false) && run_reopened(5, true) &&
-	      run_stalled(1) && run_stalled(9) && run_stalled(64) &&
-	      run_beside(200000, 100) && run_beside(200000, 2000) &&
-	      run_beside(20000, 100) && run_beside(20000, 2000) &&
-	      run_beside(2000, 100) && run_beside(2000, 2000) &&
 	      run_many(&paused, 256) && run_large_machines()))
 		return 1;
 	for (size_t i = 0; i < sizeof(readers) / sizeof(*readers); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A kernel of one thread, for pace.c and examples.c: nobody waits for anybody, and
+ * A kernel of one thread, for pace.c, adversary.c and examples.c: nobody waits for anybody, and
  * time passes when the program says so. It fails where a lock is taken twice or is
  * not held when it must be.
  */
@@ -10,13 +10,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static int cpus = 4;
-static u64 now, random_state = 88172645463325252ULL;
-static int locks_held, read_sides;
-static bool more_follow;		/* behind a sender's packet, in its list */
-static void (*while_waiting)(void);	/* once, while a lock is waited for */
-static void (*when_released)(void);	/* once, after one was released */
-static void (*when_ordered)(const char *what, const volatile void *at);
+int cpus = 4;
+u64 now;
+static u64 random_state = 88172645463325252ULL;
+int locks_held, read_sides;
+bool more_follow;		/* behind a sender's packet, in its list */
+void (*while_waiting)(void);	/* once, while a lock is waited for */
+void (*when_released)(void);	/* once, after one was released */
+void (*when_ordered)(const char *what, const volatile void *at);
 
 void fail(const char *format, ...)
 {
@@ -44,9 +45,11 @@ bool irq_off(void) { return false; }
 void irq_restore(bool were_off) { (void)were_off; }
 void rcu_read_lock_bh(void) { read_sides++; }
 void rcu_read_unlock_bh(void) { read_sides--; }
+/* The one lock that is a mutex: RTNL. */
+static const spinlock_t *mutex;
 void cond_resched(void)
 {
-	if (locks_held || read_sides)
+	if (locks_held > (mutex && mutex->owner) || read_sides)
 		fail("it may sleep with a lock held");
 }
 void synchronize_rcu(void) { cond_resched(); }

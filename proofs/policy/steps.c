@@ -15,20 +15,24 @@
  *                      once round the ring, or until others have come as well.
  *                      The places are the accesses that the
  *                      first seeds were seen to make, each in its turn.
+ *
+ *	steps FIRST COUNT [SECONDS]	each seed in a process of its own
+ *	steps SEED 1 0 PACKETS show	one, with its events
  */
-#include <malloc.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
+#include <unistd.h>
 
-#include "agenda.h"
+#include "steps.h"
 
-#define CPUS		12
-#define SPARE_CPU	(CPUS - 1)	/* no sender's: work, and timers of CPUs that went */
 #define STACK		(64 * 1024)
 #define STEP_NS		20
-#define LOCK_MAGIC	0x10c4
 #define STEPS_MAX	6000000
 #define NEVER		UINT64_MAX
 #define SITES_MAX	4096
@@ -82,7 +86,11 @@ static struct fiber *current;
 static bool irqs_off[CPUS], offline[CPUS];
 static jmp_buf scheduler;
 static ucontext_t scheduler_context;
-static u64 now = 1, steps, next_event, random_state, the_seed;
+static u64 now = 1, steps, next_event, random_state;
+unsigned int seed;
+bool verbose;
+static struct hrtimer *timers;	/* known ones, armed or not */
+static struct work_struct *works;
 static enum schedule schedule;
 static unsigned int change_rate = 3;	/* UNIFORM: one step in so many */
 static u64 change_at[CHANGES_MAX];
@@ -98,7 +106,7 @@ void fail(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	printf("seed %lu, step %lu: ", the_seed, steps);
+	printf("seed %u, step %lu: ", seed, steps);
 	vprintf(format, arguments);
 	printf("\n");
 	va_end(arguments);
@@ -119,27 +127,15 @@ unsigned int chance(unsigned int below)
 	return (next_random() >> 16) % below;
 }
 
-/* world.c */
-bool timer_is_lost(void);
-u64 packets_sent(void);
-unsigned int ring_slots(void);
-
 unsigned int this_cpu(void)
 {
 	return current ? current->cpu : SPARE_CPU;
 }
 
-static bool one_at_a_time(void)
-{
-	return true;
-}
-
-static bool on_stack(const void *at)
+bool on_stack(const volatile void *at)
 {
 	return (const char *)at >= stacks[0] && (const char *)at < stacks[2 * CPUS];
 }
-
-#include "memory.c"
 
 u64 ktime_get_ns(void)
 {
@@ -429,6 +425,27 @@ void synchronize_rcu(void)
 	memory_locked();
 }
 
+static void link_timer(struct hrtimer *timer)
+{
+	if (timer->known)
+		return;
+	timer->next = timers;
+	timers = timer;
+	timer->known = true;
+}
+
+/* Its memory may be freed then. */
+static void unlink_timer(struct hrtimer *timer)
+{
+	struct hrtimer **at = &timers;
+
+	while (*at && *at != timer)
+		at = &(*at)->next;
+	if (*at)
+		*at = timer->next;
+	timer->known = false;
+}
+
 void hrtimer_setup_in_world(struct hrtimer *timer,
 			    enum hrtimer_restart (*function)(struct hrtimer *))
 {
@@ -438,7 +455,6 @@ void hrtimer_setup_in_world(struct hrtimer *timer,
 
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
-	(void)mode;
 	step_at(__builtin_return_address(0));
 	memory_check(timer, sizeof(*timer));
 	link_timer(timer);
@@ -532,18 +548,12 @@ void set_cpu(unsigned int cpu, bool on)
 
 int num_online_cpus(void)
 {
-	extern int policy_senders;
 	int cpu, count = 0;
 
-	for (cpu = 0; cpu < policy_senders; cpu++)
+	for (cpu = 0; cpu < senders; cpu++)
 		count += !offline[cpu];
 	return max(count, 1);
 }
-
-void handler_begins(struct hrtimer *timer);
-void handler_ended(struct hrtimer *timer);
-void check_invariants(void);
-static bool try_seed(unsigned int seed, u64 packets);
 
 static void handle(void *argument)
 {
@@ -579,6 +589,28 @@ static void expire_timers(void)
 }
 
 /* Work: done by one fiber, in the order of its time. */
+/* Returns false if it waits already. */
+static bool link_work(struct work_struct *work, u64 due)
+{
+	if (work->queued)
+		return false;
+	work->queued = true;
+	work->due = due;
+	work->next = works;
+	works = work;
+	return true;
+}
+
+static void unlink_work(struct work_struct *work)
+{
+	struct work_struct **at = &works;
+
+	while (*at != work)
+		at = &(*at)->next;
+	*at = work->next;
+	work->queued = false;
+}
+
 bool start_work(struct work_struct *work, u64 after_ns)
 {
 	step_at(__builtin_return_address(0));
@@ -603,11 +635,43 @@ bool cancel_work_sync(struct work_struct *work)
 	return was;
 }
 
+/* Memory that is freed after a grace period. */
+struct callback {
+	struct work_struct work;
+	void *memory;
+};
+
+static void free_now(struct work_struct *work)
+{
+	struct callback *callback = container_of(work, struct callback, work);
+
+	synchronize_rcu();
+	poison_free(callback->memory);
+	free(callback);
+}
+
+void free_after_grace_period(void *object)
+{
+	struct callback *callback = calloc(1, sizeof(*callback));
+
+	callback->work.func = free_now;
+	callback->memory = object;
+	start_work(&callback->work, 0);
+}
+
+/* Returns whether the work is still there, and may be queued again. */
+static bool run_work(struct work_struct *work)
+{
+	bool stays = work->func != free_now;
+
+	work->func(work);
+	return stays;
+}
+
 static void worker(void *unused)
 {
 	struct work_struct *work, *first;
 
-	(void)unused;
 	for (;;) {
 		for (work = first = works; work; work = work->next)
 			if (work->due < first->due)
@@ -680,10 +744,10 @@ static void choose_schedule(void)
 	unsigned int i;
 	u64 length = max(learned->steps, 1000UL);
 
-	schedule = learning ? SCHEDULE_UNIFORM : the_seed % SCHEDULES;
+	schedule = learning ? SCHEDULE_UNIFORM : seed % SCHEDULES;
 	change_rate = schedule == SCHEDULE_HOLD ? 2 + chance(30) : 3;
 	for (i = 0; i < CHANGES_MAX; i++)
-		change_at[i] = i < the_seed / SCHEDULES % CHANGES_MAX + 1 ?
+		change_at[i] = i < seed / SCHEDULES % CHANGES_MAX + 1 ?
 			       next_random() % (length << chance(3)) : NEVER;
 	if (schedule != SCHEDULE_HOLD || !learned->site_count)
 		return;
@@ -691,7 +755,7 @@ static void choose_schedule(void)
 	for (i = 0; i < hold_count; i++)
 		holds[i] = (struct hold){
 			.site = learned->sites[i ? chance(learned->site_count) :
-					       the_seed / SCHEDULES % learned->site_count],
+					       seed / SCHEDULES % learned->site_count],
 			.after = chance(4) ? chance(300) : chance(3),
 			.together = chance(2) ? 1 : 2 + chance(5),
 			.round = chance(2),
@@ -699,12 +763,11 @@ static void choose_schedule(void)
 		};
 }
 
-void run_world(unsigned int seed)
+void run_threads(void)
 {
 	u64 check_at = 0;
 	unsigned int i;
 
-	(void)seed;
 	spawn(worker, NULL, SPARE_CPU);
 	for (;;) {
 		if (steps > STEPS_MAX)
@@ -742,33 +805,75 @@ void run_world(unsigned int seed)
 	check_leaks();
 }
 
-void seed_world(unsigned int seed)
+static void begin_seed(void)
 {
-	the_seed = seed;
 	random_state = 0x9e3779b97f4a7c15ULL * (seed + 1) | 1;
 	for (int i = 0; i < 8; i++)
 		next_random();
 	choose_schedule();
-	memory_begin(learning ? MEMORY_IN_ORDER : chance(3));
+	memory_kind = learning ? MEMORY_IN_ORDER : chance(3);
 	memory_reused = chance(2);
 }
 
-/* The first seeds tell which places in the source there are, and how long a
- * world lasts: seeds that follow are always the same.
+/* One seed in a process of its own, so that it begins with nothing. */
+static bool try_seed(u64 packets)
+{
+	int status;
+	pid_t child;
+
+	fflush(stdout);
+	child = verbose && !learning ? 0 : fork();
+	if (!child) {
+		alarm(SEED_SECONDS);
+		begin_seed();
+		run_seed(packets);
+		fflush(stdout);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	if (WIFSIGNALED(status))
+		printf("seed %u: ended by signal %d\n", seed, WTERMSIG(status));
+	return WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+/*
+ * The first seeds tell which places in the source there are, and how long a world
+ * lasts: seeds that follow are always the same.
  */
 static bool learn_places(u64 packets)
 {
-	unsigned int i;
-
 	learned = mmap(NULL, sizeof(*learned), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	learning = true;
-	for (i = 0; i < LEARNING_SEEDS; i++)
-		if (!try_seed(i, packets))
+	for (seed = 0; seed < LEARNING_SEEDS; seed++)
+		if (!try_seed(packets))
 			return false;
 	learning = false;
-	for (i = 0; i < SITES_MAX; i++)
+	for (unsigned int i = 0; i < SITES_MAX; i++)
 		if (learned->sites[i])
 			learned->sites[learned->site_count++] = learned->sites[i];
 	return true;
+}
+
+int main(int count, char **arguments)
+{
+	unsigned int first = count > 1 ? atoi(arguments[1]) : 0;
+	unsigned int end = first + (count > 2 ? atoi(arguments[2]) : 1);
+	unsigned int seconds = count > 3 ? atoi(arguments[3]) : 0;
+	u64 packets = count > 4 ? atoi(arguments[4]) : PACKETS;
+	time_t until = time(NULL) + seconds;
+
+	verbose = count > 5;
+	forget_totals();
+	if (!learn_places(packets))
+		return 1;
+	forget_totals();
+	for (seed = first; seed != end; seed++) {
+		if (!try_seed(packets))
+			return 1;
+		if (seconds && time(NULL) >= until)
+			break;
+	}
+	show_totals();
+	return 0;
 }

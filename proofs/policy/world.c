@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The world around the real hook.c, ring.c, flow.c, queue.c, device.c and
- * layout.c: a device of the stock driver, senders, readers, and an operator
- * (operator.c) who does to it whatever may be done, as long as there is time. It
- * fails when
+ * The world around the real sources: a device of the stock driver, senders, readers, and
+ * an operator (operator.c) who does to it whatever may be done, as long as there is
+ * time. It fails when
  *
  *   - a packet is lost at a ring that ought to lose none (see struct process);
  *   - a stop that is not ours is woken, or ours outlasts its bound;
@@ -19,76 +18,19 @@
  *   - a device's state is not what its flags say;
  *   - memory is used after it is freed, or not freed at all, or the module runs
  *     after it was unloaded.
- *
- *     ./world FIRST COUNT [SECONDS]   each seed in a process of its own
- *     ./world SEED 1 0 show           the same, with its events
  */
-#include <signal.h>
-#include <stdio.h>
+#include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "steps.c"
-#define SLACK_NS	(60 * NSEC_PER_MSEC)	/* CPUs that are held, late timers */
+#include "world.h"
 
-#include "driver.h"
-#include "fields.h"
-
-#define QUEUES		2
-#define FILES		3
 #define DEFAULT_TARGET_US 2000	/* main.c */
-
-struct plan {
-	u64 packets;		/* each sender's */
-	bool operates;		/* there is an operator */
-	bool intrudes;		/* somebody else stops and wakes our queues */
-	bool leaves;		/* the module is unloaded under traffic */
-	bool dies;		/* readers pause for longer than the stall time */
-	bool refuses;		/* ftrace does not let the hook in */
-	bool busy_direct;	/* somebody else has the direct call */
-	bool upstream;		/* IFF_BACKPRESSURE */
-	bool batches;		/* readers take several under one lock */
-	bool low_memory;	/* the first allocations fail */
-	bool has_rule;		/* for the device's settings */
-	bool loses_timers;	/* the kernel does: the backstop is for that */
-	unsigned int reader_pace;
-	int size, batch;
-	unsigned int queues;
-	u32 limit;		/* the operator's, from the start */
-};
-
-/* Who has a tun file open and reads from it. */
-struct process {
-	struct tun_file *file;
-	bool inside;		/* the driver, with this file */
-	int index;		/* the file's queue, -1 while detached */
-	unsigned int idle;	/* so often in a row there was no packet */
-	/*
-	 * No packet may be lost: since the last change of anything that
-	 * excuses a loss the reader caught up once, and every sender has
-	 * since begun anew. Both say how many excuses there had been, so that
-	 * one that comes at the same time is not overwritten.
-	 */
-	unsigned int strict;
-	unsigned int waits;	/* caught up, waits for the senders */
-	unsigned int caught_up[SENDERS_MAX];	/* senders' rounds at that time */
-};
 
 /* What a sender's ring held while the sender was in the hook. */
 struct sending {
 	int queue;		/* -1: not in the hook */
 	int least, most;	/* slots in use */
 	int added;		/* by others, in the meantime */
-};
-
-/* A device, with what its private area begins with. */
-struct tun_device {
-	struct net_device dev;
-	void *slots[QUEUES];
-	unsigned int attached;
-	bool foreign[QUEUES];	/* stopped by somebody else */
 };
 
 struct totals {
@@ -101,38 +43,23 @@ bool sluice_default_on = true;
 uint sluice_default_stall_ms;
 uint sluice_default_low_percent;
 uint sluice_default_target_us;
-int policy_senders;
 
-static spinlock_t rtnl;
-static struct plan plan;
-static struct tun_device *the_device;	/* published to senders */
-static struct process processes[FILES];
-static struct Qdisc fq = { .enqueue = &fq }, noqueue;
-struct Qdisc noop_qdisc;
-static struct Qdisc lockless = { .enqueue = &fq, .flags = TCQ_F_NOLOCK };
-static struct ftrace_ops *callback;
-static struct ftrace_ops *placed_ops, *direct_ops;	/* the last that were */
-static unsigned long direct_function;
-static struct notifier_block *notifier;
-static u64 sent[SENDERS_MAX], found;	/* packets sent, and those found again */
+struct plan plan;
+struct process processes[FILES];
+int senders, senders_left;
+u64 sent[SENDERS_MAX], found;
+bool acting, over;
 static unsigned int rounds[SENDERS_MAX];
 static struct sending sending[SENDERS_MAX];
-static int senders_left, stop_readers, lost_lately, inside_module;
+static int lost_lately, inside_module;
 static int allocations_to_fail, timers_to_lose;
 static unsigned int excuses = 1;	/* for lost packets, so far */
-static bool acting;	/* the operator: all is excused */
-static bool over;	/* the operator's time; nothing is strict any more */
-static bool unloaded, verbose;
-static u64 jumped_ns;
-static struct totals *totals;
+static bool unloaded, readers_stop;
+static struct totals *totals;		/* of all seeds, each a process of its own */
 
-static void driver_transmit(void) { }
-static struct rtnl_link_ops tun_ops = { .kind = "tun" };
-static struct net_device_ops transmit_ops = { .ndo_start_xmit = driver_transmit };
-
-static struct sluice_device *served_device(void)
+struct sluice_device *served_device(void)
 {
-	struct tun_device *tun = load(the_device);
+	struct tun_device *tun = the_device;
 
 	return tun ? sluice_device_find(&tun->dev) : NULL;
 }
@@ -147,7 +74,7 @@ u64 packets_sent(void)
 	u64 all = 0;
 	int i;
 
-	for (i = 0; i < policy_senders; i++)
+	for (i = 0; i < senders; i++)
 		all += sent[i];
 	return all;
 }
@@ -162,12 +89,11 @@ bool allocation_fails(void)
 	return allocations_to_fail && allocations_to_fail--;
 }
 
-/* In real time a timer may be late because the machine is busy or was paused. */
 void complain(const char *format, ...)
 {
 	va_list arguments;
 
-	if (plan.refuses || plan.loses_timers || !one_at_a_time())
+	if (plan.refuses || plan.loses_timers)
 		return;
 	va_start(arguments, format);
 	vprintf(format, arguments);
@@ -180,7 +106,6 @@ static struct sluice_rule the_rule;
 
 const struct sluice_rule *sluice_rules_find(const struct net_device *dev)
 {
-	(void)dev;
 	return plan.has_rule ? &the_rule : NULL;
 }
 
@@ -196,110 +121,6 @@ void sluice_events_schedule(struct sluice_queue *q)
 
 void sluice_events_watch(void)
 {
-}
-
-/* Files, as layout.c sees them */
-struct file *filp_open(const char *path, int flags, int mode)
-{
-	(void)path, (void)flags, (void)mode;
-	return driver_open(FILES, 8, 1)->open;
-}
-
-int filp_close(struct file *file, void *unused)
-{
-	(void)unused;
-	driver_close(file->private_data);
-	return 0;
-}
-
-struct socket *tun_get_socket(struct file *file)
-{
-	return &((struct tun_file *)file->private_data)->socket;
-}
-
-struct ptr_ring *tun_get_tx_ring(struct file *file)
-{
-	return &((struct tun_file *)file->private_data)->ring;
-}
-
-/* ftrace */
-static unsigned long transmit_ip(void)
-{
-	return (unsigned long)driver_transmit;
-}
-
-int ftrace_set_filter_ip(struct ftrace_ops *ops, unsigned long ip, int remove,
-			 int reset)
-{
-	if (remove || (ops->filter && !reset))
-		fail("ftrace: the hook is to trace more than one function");
-	if (ip > transmit_ip() && ip <= transmit_ip() + 8)
-		return -EINVAL;	/* it patches the first instruction */
-	if (plan.refuses && chance(2))
-		return -EINVAL;
-	store(ops->filter, ip);
-	return 0;
-}
-
-int ftrace_set_filter(struct ftrace_ops *ops, unsigned char *name, int length,
-		      int reset)
-{
-	if (name || length || !reset)
-		fail("ftrace: the filter is not emptied");
-	if (ops == callback || (direct_function && ops == direct_ops))
-		fail("ftrace: without a filter it would trace every function");
-	store(ops->filter, 0UL);
-	return 0;
-}
-
-int register_ftrace_function(struct ftrace_ops *ops)
-{
-	if (!ops->filter)
-		fail("ftrace: the hook is to trace every function");
-	if (callback)
-		fail("ftrace: the hook is placed twice");
-	if (!(ops->flags & FTRACE_OPS_FL_PERMANENT))
-		fail("ftrace: the hook can be switched off");
-	if (plan.refuses)
-		return -EBUSY;
-	placed_ops = ops;
-	store(callback, ops);
-	return 0;
-}
-
-int unregister_ftrace_function(struct ftrace_ops *ops)
-{
-	if (callback != ops)
-		fail("ftrace: a hook is removed that is not placed");
-	store(callback, NULL);
-	synchronize_rcu();
-	return 0;
-}
-
-int register_ftrace_direct(struct ftrace_ops *ops, unsigned long function)
-{
-	if (ops->filter != transmit_ip())
-		fail("ftrace: the direct call is in another function");
-	if (direct_function)
-		fail("ftrace: two direct calls");
-	if (!ops->ops_func || ops->ops_func(ops, transmit_ip(), 0))
-		fail("ftrace: the direct call keeps live patches out");
-	if (plan.busy_direct)
-		return -EBUSY;
-	step();
-	direct_ops = ops;
-	store(direct_function, function);
-	return 0;
-}
-
-int unregister_ftrace_direct(struct ftrace_ops *ops, unsigned long function,
-			     bool free_filters)
-{
-	(void)ops, (void)free_filters;
-	if (direct_function != function)
-		fail("ftrace: a direct call is removed that is not placed");
-	store(direct_function, 0UL);
-	return 0;
 }
 
 /* entry_....S: nothing has to be preserved */
@@ -331,67 +152,6 @@ void sluice_entry_try(unsigned long *registers)
 	sluice_entry((void *)registers[0], (void *)registers[1]);
 }
 
-/* RTNL and its notifiers */
-void rtnl_lock(void)
-{
-	spin_lock(&rtnl);
-}
-
-void rtnl_unlock(void)
-{
-	spin_unlock(&rtnl);
-}
-
-void ASSERT_RTNL(void)
-{
-	lockdep_assert_held(&rtnl);
-}
-
-static void notify(struct tun_device *tun, unsigned long event)
-{
-	if (notifier)
-		notifier->notifier_call(notifier, event, &tun->dev);
-}
-
-int register_netdevice_notifier(struct notifier_block *block)
-{
-	rtnl_lock();
-	notifier = block;
-	if (the_device) {
-		notify(the_device, NETDEV_REGISTER);
-		if (the_device->dev.running)
-			notify(the_device, NETDEV_UP);
-	}
-	rtnl_unlock();
-	return 0;
-}
-
-int unregister_netdevice_notifier(struct notifier_block *block)
-{
-	if (notifier != block)
-		fail("a notifier is removed that is not ours");
-	rtnl_lock();
-	if (the_device) {
-		if (the_device->dev.running)
-			notify(the_device, NETDEV_GOING_DOWN);
-		notify(the_device, NETDEV_UNREGISTER);
-	}
-	notifier = NULL;
-	rtnl_unlock();
-	return 0;
-}
-
-void netif_tx_wake_queue(struct netdev_queue *txq)
-{
-	struct tun_device *tun = container_of(txq->dev, struct tun_device, dev);
-
-	memory_check(txq, sizeof(*txq));
-	if (load(tun->foreign[txq - tun->dev.tx]))
-		fail("queue %ld: woken, though somebody else stopped it",
-		     (long)(txq - tun->dev.tx));
-	clear_bit(__QUEUE_STATE_DRV_XOFF, &txq->state);
-}
-
 /* Packets that wait in a qdisc are not in this world: now and then there are some. */
 unsigned int qdisc_qlen_sum(const struct Qdisc *qdisc)
 {
@@ -410,20 +170,19 @@ bool netdev_xmit_more(void)
 	return chance(4) == 0;
 }
 
-/* Something happened that may cost packets. */
-static void excuse(void)
+void excuse(void)
 {
-	add(excuses, 1);
+	excuses++;
 }
 
 static bool serves(unsigned int id)
 {
-	struct tun_device *tun = load(the_device);
+	struct tun_device *tun = the_device;
 	struct sluice_device *served = served_device();
 
-	return served && id < served->queues && queue_open(&served->queue[id]) &&
-	       load(tun->dev.tx[id].qdisc) == &fq &&
-	       !queue_stalled(&served->queue[id]);
+	return served && id < served->queues && served->queue[id].open &&
+	       tun->dev.tx[id].qdisc == &fq &&
+	       !served->queue[id].flow.stalled;
 }
 
 /* Slots that are not free, as they are in memory. */
@@ -440,8 +199,8 @@ static int slots_used(const struct tun_file *file)
 
 static bool is_strict(const struct tun_file *file)
 {
-	return !load(acting) &&
-	       load(processes[file->process].strict) == load(excuses);
+	return !acting &&
+	       processes[file->process].strict == excuses;
 }
 
 /* Slots in use at which the next packet stops a queue held to nothing else. */
@@ -449,18 +208,12 @@ static int limit_of(const struct tun_file *file)
 {
 	int size = file->ring.size;
 
-	return size - min(2 * policy_senders + file->ring.batch, size / 2) - 1;
+	return size - min(2 * senders + file->ring.batch, size / 2) - 1;
 }
 
 static bool whole_ring(const struct sluice_device *served)
 {
 	return !served->flow.user_limit && !served->flow.target_us;
-}
-
-/* Of the sender that runs; NULL where others go on meanwhile. */
-static const struct sending *sending_here(void)
-{
-	return one_at_a_time() ? &sending[this_cpu()] : NULL;
 }
 
 /*
@@ -472,16 +225,16 @@ static const struct sending *sending_here(void)
 static void check_stop(const struct sluice_queue *q, int fill)
 {
 	int id = q - q->device->queue;
-	struct tun_device *tun = load(the_device);
-	struct tun_file *file = tun ? load(tun->slots[id]) : NULL;
-	const struct sending *by = sending_here();
+	struct tun_device *tun = the_device;
+	struct tun_file *file = tun ? tun->slots[id] : NULL;
+	const struct sending *by = &sending[this_cpu()];
 	int most;
 
-	if (!by || by->queue != id || !file || !is_strict(file))
+	if (this_cpu() >= SENDERS_MAX || by->queue != id || !file || !is_strict(file))
 		return;
-	if (memory_is_weak() && !by->least)
+	if (memory_kind == MEMORY_WEAK && !by->least)
 		return;
-	most = by->most + by->added + policy_senders - 1;
+	most = by->most + by->added + senders - 1;
 	if (whole_ring(q->device) && most < limit_of(file))
 		fail("queue %d: stopped with %d of %d slots in use", id, most,
 		     file->ring.size);
@@ -495,20 +248,19 @@ void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped
 {
 	const struct ptr_ring *ring;
 
-	(void)stopped_ns;
 	if (!strcmp(event, "queue_stall")) {
-		if (!plan.dies && one_at_a_time())	/* real ones may have to wait */
+		if (!plan.dies)
 			fail("a reader that lives is stalled");
-		add(totals->stalls, 1);
+		totals->stalls++;
 		excuse();
 	}
 	if (!strcmp(event, "queue_stop")) {
-		add(totals->stops, 1);
+		totals->stops++;
 		check_stop(q, fill);
 	}
 	if (!verbose)
 		return;
-	ring = queue_ring_seen(q);
+	ring = q->ring;
 	printf("%12lu %s: queue %u fill %d producer %d head %d tail %d\n",
 	       ktime_get_ns(), event, (unsigned int)(q - q->device->queue), fill,
 	       ring->producer, ring->consumer_head, ring->consumer_tail);
@@ -536,7 +288,7 @@ static bool queue_of_timer(struct hrtimer *timer, struct tun_device **tun,
 	struct sluice_device *served = served_device();
 	unsigned int id;
 
-	*tun = load(the_device);
+	*tun = the_device;
 	for (id = 0; served && id < served->queues; id++)
 		if (timer == &served->queue[id].timer) {
 			*q = &served->queue[id];
@@ -566,17 +318,16 @@ void handler_ended(struct hrtimer *timer)
 	__typeof__(reviewed[0]) before = reviewed[id];
 
 	look_at_queue(tun, id);
-	if (!queue_stopped(q) || queue_locked(q) ||
+	if (!q->stopped || q->lock.owner ||
 	    before.ring != reviewed[id].ring || before.size != reviewed[id].size ||
 	    before.qdisc != reviewed[id].qdisc || timer->queued == false)
 		return;
-	if (before.ring != queue_ring_seen(q) || before.size != queue_size_seen(q) ||
+	if (before.ring != q->ring || before.size != q->size ||
 	    before.qdisc == &noqueue)
 		fail("queue %u: a review leaves it stopped behind another ring or qdisc",
 		     id);
 }
 
-/* Whenever nobody is at work on a queue. */
 void check_invariants(void)
 {
 	struct hlist_node *node;
@@ -588,11 +339,11 @@ void check_invariants(void)
 		for (id = 0; id < served->queues; id++) {
 			const struct sluice_queue *q = &served->queue[id];
 
-			if (queue_locked(q) || !queue_stopped(q))
+			if (q->lock.owner || !q->stopped)
 				continue;
-			if (!queue_open(q))
+			if (!q->open)
 				fail("queue %u: stopped, though closed", id);
-			if (!queue_timer_armed(q) && !plan.loses_timers)
+			if (!(q->timer.queued || q->timer.running) && !plan.loses_timers)
 				fail("queue %u: stopped without a timer", id);
 		}
 	}
@@ -602,12 +353,12 @@ static void lost(struct tun_file *file, unsigned int id)
 {
 	bool served = serves(id);
 
-	add(found, 1);
-	store(lost_lately, 1);
+	found++;
+	lost_lately = 1;
 	if (verbose)
 		printf("%12lu lost: queue %u%s\n", ktime_get_ns(), id,
 		       served ? "" : ", stalled or not served");
-	if (is_strict(file) && served && !load(over))
+	if (is_strict(file) && served && !over)
 		fail("queue %u: a packet is lost at a ring of %d (producer %d, head %d, tail %d)",
 		     id, file->ring.size, file->ring.producer,
 		     file->ring.consumer_head, file->ring.consumer_tail);
@@ -616,12 +367,9 @@ static void lost(struct tun_file *file, unsigned int id)
 /* A packet came into a ring, or out of it. */
 static void note_used(struct tun_file *file, int id)
 {
-	int used, i;
+	int used = slots_used(file), i;
 
-	if (!one_at_a_time())
-		return;
-	used = slots_used(file);
-	for (i = 0; i < policy_senders; i++)
+	for (i = 0; i < senders; i++)
 		if (sending[i].queue == id) {
 			sending[i].least = min(sending[i].least, used);
 			sending[i].most = max(sending[i].most, used);
@@ -633,7 +381,7 @@ static void note_added(int id)
 {
 	int i;
 
-	for (i = 0; i < policy_senders; i++)
+	for (i = 0; i < senders; i++)
 		sending[i].added += sending[i].queue == id;
 }
 
@@ -644,11 +392,11 @@ static void driver_transmits(struct tun_device *tun, unsigned int id)
 
 	file = driver_file(&tun->slots[id]);
 	if (!file) {
-		add(found, 1);
+		found++;
 		return;
 	}
 	if (is_strict(file))
-		add(totals->strict, 1);
+		totals->strict++;
 	note_used(file, id);	/* a reader may be about to tell of its part */
 	note_added(id);
 	if (driver_produce(file, &found))
@@ -661,22 +409,22 @@ static void driver_transmits(struct tun_device *tun, unsigned int id)
 static void call_hook(struct sk_buff *skb, struct tun_device *tun)
 {
 	struct ftrace_regs regs = { .argument = { skb, &tun->dev } };
-	struct ftrace_ops *ops = load(callback);
+	struct ftrace_ops *ops = tracer.callback;
 	void (*direct)(const struct sk_buff *, const struct net_device *) =
-		(void *)load(direct_function);
+		(void *)tracer.direct_function;
 
-	if (ops && load(ops->filter) != transmit_ip())
+	if (ops && ops->filter != transmit_ip())
 		ops = NULL;
-	if ((ops || direct) && load(unloaded))
+	if ((ops || direct) && unloaded)
 		fail("the hook runs after the module is unloaded");
 	if (!ops && !direct)
 		return;
-	add(inside_module, 1);
+	inside_module++;
 	if (ops)
 		ops->func(transmit_ip(), 0, ops, &regs);
 	if (direct)
 		direct(skb, &tun->dev);
-	add(inside_module, -1);
+	inside_module--;
 }
 
 /*
@@ -688,10 +436,10 @@ static void check_drops(struct tun_file *file, const struct sluice_queue *q,
 {
 	int id = q - q->device->queue;
 
-	if (!used && queue_drops(q) != drops)
+	if (!used && q->drops.counter != drops)
 		fail("queue %d: a drop is counted at an empty ring", id);
 	if (used == file->ring.size && slots_used(file) == used &&
-	    queue_open(q) && !load(over) && queue_drops(q) == drops)
+	    q->open && !over && q->drops.counter == drops)
 		fail("queue %d: a drop at a full ring of %d is not counted", id,
 		     file->ring.size);
 }
@@ -703,13 +451,13 @@ static void check_drops(struct tun_file *file, const struct sluice_queue *q,
 static void check_unchecked(const struct tun_file *file, const struct sluice_queue *q)
 {
 	int size = file->ring.size, used = slots_used(file);
-	u32 left = sluice_check_last(queue_next_check(q)) - file->ring.producer;
+	u32 left = sluice_check_last(q->next_check.counter) - file->ring.producer;
 
 	/*
 	 * Or it is empty, and a slot is cleared late; or the reader took a packet
 	 * whose sender's index is not seen yet, and the tail is past the producer.
 	 */
-	if (used == size || (used == size - 1 && !memory_is_in_order()))
+	if (used == size || (used == size - 1 && memory_kind != MEMORY_IN_ORDER))
 		return;
 	if (left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
 		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
@@ -720,10 +468,10 @@ static void check_unchecked(const struct tun_file *file, const struct sluice_que
 static void check_passed(struct tun_device *tun, struct tun_file *file, int id,
 			 int at)
 {
-	if (memory_is_in_order() && !plan.operates && !load(over) &&
-	    !load(unloaded) && !plan.leaves && is_strict(file) && serves(id) &&
+	if (memory_kind == MEMORY_IN_ORDER && !plan.operates && !over &&
+	    !unloaded && !plan.leaves && is_strict(file) && serves(id) &&
 	    whole_ring(served_device()) && sending[at].least > limit_of(file) &&
-	    !(load(tun->dev.tx[id].state) & XOFF))
+	    !(tun->dev.tx[id].state & XOFF))
 		fail("queue %d: not stopped with %d of %d slots in use", id,
 		     sending[at].least, file->ring.size);
 }
@@ -733,24 +481,24 @@ static void hook_sees(struct tun_device *tun, int id, int at)
 {
 	struct sk_buff skb = { .queue_mapping = id };
 	struct sluice_device *served = served_device();
-	struct tun_file *file = load(tun->slots[id]);
-	bool alone = policy_senders == 1 && memory_is_in_order() && served && file &&
+	struct tun_file *file = tun->slots[id];
+	bool alone = senders == 1 && memory_kind == MEMORY_IN_ORDER && served && file &&
 		     !plan.refuses && !plan.operates && !plan.leaves && !plan.batches;
-	int used = file && one_at_a_time() ? slots_used(file) : 0;
-	u64 drops = alone ? queue_drops(&served->queue[id]) : 0;
+	int used = file ? slots_used(file) : 0;
+	u64 drops = alone ? served->queue[id].drops.counter : 0;
 
 	sending[at].least = sending[at].most = used;
 	sending[at].added = 0;
 	sending[at].queue = id;
 	call_hook(&skb, tun);
-	file = load(tun->slots[id]) == file ? file : NULL;
+	file = tun->slots[id] == file ? file : NULL;
 	if (file)
 		note_used(file, id);
 	sending[at].queue = -1;
 	if (!file)
 		return;
-	if (one_at_a_time() && !plan.operates && !plan.batches && served &&
-	    serves(id) && is_strict(file) && !load(over))
+	if (!plan.operates && !plan.batches && served &&
+	    serves(id) && is_strict(file) && !over)
 		check_unchecked(file, &served->queue[id]);
 	check_passed(tun, file, id, at);
 	if (alone)
@@ -765,8 +513,8 @@ static bool transmit(unsigned int queue, unsigned int at)
 	bool goes;
 
 	rcu_read_lock_bh();
-	tun = load(the_device);
-	goes = tun && load(tun->dev.running);
+	tun = the_device;
+	goes = tun && tun->dev.running;
 	id = goes ? queue % tun->dev.real_num_tx_queues : 0;
 	goes = goes && !driver_stopped(&tun->dev.tx[id]);
 	if (goes) {
@@ -782,58 +530,57 @@ static void sender(void *argument)
 	long at = (long)argument;
 	unsigned int refused = 0;	/* in a row */
 
-	while (load(sent[at]) < plan.packets) {
+	while (sent[at] < plan.packets) {
 		while (!cpu_is_online(at))
 			sleep_ns(20 * NSEC_PER_USEC);
 		if (transmit(chance(8) ? at : chance(QUEUES), at)) {
-			add(sent[at], 1);
+			sent[at]++;
 			refused = 0;
 		} else {
 			sleep_ns((500UL + chance(3000)) << min(refused++, 9U));
 		}
-		add(rounds[at], 1);
+		rounds[at]++;
 		if (chance(200) == 0)
 			sleep_ns(chance(60000));
-		if (load(lost_lately) && chance(40) == 0) {
-			store(lost_lately, 0);	/* a dead reader may come round */
+		if (lost_lately && chance(40) == 0) {
+			lost_lately = 0;	/* a dead reader may come round */
 			sleep_ns(8 * NSEC_PER_MSEC);
 		}
 	}
-	add(rounds[at], 1000000);	/* holds no packet any more */
-	add(senders_left, -1);
+	rounds[at] += 1000000;	/* holds no packet any more */
+	senders_left--;
 }
 
 /* The reader found its ring empty: soon nothing excuses a loss. */
 static void caught_up(struct process *process)
 {
-	unsigned int excused = load(excuses);	/* before all that may be excused */
+	unsigned int excused = excuses;	/* before all that may be excused */
 	bool all = true, served;
 	int i, id;
 
-	if (load(acting) || load(process->strict) == excused)
+	if (acting || process->strict == excused)
 		return;
 	rcu_read_lock_bh();
-	id = load(process->index);
+	id = process->index;
 	served = id >= 0 && serves(id);
 	rcu_read_unlock_bh();
 	if (!served)
 		return;
 	if (process->waits != excused) {
-		for (i = 0; i < policy_senders; i++)
-			process->caught_up[i] = load(rounds[i]);
+		for (i = 0; i < senders; i++)
+			process->caught_up[i] = rounds[i];
 		process->waits = excused;
 		return;
 	}
-	for (i = 0; i < policy_senders; i++)
-		all &= load(rounds[i]) > process->caught_up[i] + 1;
+	for (i = 0; i < senders; i++)
+		all &= rounds[i] > process->caught_up[i] + 1;
 	if (all)
-		store(process->strict, excused);
+		process->strict = excused;
 }
 
-static void count_purged(void *packet)
+void count_purged(void *packet)
 {
-	(void)packet;
-	add(found, 1);
+	found++;
 }
 
 static bool read_some(struct tun_file *file)
@@ -843,12 +590,12 @@ static bool read_some(struct tun_file *file)
 
 	if (!plan.batches) {
 		count = driver_consume(file) ? 1 : 0;
-		add(found, count);
+		found += count;
 		return count;
 	}
 	count = driver_consume_batch(file, packets, 1 + chance(8));
 	back = count && chance(64) == 0 ? chance(count) : 0;
-	add(found, count - back);
+	found += count - back;
 	if (back) {	/* vhost-net is detached, and attached again */
 		excuse();
 		driver_unconsume(file, packets, back, count_purged);
@@ -863,17 +610,17 @@ static u64 read_once(struct process *process)
 	struct tun_file *file;
 	u64 ns = 5 * NSEC_PER_USEC;
 
-	__atomic_exchange_n(&process->inside, true, __ATOMIC_SEQ_CST);
-	file = load(process->file);
+	process->inside = true;
+	file = process->file;
 	if (file && read_some(file)) {
 		ns = chance(3) ? 0 : 1 + chance(plan.reader_pace);
-		note_used(file, load(process->index));
+		note_used(file, process->index);
 		process->idle = 0;
 	} else if (file) {
 		ns = (200UL + chance(2000)) << min(process->idle++ / 8, 9U);
 		caught_up(process);
 	}
-	store(process->inside, false);
+	process->inside = false;
 	return ns;
 }
 
@@ -882,7 +629,7 @@ static void reader(void *argument)
 	struct process *process = argument;
 	u64 ns;
 
-	while (!load(stop_readers)) {
+	while (!readers_stop) {
 		ns = read_once(process);
 		if (ns)
 			sleep_ns(ns);
@@ -895,14 +642,12 @@ static void reader(void *argument)
 	}
 }
 
-#include "operator.c"
-
 static int stopped_queue(void)
 {
 	unsigned int id;
 
 	for (id = 0; the_device && id < plan.queues; id++)
-		if (load(the_device->dev.tx[id].state) & XOFF)
+		if (the_device->dev.tx[id].state & XOFF)
 			return id;
 	return -1;
 }
@@ -924,27 +669,21 @@ static void check_rest(void)
 	rtnl_unlock();
 }
 
-static bool transmit_ops_filtered(void)
-{
-	return (placed_ops && placed_ops->filter) ||
-	       (direct_ops && direct_ops->filter);
-}
-
 static void unload(void)
 {
 	bool direct = sluice_direct_call;
 
-	if (!plan.leaves && callback && direct != !!direct_function &&
-	    one_at_a_time())	/* else it may not have been placed yet */
+	if (!plan.leaves && tracer.callback && direct != !!tracer.direct)
 		fail("the parameter direct_call does not say how the hook is placed");
 	sluice_devices_stop();
 	sluice_backstop_stop();
-	if (transmit_ops_filtered())
+	if ((tracer.callback_was && tracer.callback_was->filter) ||
+	    (tracer.direct_was && tracer.direct_was->filter))
 		fail("unload: a filter of ftrace keeps its memory");
-	if (load(inside_module))
+	if (inside_module)
 		fail("unload: a sender is still inside the module");
-	store(unloaded, true);
-	if (callback || direct_function)
+	unloaded = true;
+	if (tracer.callback || tracer.direct)
 		fail("unload: the hook is left in place");
 	if (sluice_devices[0].first)
 		fail("unload: the device is still known");
@@ -953,14 +692,13 @@ static void unload(void)
 /* The module is unloaded, at rest or under traffic, and the driver goes on. */
 static void closing(void *unused)
 {
-	(void)unused;
-	while (load(sent[0]) < plan.packets / 2)
+	while (sent[0] < plan.packets / 2)
 		sleep_ns(100000);
 	if (plan.leaves) {
 		end_operator();
 		unload();
 	}
-	while (load(senders_left))
+	while (senders_left)
 		sleep_ns(100000);
 	if (!plan.leaves) {
 		end_operator();
@@ -968,7 +706,7 @@ static void closing(void *unused)
 		unload();
 	}
 	check_rest();
-	store(stop_readers, 1);
+	readers_stop = true;
 }
 
 static void make_plan(u64 packets)
@@ -976,16 +714,21 @@ static void make_plan(u64 packets)
 	static const u32 stall_ms[] = { 250, 250, 20, 1 };
 	bool defaults = chance(2);
 
-	policy_senders = chance(4) ? 1 + chance(SENDERS_MAX) : 1;
+	senders = chance(4) ? 1 + chance(SENDERS_MAX) : 1;
 	plan.leaves = chance(2);
 	plan.packets = 1 + chance(packets);
 	plan.operates = chance(3);
 	plan.intrudes = chance(4) == 0;
 	plan.dies = chance(3) == 0;
 	plan.refuses = chance(16) == 0;
-	plan.busy_direct = chance(4) == 0;
+	if (plan.refuses) {
+		tracer.filter_error = chance(2) ? -EINVAL : 0;
+		tracer.register_error = -EBUSY;
+	}
+	tracer.direct_error = chance(4) ? 0 : -EBUSY;
 	plan.upstream = chance(16) == 0;
-	plan.low_memory = chance(16) == 0;
+	flags_shown = plan.upstream ? "0x1083\n" : "0x1003\n";
+	allocations_to_fail = chance(16) ? 0 : 1 + chance(3);
 	plan.loses_timers = chance(16) == 0;
 	plan.batches = may_batch() && chance(4) == 0;
 	sluice_direct_call = chance(2);
@@ -994,7 +737,7 @@ static void make_plan(u64 packets)
 	sluice_default_target_us = defaults ? DEFAULT_TARGET_US : chance(2) * chance(200);
 	plan.reader_pace = 100 << chance(8);
 	plan.batch = 1 << chance(3);
-	plan.size = 4 * policy_senders + plan.batch + 2 + chance(40);
+	plan.size = 4 * senders + plan.batch + 2 + chance(40);
 	plan.size = max(plan.size, 4 * plan.batch);
 	plan.queues = 1 + chance(QUEUES);
 	plan.limit = defaults ? 0 : chance(2) * chance(8);
@@ -1002,15 +745,12 @@ static void make_plan(u64 packets)
 	the_rule.settings.given = SLUICE_SETTING_LIMIT;
 	the_rule.settings.limit = plan.limit;
 	timers_to_lose = 2 * plan.loses_timers;
-	allocations_to_fail = plan.low_memory ? 1 + chance(3) : 0;
 }
 
-static void run_seed(unsigned int seed, u64 packets)
+void run_seed(u64 packets)
 {
 	long i;
 
-	seed_world(seed);
-	spin_lock_init(&rtnl);
 	make_plan(packets);
 	if (sluice_layout_learn())
 		fail("the driver's layout is not learned");
@@ -1023,59 +763,28 @@ static void run_seed(unsigned int seed, u64 packets)
 	create_device();
 	if (sluice_devices_start())
 		fail("the module does not start");
-	senders_left = policy_senders;
-	for (i = 0; i < policy_senders; i++)
+	senders_left = senders;
+	for (i = 0; i < senders; i++)
 		spawn(sender, (void *)i, i);
 	for (i = 0; i < FILES; i++)
 		spawn(reader, &processes[i], SENDERS_MAX + i);
 	spawn(operator, NULL, SENDERS_MAX + FILES);
 	spawn(closing, NULL, SENDERS_MAX + FILES + 1);
-	run_world(seed);
-	check_end();
+	run_threads();
+	totals->packets += check_end();
 	totals->seeds++;
 }
 
-/* One seed in a process of its own, so that it begins with nothing. */
-static bool try_seed(unsigned int seed, u64 packets)
+void show_totals(void)
 {
-	int status;
-	pid_t child;
-
-	fflush(stdout);
-	child = verbose && !learning ? 0 : fork();
-	if (!child) {
-		alarm(SEED_SECONDS);
-		run_seed(seed, packets);
-		fflush(stdout);
-		_exit(0);
-	}
-	waitpid(child, &status, 0);
-	if (WIFSIGNALED(status))
-		printf("seed %u: ended by signal %d\n", seed, WTERMSIG(status));
-	return WIFEXITED(status) && !WEXITSTATUS(status);
-}
-
-int main(int count, char **arguments)
-{
-	unsigned int seed = count > 1 ? atoi(arguments[1]) : 0;
-	unsigned int end = seed + (count > 2 ? atoi(arguments[2]) : 1);
-	time_t until = time(NULL) + (count > 3 ? atoi(arguments[3]) : 0);
-	u64 packets = count > 4 ? atoi(arguments[4]) : PACKETS;
-
-	verbose = count > 5;
-	totals = mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (!learn_places(packets))
-		return 1;
-	memset(totals, 0, sizeof(*totals));
-	for (; seed != end; seed++) {
-		if (!try_seed(seed, packets))
-			return 1;
-		if (count > 3 && atoi(arguments[3]) && time(NULL) >= until)
-			break;
-	}
 	printf("fine: %lu seeds, %lu packets, %lu of them strict, %lu stops, %lu stalls\n",
 	       totals->seeds, totals->packets, totals->strict, totals->stops,
 	       totals->stalls);
-	return 0;
+}
+
+void forget_totals(void)
+{
+	totals = totals ?: mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	memset(totals, 0, sizeof(*totals));
 }

@@ -3,9 +3,18 @@
  * The self-test of the module's load, in user space, on the kernel's own
  * ptr_ring.h or on one in which a field means something else.
  */
-#include <linux/ptr_ring.h>
+#include "single.h"
 
 int sluice_selftest_ring(void);
+
+void complain(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+}
 
 int main(void)
 {

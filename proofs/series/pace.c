@@ -15,22 +15,18 @@
  *     detaches and attaches its file, or opens another;
  *   - a queue is stopped although timers are coarse.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "tun_txq.h"
-
-bool producer_lock_is_taken;
-unsigned int hrtimer_resolution = 1;
-static u64 now;
-static unsigned int chance(unsigned int below);
-
+#undef spin_trylock
+#include "single.h"
 #define LANES_MAX	1
 #include "simulator.h"
 
+#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define BATCH		16
 #define STALL_NS	(250 * NSEC_PER_MSEC)
 
+bool producer_lock_is_taken;
+unsigned int hrtimer_resolution = 1;
 static const struct reader readers[] = {
 	{ "reads nothing", 0, .held_percent = 2, .seconds = 20 },
 	{ "5 packets/s", 200000000, .held_percent = 15, .seconds = 30 },
@@ -45,82 +41,51 @@ static const struct reader readers[] = {
 	  .idle_percent = 3, .seconds = 4 },
 };
 
-static struct netdev_queue queue;
+static struct net_device dev = { .running = true };
+static struct netdev_queue queue = { .dev = &dev };
 static struct ptr_ring ring;
 static struct tun_txq txq;
 static struct tun_tx_flow_device device;
 static unsigned long refused;	/* packets that found no slot to reserve */
-static void *slots[SIZE];
 
-static unsigned int chance(unsigned int below)
+void hrtimer_setup_in_world(struct hrtimer *timer,
+			    enum hrtimer_restart (*function)(struct hrtimer *))
 {
-	static u64 state = 88172645463325252ULL;
-
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (state >> 16) % below;
+	timer->function = function;
 }
 
-u64 ktime_get_ns(void)
-{
-	return now;
-}
-
-void start_timer(ktime_t ns)
+void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	lane_arms(&lanes[0], ns);
 }
 
 void netif_tx_stop_queue(struct netdev_queue *of)
 {
-	if (!of->stopped)
+	if (!(of->state & XOFF))
 		lanes[0].stopped_from = now;
-	of->stopped = true;
+	of->state |= XOFF;
 }
 
 void netif_tx_wake_queue(struct netdev_queue *of)
 {
-	if (of->stopped)
+	if (of->state & XOFF)
 		lane_is_woken(&lanes[0]);
-	of->stopped = false;
-}
-
-int __ptr_ring_produce(struct ptr_ring *r, void *entry)
-{
-	if (r->queue[r->producer])
-		return -ENOSPC;
-	r->queue[r->producer] = entry;
-	r->producer = (r->producer + 1) % r->size;
-	return 0;
-}
-
-bool netdev_xmit_more(void)
-{
-	return lane_has_more(&lanes[0]);
+	of->state = 0;
 }
 
 static bool lane_is_stopped(const struct lane *lane)
 {
-	return queue.stopped;
+	return queue.state & XOFF;
 }
 
 static bool lane_is_empty(const struct lane *lane)
 {
-	return !ring.queue[ring.consumer_head];
+	return __ptr_ring_empty(&ring);
 }
 
-/* Frees what was read in batches, as the kernel's consumer does. */
 static void lane_takes(struct lane *lane)
 {
-	int head = ring.consumer_head + 1;
-
-	if (head - ring.consumer_tail >= ring.batch || head == ring.size) {
-		while (ring.consumer_tail < head)
-			ring.queue[ring.consumer_tail++] = NULL;
-		ring.consumer_tail %= ring.size;
-	}
-	ring.consumer_head = head % ring.size;
+	__ptr_ring_consume(&ring);
 }
 
 /* As tun_net_xmit() does it. */
@@ -128,14 +93,15 @@ static void lane_sends(struct lane *lane)
 {
 	int reserved, err;
 
-	while (!queue.stopped) {
+	while (!lane_is_stopped(lane)) {
+		more_follow = lane_has_more(lane);
 		reserved = tun_txq_reserve(&txq, &queue);
 		if (reserved < 0) {
 			refused++;
 			return;
 		}
 		err = tun_txq_produce(&txq, &queue, (void *)&txq, reserved);
-		lane->divided += queue.stopped && netdev_xmit_more();
+		lane->divided += lane_is_stopped(lane) && more_follow;
 		if (err && reserved)
 			tun_txq_cancel(&txq, &queue);
 		if (!lane_adds(lane, !err))
@@ -151,9 +117,10 @@ static void lane_expires(struct lane *lane)
 /* A file that is new to the device. */
 static void open_file(void)
 {
-	memset(slots, 0, sizeof(slots));
+	ptr_ring_cleanup(&ring, NULL);
+	ptr_ring_init(&ring, SIZE, 0);
+	ring.batch = BATCH;
 	memset(&txq, 0, sizeof(txq));
-	ring = (struct ptr_ring){ .size = SIZE, .batch = BATCH, .queue = slots };
 	tun_txq_init(&txq, &ring);
 	txq.device = &device;
 }
@@ -161,7 +128,7 @@ static void open_file(void)
 static void begin(void)
 {
 	open_file();
-	queue = (struct netdev_queue){ 0 };
+	queue.state = 0;
 	device = (struct tun_tx_flow_device){ 0 };
 	refused = 0;
 	now = wait_count = 0;
@@ -264,6 +231,17 @@ static bool run_attached(bool another_file)
 		    100.0 * lane->stopped_ns / now, lane->stopped_ns > now / 10);
 }
 
+/* As tun_xdp_xmit() does it: under the lock of the producers. */
+static bool add_frame(void)
+{
+	bool fits;
+
+	spin_lock(&ring.producer_lock);
+	fits = tun_txq_produce_frame(&txq, &txq);
+	spin_unlock(&ring.producer_lock);
+	return fits;
+}
+
 /* A slot that is reserved is neither for frames nor for another sender. */
 static bool run_promised(void)
 {
@@ -272,9 +250,9 @@ static bool run_promised(void)
 
 	begin();
 	for (frames = 0; frames < SIZE - 3; frames++)
-		tun_txq_produce_frame(&txq, &txq);
+		add_frame();
 	if (tun_txq_reserve(&txq, &queue) > 0 && tun_txq_reserve(&txq, &queue) > 0) {
-		while (tun_txq_produce_frame(&txq, &txq))
+		while (add_frame())
 			frames++;
 		lost |= tun_txq_reserve(&txq, &queue) > 0;
 		lost |= tun_txq_produce(&txq, &queue, (void *)&txq, true) != 0;
@@ -292,7 +270,7 @@ static bool run_coarse(void)
 	hrtimer_resolution = 4 * NSEC_PER_MSEC;
 	lane_sends(lane);
 	hrtimer_resolution = 1;
-	return told("stopped with coarse timers", 100.0 * queue.stopped, queue.stopped);
+	return told("stopped with coarse timers", 100.0 * !!queue.state, queue.state);
 }
 
 int main(void)

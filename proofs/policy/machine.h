@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What device.c, hook.c, direct.c and layout.c call of a kernel: ftrace, the driver's
+ * files and devices, RTNL and its notifiers. It fails where it is used in a wrong way.
+ * For examples.c and world.c.
+ */
+#ifndef POLICY_MACHINE_H
+#define POLICY_MACHINE_H
+
+#include "driver.h"
+#include "sluice.h"
+
+#define QUEUES		2
+
+/* A device, with what its private area begins with. */
+struct tun_device {
+	struct net_device dev;
+	void *slots[QUEUES];
+	unsigned int attached;
+	bool foreign[QUEUES];		/* stopped by somebody else */
+};
+
+/* What ftrace answers if it refuses, and what is placed. */
+struct tracer {
+	int filter_error, register_error, unregister_error;
+	int direct_filter_error, direct_error, undirect_error;
+	int resize_filter_error, resize_error;
+	int no_memory;			/* so often, to empty a filter */
+	unsigned long patched_at;	/* behind the function's beginning */
+	struct ftrace_ops *callback, *direct, *resize;
+	struct ftrace_ops *callback_was, *direct_was;	/* the last that were placed */
+	unsigned long direct_function;
+};
+
+extern spinlock_t rtnl;
+extern struct tracer tracer;
+extern struct tun_device *the_device;	/* published to senders */
+extern struct Qdisc fq, noqueue, lockless;
+extern const char *flags_shown;		/* in the file tun_flags of each device */
+extern ssize_t flags_error;
+extern struct socket *socket_instead;	/* what the driver says of a file, if not NULL */
+extern struct ptr_ring *ring_instead;
+extern long open_error;
+
+unsigned long transmit_ip(void);
+void tun_setup(struct tun_device *tun, unsigned int queues);
+void notify(struct tun_device *tun, unsigned long event);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* steps.c runs the threads of a world, memory.c is what they see of memory. */
+#ifndef POLICY_STEPS_H
+#define POLICY_STEPS_H
+
+#define CPUS		12
+#define SPARE_CPU	(CPUS - 1)	/* no sender's: work, and timers of CPUs that went */
+
+/* What steps.c gives. */
+extern unsigned int seed;
+extern bool verbose;			/* the seed's events are shown */
+void spawn(void (*function)(void *), void *argument, int cpu);
+void run_threads(void);			/* until all have ended */
+void jump_time(u64 ns);
+bool cpu_is_online(unsigned int cpu);
+void set_cpu(unsigned int cpu, bool on);
+bool may_batch(void);
+bool on_stack(const volatile void *at);
+
+/* What memory.c gives steps.c. */
+enum memory_kind { MEMORY_IN_ORDER, MEMORY_STORES_DELAYED, MEMORY_WEAK };
+extern enum memory_kind memory_kind;
+extern bool memory_reused;		/* an object may be where a freed one was */
+void memory_settle(void);		/* the plain store before this moment */
+void memory_locked(void);		/* loads are not executed before */
+void memory_unlocked(void);		/* stores are not delayed beyond */
+void memory_flush(unsigned int cpu);
+void memory_drain(void);		/* some delayed store is executed */
+void memory_check(const volatile void *at, size_t size);
+void *memory_allocate(size_t size);
+size_t memory_free(void *object);	/* its size */
+void check_leaks(void);
+
+/* What steps.c and memory.c ask of world.c. */
+extern int senders;			/* on as many CPUs, the first */
+void run_seed(u64 packets);		/* each sender's, at most */
+void show_totals(void);
+void forget_totals(void);
+bool timer_is_lost(void);
+bool allocation_fails(void);
+u64 packets_sent(void);
+unsigned int ring_slots(void);
+void handler_begins(struct hrtimer *timer);
+void handler_ended(struct hrtimer *timer);
+void check_invariants(void);		/* whenever nobody is at work on a queue */
+
+#endif
