@@ -27,22 +27,9 @@ TUN0 = Link(3, "tun0", "tun", True, "noqueue", 500, 1, 0, 0, False)
 DEVICE0 = Device(2, "tap0", True, "served", 1, 250, 50, 0, TARGET_US, 17)
 DEVICE1 = Device(3, "tun0", True, "served", 1, 250, 50, 0, TARGET_US, 0)
 QUEUE0 = Queue(
-    ifindex=2,
-    id=0,
-    state="open",
-    ring=1000,
-    fill=312,
-    limit=976,
-    low=488,
-    stops=1204,
-    wakes_timer=1203,
-    wakes_other=1,
-    stalls=0,
-    longest_stop_ns=12_300_000,
-    drops=0,
-    reader_ns=5000,
-    rescued=0,
-    checks=7000,
+    ifindex=2, id=0, state="open", ring=1000, fill=312, limit=976, low=488, stops=1204,
+    wakes_timer=1203, wakes_other=1, stalls=0, longest_stop_ns=12_300_000, drops=0,
+    reader_ns=5000, rescued=0, checks=7000,
 )
 QUEUE1 = replace(QUEUE0, ifindex=3, state="noqueue", ring=500, limit=476, fill=0)
 

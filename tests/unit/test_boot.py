@@ -42,7 +42,6 @@ def place(root: Path, *names: str) -> None:
     ("files", "init"),
     [
         (["run/systemd/system/", "proc/1/comm=systemd"], SYSTEMD),
-        (["run/systemd/system/", "proc/1/comm=init"], SYSTEMD),  # /sbin/init
         (["run/openrc/", "proc/1/comm=init"], OPENRC),
         (["run/runit/", "proc/1/comm=runit"], RUNIT),
         (["proc/1/comm=runit"], RUNIT),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The file that remembers on and off."""
+"""The files of the rules: what they may have, and that none is lost."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ import glob
 import json
 import multiprocessing
 import os
+import pickle
 import re
+import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sluice import config
+from sluice import config, doctor, system
 from sluice.cli import main
 from sluice.config import Rule, format_rule, parse, parse_line, remembered, rule_for
 from sluice.errors import Denied, SluiceError
+from tests.unit._machine import Machine
 
 TREE = Path(__file__).resolve().parents[2]
 
@@ -36,98 +41,65 @@ def test_last_match_wins() -> None:
     assert rule_for("Tap1", lines) is None
 
 
-def test_rule_survives_its_own_format() -> None:
-    values = {"stall-ms": 9, "low-percent": 0, "limit": 70, "target-us": 1}
-    rule = Rule("a?", True, values, "cake", "host")
-    assert parse_line(format_rule(rule)).rule == rule
-
-
 @pytest.mark.parametrize(
-    "text",
-    [
-        "tap0",
-        "tap0 maybe",
-        "tap0 on stall-ms",
-        "tap0 on stall-ms=",
-        "tap0 on stall-ms=0",
-        "tap0 on stall-ms=60001",
-        "tap0 on stall-ms=-1",
-        "tap0 on stall-ms=1e3",
-        "tap0 on low-percent=96",
-        "tap0 on limit=4294967296",
-        "tap0 on target-us=100001",
-        "tap0 on limit=99999999999999999999",
-        "tap0 on qdisc=noqueue",
-        "tap0 on qdisc",
-        "tap0 on colour=red",
-        "tap0 off on",
-        "tap0 on netns=red",
-        "tap0 on netns",
-        f"{'x' * 64} on",
-    ],
+    ("pattern", "values"), [("a?", (9, 0, 70, 1)), (f"[{'x' * 61}]", (1, 0, 0, 0)),
+                            ("*", (60000, 95, 2**32 - 1, 100000))],
 )
-def test_wrong_lines_are_named_and_have_no_rule(text: str) -> None:
-    (wrong,) = config.wrongs(parse(f"# x\n{text}\n"), Path("/c"))
-    assert wrong.startswith("/c:2: ")
-    assert rule_for("tap0", parse(text)) is None
-    assert config.wrongs(parse(text))[0].startswith(f"{config.PATH}:1: ")
+def test_rule_survives_its_own_format(pattern: str, values: tuple[int, ...]) -> None:
+    rule = Rule(pattern, True, dict(zip(config.RANGES, values)), "cake", "host")
+    assert parse_line(format_rule(rule)).rule == rule
 
 
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
+        ("tap0", "on or off is missing after the pattern"),
         ("tap0 maybe", "on or off is missing after the pattern"),
         ("tap0 on colour=red", "option 'colour=red' is unknown"),
+        ("tap0 off on", "option 'on' is unknown"),
         ("tap0 on limit", "option 'limit' is unknown"),
         ("tap0 on limit=x", "limit 'x' is not between 0 and 4294967295"),
+        ("tap0 on limit=4294967296", "limit '4294967296' is not between"),
+        (f"tap0 on limit={'9' * 20}", f"limit '{'9' * 20}' is not between"),
+        *((f"tap0 on stall-ms={wrong}", f"stall-ms '{wrong}' is not between 1 and 60000")
+          for wrong in ("", "0", "60001", "-1", "1e3")),
+        ("tap0 on low-percent=96", "low-percent '96' is not between 0 and 95"),
+        ("tap0 on target-us=100001", "target-us '100001' is not between 0 and 100000"),
         ("tap0 on netns=red", "netns 'red' is neither host nor all"),
+        ("tap0 on netns", "option 'netns' is unknown"),
         ("tap0 on qdisc=x", "qdisc 'x' is not one of fq_codel, fq, cake, pfifo"),
+        ("tap0 on qdisc", "option 'qdisc' is unknown"),
         (f"[{'x' * 62}] on", "the pattern is longer than 63 bytes"),
     ],
 )
-def test_reason_is_said_of_a_wrong_line(text: str, wrong: str) -> None:
-    assert parse_line(text).wrong == wrong
+def test_wrong_line_is_named_with_its_reason_and_has_no_rule(text, wrong) -> None:
+    (said,) = config.wrongs(parse(f"# x\n{text}\n"), Path("/c"))
+    assert said.startswith(f"/c:2: {wrong}")
+    assert rule_for("tap0", parse(text)) is None
 
 
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
         ("", "a name is empty"),
-        (".", "the kernel refuses it"),
-        ("..", "the kernel refuses it"),
-        ("a/b", "no name has '/'"),
-        ("tap*/x", "no name has '/'"),
-        ("br0:1", "no name has ':'"),
-        ("a b", "no name has ' '"),
-        ("a\t*", "no name has "),
+        *((word, "the kernel refuses it") for word in (".", "..")),
+        *((word, "no name has '/'") for word in ("a/b", "tap*/x")),
+        *((word, "no name has ") for word in ("br0:1", "a b", "a\t*", "x\0")),
+        *((word, "no name has '\\[") for word in ("tap[/:]", "[9-0]tap")),
         ("tap%d", "write \\*"),
-        ("t\xe0p", "no name has the byte a0"),  # the kernel takes it for a blank
-        ("\xa0*", "no name has the byte a0"),
-        ("x\0", "no name has"),
-        ("tap[/:]", "no name has '\\[/:\\]'"),
-        ("[9-0]tap", "no name has '\\[9-0\\]'"),
-        ("x" * 16, "longer than a device name"),
-        ("x" * 16 + "*", "longer than a device name"),
-        ("?*" * 16, "longer than a device name"),
-        ("[a-z]" * 8 + "12345678", "longer than a device name"),
-        ("\u2603" * 6, "longer than a device name"),  # 18 bytes
+        # The kernel takes this byte for a blank.
+        *((word, "no name has the byte a0") for word in ("t\xe0p", "\xa0*")),
+        *((word, "longer than a device name") for word in (
+            "x" * 16, "x" * 16 + "*", "?*" * 16, "[a-z]" * 8 + "12345678", "\u2603" * 6,
+        )),
     ],
 )
 def test_word_that_no_name_can_match_is_an_error(word: str, reason: str) -> None:
     assert re.search(reason, config.unmatchable(word))
+    assert not any(map(config.unmatchable, ("*" * 30, "?" * 15, "[!/]x", "[/a]", "[")))
     assert config.wrong_pattern(word)
     if len(word.split()) == 1 and "\xa0" not in word:
         assert re.search(reason, parse_line(f"{word} off").wrong)
-
-
-@pytest.mark.parametrize(
-    "word",
-    ["*", "?", "...", "x" * 15, "*" * 30, "?" * 15, "[!/]x", "[/a]", "[", "]", "[a", "\\",
-     "-x", "--", "caf\xe9", "\u2603", "tap\udcff", "\x1b[2J", "[]]", "[!]]", "'tap*'"],
-)
-def test_word_that_a_name_can_match_is_none(word: str) -> None:
-    assert config.unmatchable(word) == "" == config.wrong_pattern(word)
-    assert not parse_line(f"{word} off").wrong
 
 
 @pytest.mark.parametrize("letter", ["\ufeff", "\u200b", "\u00ad", "\u2003", "\u202e"])
@@ -183,38 +155,13 @@ def test_rules_are_the_same_bytes_in_every_locale(tmp_path: Path) -> None:
         assert sorted(path.read_bytes().split()) == sorted(before.split())
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "stall-ms=1 low-percent=0 limit=0 target-us=0",
-        "stall-ms=60000 low-percent=95 limit=4294967295 target-us=100000",
-    ],
-)
-def test_ends_of_the_ranges_are_allowed(options: str) -> None:
-    (line,) = parse(f"[{'x' * 61}] on {options}")
-    assert not line.wrong
-    assert format_rule(line.rule) == line.text
-
-
-def test_comments_and_wrong_lines_are_kept() -> None:
-    before = "# head\n\ntap0 on  # the gateway\ntap1 maybe\n  # end\n"
-    lines = remembered(parse(before), Rule("tap0", False))
-    assert texts(lines) == [
-        "# head",
-        "",
-        "tap0 off # the gateway",
-        "tap1 maybe",
-        "  # end",
-    ]
-
-
 # What a kernel accepts in a device's name: all but a slash, a colon and a space.
 @pytest.mark.parametrize(
     "name",
     [
         *("on", "off", "-x", "--now", "a=b", "limit=0", "a#b", "a*b", "a[b", "a]b"),
         *("[!a]", "?", "\\", "'", '"', "$(id)", "a;b", "caf\xe9", "\u2603", "tap\udcff"),
-        "\x1b[2J",
+        *("\x1b[2J", "...", "x" * 15, "[]]", "[!]]"),
     ],
 )
 def test_odd_names_are_remembered_and_found(tmp_path: Path, name: str) -> None:
@@ -229,12 +176,24 @@ def test_odd_names_are_remembered_and_found(tmp_path: Path, name: str) -> None:
     assert rule_for(name, config.read(path)) == Rule(exact, True)
 
 
+def test_other_lines_are_kept_and_what_would_hide_the_rule() -> None:
+    before = "# head\n\ntap0 on  # the gateway\ntap1 maybe\n  # end\n"
+    lines = remembered(parse(before), Rule("tap0", False))
+    assert texts(lines) == [
+        "# head", "", "tap0 off # the gateway", "tap1 maybe", "  # end",
+    ]
+    lines = remembered(parse("tap0 on\ntap* on\n# end"), Rule("tap0", False))
+    assert texts(lines) == ["tap* on", "# end", "tap0 off"]
+
+
 def test_what_is_not_said_stays_as_it_was() -> None:
     lines = parse("tap0 on stall-ms=100 limit=7 qdisc=cake")
     lines = remembered(lines, Rule("tap0", True, {"limit": 9}))
     assert texts(lines) == ["tap0 on stall-ms=100 limit=9 qdisc=cake"]
     lines = remembered(lines, Rule("tap0", True, qdisc="fq"))
     assert texts(lines) == ["tap0 on stall-ms=100 limit=9 qdisc=fq"]
+    lines = remembered(lines, Rule("tap0", False))
+    assert texts(lines) == ["tap0 off stall-ms=100 limit=9 qdisc=fq"]
 
 
 def test_a_name_keeps_what_its_pattern_says() -> None:
@@ -246,15 +205,8 @@ def test_a_name_keeps_what_its_pattern_says() -> None:
     assert texts(lines)[-1] == "vnet? off"
 
 
-def test_rule_moves_behind_what_would_hide_it() -> None:
-    lines = remembered(parse("tap0 on\ntap* on\n# end"), Rule("tap0", False))
-    assert texts(lines) == ["tap* on", "# end", "tap0 off"]
-    assert not rule_for("tap0", lines).on
-
-
-@pytest.mark.parametrize("above", range(4))
-def test_last_rule_is_replaced_where_it_stands(above: int) -> None:
-    head = ["# head"] * above
+@pytest.mark.parametrize("head", [[], ["# head"] * 3])
+def test_last_rule_is_replaced_where_it_stands(head: list[str]) -> None:
     lines = parse("\n".join([*head, "tap0 on", "# end", "", "# end"]))
     lines = remembered(lines, Rule("tap0", False))
     assert texts(lines) == [*head, "tap0 off", "# end", "", "# end"]
@@ -302,19 +254,7 @@ def test_failed_write_leaves_the_file_whole(tmp_path: Path, monkeypatch) -> None
     with pytest.raises(SluiceError, match="no space left"):
         config.remember([Rule("tap1", True)], path)
     assert path.read_text() == "tap0 on\n"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["conf"]
-
-
-def test_whole_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch) -> None:
-    path, synced = tmp_path / "conf", []
-
-    def fsync(fd: int) -> None:
-        assert not path.exists()
-        synced.append(os.fstat(fd).st_size)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    config.remember([Rule("tap0", True)], path)
-    assert synced == [path.stat().st_size]
+    assert [p.name for p in tmp_path.iterdir()] == ["conf"]
 
 
 def test_whoever_may_not_write_is_told_to_be_root(tmp_path, monkeypatch) -> None:
@@ -431,26 +371,18 @@ def test_lock_is_the_owners_and_no_link_is_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "target").exists()
 
 
-@pytest.mark.parametrize(
-    ("pattern", "module"),
-    [
-        ("tap*", "tap*"),
-        ("a\\b", "a[\\]b"),
-        ("[\\]x", "[\\]x"),
-        ("[!a]\\", "[!a][\\]"),
-        ("[", "["),
-        ("[]]", "[]]"),
-    ],
-)
-def test_backslash_does_not_quote_in_the_module(pattern: str, module: str) -> None:
-    assert config.module_pattern(pattern) == module
+def test_backslash_does_not_quote_in_the_module() -> None:
+    for pattern in ("tap*", "[\\]x", "[", "[]]"):
+        assert config.module_pattern(pattern) == pattern
+    assert config.module_pattern("a\\b") == "a[\\]b"
+    assert config.module_pattern("[!a]\\") == "[!a][\\]"
 
 
 def test_files_of_the_folder_come_first(machine) -> None:
     config.FOLDER.mkdir()
     (config.FOLDER / "20-b.conf").write_text("tap* off\n")
     (config.FOLDER / "10-a.conf").write_text("tap* on\n# x\nvnet* on netns=host\n")
-    for name in ("ignored", "30.conf~", "30.conf.dpkg-old", "30.bak"):
+    for name in ("ignored", "30.conf~", "30.conf.dpkg-old"):
         (config.FOLDER / name).write_text("nonsense\n")
     config.PATH.write_text("\ntap0 on\n")
     rules = config.read_all()
@@ -460,14 +392,6 @@ def test_files_of_the_folder_come_first(machine) -> None:
     ]
     assert rules.entry_for("tap0").rule.on and not rules.entry_for("tap1").rule.on
     assert rules.entry_for("vnet1") and not rules.entry_for("vnet1", host=False)
-
-
-def test_files_of_the_folder_are_read_in_the_order_of_their_names(machine) -> None:
-    config.FOLDER.mkdir()
-    names = [f"{number}.conf" for number in range(10, 99)]
-    for name in reversed(names):
-        (config.FOLDER / name).write_text("tap* off\n")
-    assert [path.name for path in config.files()] == [*names, config.PATH.name]
 
 
 def test_what_is_wrong_in_any_file_has_its_line(machine) -> None:
@@ -484,14 +408,6 @@ def test_origin_ends_with_the_line_where_the_module_has_no_room() -> None:
     assert config.Entry(rule, Path("/c"), 7).origin == "/c:7"
     long = config.Entry(rule, Path("/", "x" * 200), 7).origin
     assert len(long) == 127 and long.endswith("xx:7")
-
-
-def test_content_that_is_not_written_yet_replaces_one_file(machine) -> None:
-    config.FOLDER.mkdir()
-    (config.FOLDER / "x.conf").write_text("tap1 off\n")
-    config.PATH.write_text("tap0 on\n")
-    rules = config.read_all(parse("tap2 on"))
-    assert [one.rule.pattern for one in rules.entries] == ["tap1", "tap2"]
 
 
 def test_there_is_a_bound_of_rules(machine) -> None:
@@ -523,11 +439,85 @@ def test_a_file_is_checked_before_it_is_copied(machine, capsys, tmp_path: Path) 
     path.write_text("t* on\n")
     assert main(["config", "check", str(path)]) == 0
     assert capsys.readouterr().out == "1 rule, no error\n"
-    path.write_text("t* on\ntap0 maybe\n")
+    path.write_text("t* on\ntap0 maybe\ntap1\n")
     assert main(["config", "check", str(path)]) == 1
     reason = "on or off is missing after the pattern"
-    assert capsys.readouterr().err == f"sluice: {path}:2: {reason}\n"
+    assert capsys.readouterr().err.splitlines() == [
+        f"sluice: {path}:{number}: {reason}" for number in (2, 3)
+    ]
     assert main(["config", "check", str(tmp_path / "none")]) == 1
     assert "no such file" in capsys.readouterr().err
     assert main(["config", "show", str(path)]) == 2
     assert "show takes no file" in capsys.readouterr().err
+
+
+# Commands that are killed between any two of their steps
+
+STEPS = ("rename", "pwrite", "ftruncate", "fsync", "fchmod", "unlink")
+BEFORE = "tap0 on\n" + "# a long comment\n" * 9 + "tun0 off\n"
+
+
+def _play(arguments: list[str], number: int, in_place: bool, module: Path) -> None:
+    """Run the command, and be killed before its step of this number."""
+    passed = 0
+
+    def stopping(call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*words: Any) -> Any:
+            nonlocal passed
+            if passed == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            passed += 1
+            return call(*words)
+
+        return step
+
+    def refuse(*_: object) -> None:
+        raise OSError(16, "Device or resource busy")  # a bind mount
+
+    def set_rules(rules: object, reset: object) -> None:
+        module.write_bytes(pickle.dumps(rules))
+
+    if in_place:
+        os.rename = refuse
+    for name in STEPS:
+        setattr(os, name, stopping(getattr(os, name)))
+    system.set_rules = stopping(set_rules)
+    os._exit(main(arguments))
+
+
+def _killed(arguments: list[str], number: int, in_place: bool, module: Path) -> bool:
+    words = (arguments, number, in_place, module)
+    process = multiprocessing.get_context("fork").Process(target=_play, args=words)
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("arguments", ["off tap0", "on vnet* --limit 7", "forget tun0"])
+def test_doctor_names_what_a_kill_leaves(
+    machine: Machine, tmp_path: Path, arguments: str, in_place: bool
+) -> None:
+    module, number, named = tmp_path / "module", 0, 0
+    while True:
+        config.PATH.write_text(BEFORE)
+        assert main(["apply"]) == 0
+        module.write_bytes(pickle.dumps(machine.rules))
+        if not _killed(arguments.split(), number, in_place, module):
+            break
+        machine.rules = pickle.loads(module.read_bytes())
+        facts = doctor.Facts(
+            wrongs=config.read_all().wrongs,
+            drift=doctor.read_drift(),
+            unfinished=doctor.read_unfinished(),
+        )
+        findings = [*doctor.check_rules(facts)]
+        same = doctor.read_drift() == () and not facts.unfinished
+        assert bool(findings) != same, (number, findings)
+        assert not facts.wrongs, "a half of the rules is in the file"
+        named += bool(findings)
+        assert main(["apply"]) == 0 and doctor.read_drift() == ()
+        number += 1
+    assert number >= 4 and named >= 1
+    assert not config.unfinished().exists(), "the next command did not clear up"

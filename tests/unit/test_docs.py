@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The documentation: what it names exists, and it stays small."""
+"""The documentation: what it names exists, and the commands it prints are right."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-TREE = Path(__file__).resolve().parents[2]
+from sluice.cli import main
+from tests._documented import EXAMPLES, PLAYED, TREE, Line, played_lines, read_lines
+from tests.unit._machine import DEVICE0, TAP0, Machine
+
 PAGES = sorted(
     path.relative_to(TREE)
     for pattern in ("*.md", "docs/**/*.md", "lab/*.md", "proofs/**/*.md")
@@ -21,121 +26,65 @@ NAMED = re.compile(rf"(?<![\w./-])((?:{FOLDERS})/[\w./*+-]+)")
 MADE = {"kmod/sluice.ko", "lab/results/NAME.json"}  # not in the tree
 MAKE = re.compile(r"(?:`|^ {4,})make ([a-z][\w-]*)", re.MULTILINE)
 RULE = re.compile(r"^([a-z][\w -]*):", re.MULTILINE)
-
-
-def parse_anchor(heading: str) -> str:
-    """What a heading can be linked by."""
-    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+SCENARIOS = {
+    path.stem: path.read_text() for path in TREE.glob("tests/*/scenarios/[a-z]*.py")
+}
 
 
 def anchors_of(text: str) -> set[str]:
+    """What the headings can be linked by."""
+    heads = [line.lstrip("#") for line in text.splitlines() if line[:1] == "#"]
     return {
-        parse_anchor(line.lstrip("#")) for line in text.splitlines() if line[:1] == "#"
+        re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in heads
     }
 
 
-def dead_links(page: Path, text: str) -> list[str]:
-    dead = []
-    for link in LINK.findall(text):
-        if "://" in link or link.startswith("mailto:"):
-            continue
-        name, _, anchor = link.partition("#")
-        target = (TREE / page.parent / name) if name else TREE / page
-        if not target.exists():
-            dead.append(link)
-        elif anchor and target.suffix == ".md":
-            if anchor not in anchors_of(target.read_text()):
-                dead.append(link)
-    return dead
+def is_dead(page: Path, link: str) -> bool:
+    if "://" in link or link.startswith("mailto:"):
+        return False
+    name, _, anchor = link.partition("#")
+    target = (TREE / page.parent / name) if name else TREE / page
+    if not target.exists():
+        return True
+    wanted = anchor and target.suffix == ".md"
+    return bool(wanted) and anchor not in anchors_of(target.read_text())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_links_lead_somewhere(page) -> None:
-    assert dead_links(page, (TREE / page).read_text()) == []
-
-
-def test_a_dead_link_is_found() -> None:
-    text = "[a](README.md) [b](nowhere.md) [c](README.md#nothing)"
-    assert dead_links(Path("page.md"), text) == ["nowhere.md", "README.md#nothing"]
-
-
-def missing_files(text: str) -> list[str]:
-    """What a page names and the tree does not have; a proof may lack its suffix."""
-    names = {name.rstrip("./") for name in NAMED.findall(text)} - MADE
-    return sorted(name for name in names if not list(TREE.glob(f"{name}*")))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_files_that_a_page_names_exist(page) -> None:
-    assert missing_files((TREE / page).read_text()) == []
-
-
-def test_a_missing_file_is_found() -> None:
-    assert missing_files("see kmod/queue.c, kmod/pace.c") == ["kmod/pace.c"]
-
-
-def unknown_targets(text: str) -> set[str]:
+def missing(page: Path, text: str) -> set[str]:
+    """The links, files, make targets and scenarios that are not there. The name of a
+    proof may lack its suffix."""
+    files = {name.rstrip("./") for name in NAMED.findall(text)} - MADE
     rules = RULE.findall((TREE / "Makefile").read_text())
-    return set(MAKE.findall(text)) - {name for rule in rules for name in rule.split()}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_make_targets_that_a_page_names_exist(page) -> None:
-    assert unknown_targets((TREE / page).read_text()) == set()
-
-
-def test_an_unknown_target_is_found() -> None:
-    assert unknown_targets("`make test`\n    make tset\n") == {"tset"}
-
-
-def _scenarios() -> dict[str, str]:
-    paths = TREE.glob("tests/*/scenarios/[a-z]*.py")
-    return {path.stem: path.read_text() for path in paths}
-
-
-def unknown_scenarios(text: str) -> set[str]:
-    """MODULE.FUNCTION of a scenario's module, without such a function."""
-    known = _scenarios()
+    targets = {name for rule in rules for name in rule.split()}
     return {
-        f"{module}.{function}"
-        for module, function in re.findall(r"\b(\w+)\.(\w+_\w+)\b", text)
-        if module in known and f"def {function}(" not in known[module]
+        *(link for link in LINK.findall(text) if is_dead(page, link)),
+        *(name for name in files if not list(TREE.glob(f"{name}*"))),
+        *(set(MAKE.findall(text)) - targets),
+        *(
+            f"{module}.{function}"
+            for module, function in re.findall(r"\b(\w+)\.(\w+_\w+)\b", text)
+            if f"def {function}(" not in SCENARIOS.get(module, f"def {function}(")
+        ),
     }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_scenarios_that_a_page_names_exist(page) -> None:
-    assert unknown_scenarios((TREE / page).read_text()) == set()
+def test_what_a_page_names_exists(page) -> None:
+    assert missing(page, (TREE / page).read_text()) == set()
 
 
-def test_an_unknown_scenario_is_found() -> None:
-    assert unknown_scenarios("xdp.xdp_does_nothing") == {"xdp.xdp_does_nothing"}
+def test_what_is_missing_is_found() -> None:
+    text = "[a](README.md) [b](nowhere.md) [c](README.md#nothing) kmod/nothing.c "
+    text += "`make tset` xdp.xdp_does_nothing"
+    assert missing(Path("page.md"), text) == {
+        "nowhere.md", "README.md#nothing", "kmod/nothing.c", "tset",
+        "xdp.xdp_does_nothing",
+    }
 
 
 def test_results_name_no_folder_of_a_machine() -> None:
     texts = [path.read_text() for path in (TREE / "lab/results").iterdir()]
     assert re.findall(r'"/(?:tmp|root|home|work)/[^"]*', "".join(texts)) == []
-
-
-def _bytes(pattern: str) -> int:
-    return sum(path.stat().st_size for path in TREE.glob(pattern))
-
-
-def test_results_and_pictures_are_small() -> None:
-    assert 0 < _bytes("lab/results/*") < 1_000_000
-    assert 0 < _bytes("docs/**/*.svg") < 300_000
-
-
-def test_every_result_is_cited() -> None:
-    text = "".join((TREE / page).read_text() for page in PAGES)
-    names = {path.name for path in (TREE / "lab/results").iterdir()}
-    cited = set(re.findall(r"[\w.-]+\.json", text))
-    assert names - cited - {f"cost-{k}.json" for k in ("5.10", "6.1", "6.12")} == set()
-
-
-@pytest.mark.parametrize(("page", "most"), [("README.md", 100), ("docs/design.md", 250)])
-def test_page_is_short(page, most) -> None:
-    assert len((TREE / page).read_text().splitlines()) <= most
 
 
 def test_a_checkout_is_small() -> None:
@@ -145,3 +94,69 @@ def test_a_checkout_is_small() -> None:
         pytest.skip("not a git checkout")
     paths = [TREE / name for name in done.stdout.split("\0") if name]
     assert sum(path.stat().st_size for path in paths if path.is_file()) < 5_000_000
+
+
+# Command lines
+
+LINES = [line for line in read_lines() if not line.is_prose]
+BARE = {"PATH": "/usr/bin:/bin", "LC_ALL": "POSIX"}
+
+
+def test_every_program_is_played_or_an_example() -> None:
+    """A new one: into one of the tables of tests/_documented.py."""
+    unknown = [
+        (line.page, line.number, program)
+        for line in LINES
+        for program in line.programs
+        if Path(program).name not in PLAYED and program not in EXAMPLES
+    ]
+    assert unknown == []
+    assert Line("page.md", 1, "sluice && nft list").programs == ["sluice", "nft"]
+    pages = {Path(line.page).name for line in played_lines()}
+    assert pages >= {"README.md", "install.md", "operating.md", "sluice.8"}
+
+
+@pytest.mark.parametrize(
+    ("text", "example"),
+    [
+        ("sluice on tun0 --stall-ms 2000", False),
+        ("sluice on NAME", True),
+        ("sluice doctor   # the verdict: FAIL, WARN", False),
+        ("apt install ./out/x.deb; sluice doctor", True),
+        ("sluice bench --svg x.svg", True),  # its own scenario
+    ],
+)
+def test_example_has_a_placeholder_or_such_a_program(text: str, example: bool) -> None:
+    assert Line("page.md", 1, text).is_example is example
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda one: f"{one.page}:{one.number}")
+def test_a_plain_shell_and_make_take_the_line(line: Line) -> None:
+    """make only says what it would do."""
+    if line.programs[0] == "source":
+        pytest.skip("for bash, which the text says")
+    runs = line.programs[0] == "make"
+    done = subprocess.run(
+        ["sh", *(["-c"] if runs else ["-n", "-c"]), f"umask 077; {line.text}"],
+        cwd=TREE,
+        env={**BARE, "MAKEFLAGS": "n"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+OURS = [
+    line
+    for line in played_lines()
+    if line.programs == ["sluice"]
+    and not re.search("watch|monitor|doctor|--output|>", line.text.split(" #")[0])
+]
+
+
+@pytest.mark.parametrize("line", OURS, ids=lambda one: f"{one.page}:{one.number}")
+def test_command_takes_the_line(machine: Machine, line: Line) -> None:
+    """With recorded devices; the scenario plays it with real ones."""
+    machine.links.append(replace(TAP0, ifindex=4, name="vnet3"))
+    machine.devices.append(replace(DEVICE0, ifindex=4, ifname="vnet3"))
+    assert main(shlex.split(line.text, comments=True)[1:]) == 0

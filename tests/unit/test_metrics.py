@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The metrics in both formats, by the rules of their specifications."""
+"""The metrics in both formats, by the rules of their specifications and tools."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from lab.setup import promtool
 from sluice import VERSION, config, metrics
 from sluice.cli import main
 from sluice.devices import View
@@ -84,6 +88,7 @@ def test_samples(machine: Machine, capsys) -> None:
         f"sluice_queue_longest_stop_seconds{{{queue}}}": "0.0123",
     }
     assert samples["sluice_module_loaded"] == "1"
+    assert samples[f'sluice_build_info{{command="{VERSION}",module="0.1.0"}}'] == "1"
 
 
 def test_device_that_is_off_and_a_qdisc_without_marks(machine, capsys) -> None:
@@ -96,27 +101,25 @@ def test_device_that_is_off_and_a_qdisc_without_marks(machine, capsys) -> None:
     assert samples['sluice_device_qdisc_marks_total{device="tap0",netns=""}'] == "0"
 
 
-def test_namespace_that_cannot_be_entered_is_an_error(machine, capsys) -> None:
-    machine.namespaces = {"": 1, "odd": 2}
-    machine.stale = {"odd"}
-    assert main(["metrics"]) == 1
-    said = capsys.readouterr()
-    assert 'device="tap0"' in said.out
-    assert said.err.startswith("sluice: netns odd: cannot be entered")
-
-
 @pytest.mark.parametrize("loaded", [True, False])
 def test_prometheus_reads_it(machine: Machine, capsys, loaded: bool) -> None:
     machine.loaded = loaded
     machine.namespaces = {"": 1, 'a"b': 2}
     assert main(["metrics", "--openmetrics"]) == 0
-    found = {one.name: one for one in text_string_to_metric_families(
-        capsys.readouterr().out)}
+    text = capsys.readouterr().out
+    found = {one.name: one for one in text_string_to_metric_families(text)}
     samples = {(one.labels["device"], one.labels["netns"]): one.value
                for one in found["sluice_device_drops"].samples}
     assert samples["tap0", ""] == samples["tap0", 'a"b'] == 17
     assert ("sluice_queue_stops" in found) and found["sluice_module_loaded"].samples
     assert bool(found["sluice_queue_stops"].samples) is loaded
+    for one in found.values():
+        assert one.unit == ("seconds" if one.name.endswith("_seconds") else ""), one.name
+    machine.stale = {'a"b'}
+    assert main(["metrics"]) == 1
+    said = capsys.readouterr()
+    assert 'device="tap0"' in said.out
+    assert said.err.startswith('sluice: netns a"b: cannot be entered')
 
 
 def test_a_textfile_has_type_and_help_of_each_series(machine: Machine, capsys) -> None:
@@ -137,14 +140,6 @@ def test_both_formats_have_the_same_samples(machine, capsys, monkeypatch) -> Non
     assert main(["metrics", "--openmetrics"]) == 0
     assert check_rules(capsys.readouterr().out, openmetrics=True) == text
     assert text["sluice_metrics_timestamp_seconds"] == "1700000000.5"
-
-
-@pytest.mark.parametrize(("loaded", "module"), [(True, "0.1.0"), (False, "")])
-def test_versions_are_told(machine: Machine, capsys, loaded: bool, module: str) -> None:
-    machine.loaded = loaded
-    assert main(["metrics"]) == 0
-    labels = f'command="{VERSION}",module="{module}"'
-    assert f"sluice_build_info{{{labels}}} 1\n" in capsys.readouterr().out
 
 
 def test_rules_that_are_not_loaded_are_counted(machine: Machine, capsys) -> None:
@@ -190,32 +185,10 @@ def test_file_is_replaced_at_once_and_can_be_read(
     assert check_rules(path.read_text())["sluice_module_loaded"] == "1"
     assert path.stat().st_mode & 0o777 == 0o644
     assert [one.name for one in tmp_path.iterdir() if "prom" in one.name] == [path.name]
-
-
-def test_file_that_cannot_be_written(machine: Machine, capsys, tmp_path: Path) -> None:
     path = tmp_path / "none" / "sluice.prom"
     assert main(["metrics", "--output", str(path)]) == 1
     reason = "No such file or directory; see: sluice doctor"
     assert capsys.readouterr().err == f"sluice: {path}: {reason}\n"
-
-
-def test_prometheus_refuses_what_is_wrong(machine: Machine, capsys) -> None:
-    assert main(["metrics", "--openmetrics"]) == 0
-    text = capsys.readouterr().out.replace("_drops_total", "_drops")
-    with pytest.raises(ValueError):
-        list(text_string_to_metric_families(text))
-
-
-def test_exactly_one_state_of_a_device_is_set(machine: Machine, capsys) -> None:
-    assert main(["metrics"]) == 0
-    samples = check_rules(capsys.readouterr().out)
-    states = {
-        state: samples[
-            f'sluice_device_state{{device="tap0",netns="",state="{state}"}}'
-        ]
-        for state in DEVICE_STATES
-    }
-    assert [state for state, value in states.items() if value == "1"] == ["served"]
 
 
 def test_without_the_module_drops_remain(machine: Machine, capsys) -> None:
@@ -223,17 +196,12 @@ def test_without_the_module_drops_remain(machine: Machine, capsys) -> None:
     assert main(["metrics"]) == 0
     samples = check_rules(capsys.readouterr().out)
     assert samples["sluice_module_loaded"] == "0"
+    assert samples[f'sluice_build_info{{command="{VERSION}",module=""}}'] == "1"
     assert samples['sluice_device_drops_total{device="tap0",netns=""}'] == "17"
     assert not any(
         name.startswith(("sluice_queue", "sluice_device_on", "sluice_device_state"))
         for name in samples
     )
-
-
-def test_namespaces_are_labels(machine: Machine, capsys) -> None:
-    machine.namespaces = {"": 1, 'a"b': 2}
-    assert main(["metrics"]) == 0
-    assert 'netns="a\\"b"' in capsys.readouterr().out
 
 
 def test_names_that_cannot_be_printed_stay_apart(machine: Machine, capsys) -> None:
@@ -277,8 +245,43 @@ def test_json(machine: Machine, capsys) -> None:
     }
 
 
-def test_families_have_a_unit_and_a_sentence(machine: Machine, capsys) -> None:
-    assert main(["metrics", "--openmetrics"]) == 0
-    for one in text_string_to_metric_families(capsys.readouterr().out):
-        assert re.fullmatch(r"[A-Z].*[a-z].*\.", one.documentation), one.name
-        assert one.unit == ("seconds" if one.name.endswith("_seconds") else ""), one.name
+# Prometheus' own tool
+
+TREE = Path(__file__).parents[2]
+RULES = TREE / "packaging/prometheus/sluice.rules.yml"
+
+
+@pytest.fixture
+def tool() -> str:
+    found = promtool()
+    if found is None:
+        pytest.skip("no promtool; make check fetches it")
+    return str(found)
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_metrics_have_nothing_to_correct(machine: Machine, capsys, tool, loaded) -> None:
+    machine.loaded = loaded
+    assert main(["metrics"]) == 0
+    text = capsys.readouterr().out
+    command = [tool, "check", "metrics"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_alerts_are_raised_for_what_they_name_and_nothing_else(tool, tmp_path) -> None:
+    for path in (RULES, TREE / "tests/prometheus/alerts.yml"):
+        shutil.copy(path, tmp_path)
+    command = [tool, "test", "rules", "alerts.yml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_has_its_section_of_the_handbook() -> None:
+    handbook = (TREE / "docs/operating.md").read_text()
+    sections = {name.lower() for name in re.findall(r"^### (\w+)$", handbook, re.M)}
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    for rule in group["rules"]:
+        page, _, section = rule["annotations"]["runbook_url"].partition("#")
+        assert page == "docs/operating.md"
+        assert section == rule["alert"].lower() and section in sections

@@ -138,15 +138,6 @@ def test_more_namespaces_than_files_may_be_open(machine, monkeypatch, capsys) ->
     assert said.count("too many open files: hears 2 network namespaces") == 1, said
 
 
-def test_named_namespace_that_cannot_be_entered(machine, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(monitor, "Listener", Ear)
-    monkeypatch.setattr(monitor, "read_family", lambda: 27)
-    machine.namespaces = {"": 1, "red": 2}
-    machine.stale = {"red"}
-    assert main(["monitor", "--netns", "red"]) == 1
-    assert "netns red: cannot be entered" in capsys.readouterr().err
-
-
 def test_without_the_module_it_says_so(machine, capsys, monkeypatch) -> None:
     def absent() -> None:
         raise LookupError
@@ -154,29 +145,6 @@ def test_without_the_module_it_says_so(machine, capsys, monkeypatch) -> None:
     monkeypatch.setattr(monitor, "Client", absent)
     assert main(["monitor"]) == 1
     assert capsys.readouterr().err == f"sluice: {rules.NOT_LOADED}\n"
-
-
-def test_ctrl_c_is_the_usual_end(monkeypatch, capsys) -> None:
-    def two_and_a_key(netns):
-        yield from [(Namespace("", 1), STALL)] * 2
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(monitor, "events", two_and_a_key)
-    assert main(["monitor"]) == 0
-    said = capsys.readouterr()
-    assert said.out.count(" tap0 queue 1 stalled") == 2 and said.err == ""
-
-
-def test_namespace_that_is_named_is_the_only_one(machine, monkeypatch) -> None:
-    monkeypatch.setattr(monitor, "Listener", Ear)
-    monkeypatch.setattr(monitor, "read_family", lambda: 27)
-    machine.namespaces = {"": 1, "red": 2, "odd": 3}
-    machine.stale = {"odd"}
-    Ear.made = []
-    monitor.Ears("red")
-    assert len(Ear.made) == 1
-    monitor.Ears(None)
-    assert len(Ear.made) == 3, "one cannot be entered"
 
 
 STALL = Event(2, "tap0", 1, "stall", 3, 5, 8)
@@ -199,22 +167,30 @@ def test_event_in_words(netns: str, change: dict, text: str) -> None:
     assert monitor.format_event(Namespace(netns, 1), event, at) == f"03:04:05 {text}"
 
 
-@pytest.mark.parametrize("kind", ["stop", "stall", "noqueue"])
-def test_event_of_the_longest_name_fits_80_columns(kind: str) -> None:
-    event = replace(STALL, ifname="averylongname01", kind=kind, count=1)
-    event = replace(event, fill=1000, ring=1000)
-    if kind == "noqueue":
-        event = replace(event, ring=0)
-    assert len(monitor.format_event(Namespace("", 1), event, 0.0)) <= 80
+def test_named_devices_are_heard_until_ctrl_c(monkeypatch, capsys) -> None:
+    def events(netns: str | None):
+        for name in ("tun0", "tap0", "tap7", "vnet1"):
+            yield Namespace("", 1), replace(STALL, ifname=name)
+        raise KeyboardInterrupt
 
-
-def test_only_the_devices_that_are_named_are_heard(monkeypatch, capsys) -> None:
-    names = ("tun0", "tap0", "tap7", "vnet1")
-    told = [(Namespace("", 1), replace(STALL, ifname=name)) for name in names]
-    monkeypatch.setattr(monitor, "events", lambda netns: iter(told))
+    monkeypatch.setattr(monitor, "events", events)
     assert main(["monitor", "tap*", "vnet1"]) == 0
-    heard = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
-    assert heard == ["tap0", "tap7", "vnet1"]
+    said = capsys.readouterr()
+    heard = [line.split()[1] for line in said.out.splitlines()]
+    assert heard == ["tap0", "tap7", "vnet1"] and said.err == ""
+
+
+def test_namespaces_that_cannot_be_entered(machine, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(monitor, "Listener", Ear)
+    monkeypatch.setattr(monitor, "read_family", lambda: 27)
+    machine.namespaces, machine.stale = {"": 1, "red": 2, "odd": 3}, {"odd"}
+    Ear.made = []
+    monitor.Ears("red")
+    assert len(Ear.made) == 1
+    monitor.Ears(None)
+    assert len(Ear.made) == 3
+    assert main(["monitor", "--netns", "odd"]) == 1
+    assert "netns odd: cannot be entered" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])

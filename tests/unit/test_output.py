@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -15,24 +14,10 @@ from sluice.output import Column
 @pytest.mark.parametrize(
     ("number", "text"),
     [
-        (-1, "-"),
-        (0, "0"),
-        (0.04, "0.0"),
-        (3, "3"),
-        (3.14, "3.1"),
-        (9.94, "9.9"),
-        (9.95, "10"),
-        (312.4, "312"),
-        (9999, "9999"),
-        (9999.5, "10.0k"),
-        (99_949, "99.9k"),
-        (99_950, "100k"),
-        (999_499, "999k"),
-        (999_500, "1.0M"),
-        (12_345_678, "12.3M"),
-        (5e9, "5.0G"),
-        (5e12, "5.0T"),
-        (5e15, "5.0P"),
+        *((-1, "-"), (0, "0"), (0.04, "0.0"), (3, "3"), (3.14, "3.1"), (9.94, "9.9")),
+        *((9.95, "10"), (312.4, "312"), (9999, "9999"), (9999.5, "10.0k")),
+        *((99_949, "99.9k"), (99_950, "100k"), (999_499, "999k"), (999_500, "1.0M")),
+        *((12_345_678, "12.3M"), (5e9, "5.0G"), (5e12, "5.0T"), (5e15, "5.0P")),
         (2**64 - 1, "18.4E"),
     ],
 )
@@ -40,35 +25,9 @@ def test_number_in_five_characters(number: float, text: str) -> None:
     assert output.short(number) == text and len(text) <= 5
 
 
-def test_number_with_its_noun() -> None:
-    counted = [output.count(number, "device") for number in (0, 1, 2)]
-    assert counted == ["0 devices", "1 device", "2 devices"]
-    assert output.count(2, "entry", "entries") == "2 entries"
-
-
 def test_control_characters_are_not_printed() -> None:
     text = "a\x1b[2J\x07b\u200ec\td\n\udcff"
     assert output.printable(text) == r"a\x1b[2J\x07b\u200ec" "\t" r"d\n\xff"
-
-
-@pytest.mark.parametrize(
-    ("part", "at"), [("tap1", 5), ("tap", 0), ("tun", -1), ("", -1)]
-)
-def test_first_occurrence_of_a_part_is_marked(part: str, at: int) -> None:
-    spans = output.marked("tap0 tap1 tap1", part, output.BAD).spans
-    expected = [(at, at + len(part), output.BAD)] if at >= 0 else []
-    assert [(one.start, one.end, one.style) for one in spans] == expected
-
-
-def test_styles_are_the_terminals_codes() -> None:
-    text = output.Text("tap0 ")
-    text.append("on", "green")
-    text.append(" x")
-    assert text.ansi() == "tap0 \x1b[32mon\x1b[0m x" and str(text) == "tap0 on x"
-    text.stylize("bold")
-    assert text.ansi() == (
-        "\x1b[1mtap0 \x1b[0m\x1b[32;1mon\x1b[0m\x1b[1m x\x1b[0m"
-    )
 
 
 @pytest.mark.parametrize(
@@ -115,25 +74,6 @@ def test_lines_are_wrapped_below_80_columns_and_not_in_a_word(monkeypatch) -> No
     assert max(map(len, output.wrap(text))) in range(35, 41), "too narrow to be read"
 
 
-def test_last_column_that_may_be_cut_is_cut_first() -> None:
-    assert output.fit([20, 5, 20], [10, 0, 8], 45) == [20, 5, 20]
-    assert output.fit([20, 5, 20], [10, 0, 8], 40) == [20, 5, 15]
-    assert output.fit([20, 5, 20], [10, 0, 8], 30) == [17, 5, 8]
-    assert output.fit([20, 5, 20], [10, 0, 8], 5) == [10, 5, 8]
-    assert output.fit([4, 5], [10, 10], 3) == [4, 5], "no column grows"
-
-
-def test_columns_are_left_out_in_the_order_they_can_be_spared() -> None:
-    columns = [Column("A"), Column("B", spare=2), Column("C", spare=1), Column("D")]
-    widths = [5, 5, 5, 5]
-    assert output.choose(columns, widths, 23) == [0, 1, 2, 3]
-    assert output.choose(columns, widths, 22) == [0, 1, 3]
-    assert output.choose(columns, widths, 17) == [0, 1, 3]
-    assert output.choose(columns, widths, 16) == [0, 3]
-    assert output.choose(columns, widths, 1) == [0, 3], "these are always there"
-    assert output.choose([Column("A", least=3), *columns[1:]], widths, 21) == [0, 1, 2, 3]
-
-
 def test_table_is_one_line_for_each_row(capsys, monkeypatch, plain_terminal) -> None:
     monkeypatch.setenv("COLUMNS", "15")
     columns = [Column("NAME", least=4), Column("N", right=True), Column("X", spare=1)]
@@ -141,15 +81,6 @@ def test_table_is_one_line_for_each_row(capsys, monkeypatch, plain_terminal) -> 
     assert capsys.readouterr().out == (
         "NAME        N X\na long na…  1 x\nb          22 y\n"
     )
-
-
-def test_answer_as_json_has_its_version(capsys) -> None:
-    output.say_json({"columns": Column("A", least=3)})
-    answer = json.loads(capsys.readouterr().out)
-    column = {"name": "A", "right": False, "least": 3, "spare": 0}
-    assert answer == {"schema": output.SCHEMA, "columns": column}
-    with pytest.raises(TypeError, match="^set has no JSON form$"):
-        output.say_json({"x": {1}})
 
 
 def test_answers_and_errors_have_their_own_streams(capsys) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sluice import distributions, doctor, packages, system
-from sluice.distributions import Advice, Answers, headers_advice, image_kind
+from sluice.distributions import Advice, headers_advice, image_kind
 from sluice.doctor import BAD, NOTE
 from tests.unit.test_doctor import FINE, UNLOADED, found, only
 
@@ -248,8 +248,7 @@ def test_headers_by_the_name_of_an_rpm(
 def test_repository_that_has_only_newer_headers(monkeypatch) -> None:
     """RECORDED: dnf repoquery then succeeds and prints nothing."""
     monkeypatch.setattr(system, "read_output", lambda *_, **__: (0, ""))
-    known = packages.read_answers(("fedora",), F42)
-    advice = headers_advice(("fedora",), F42, known)
+    advice = headers_advice(("fedora",), F42, packages.read_answers(("fedora",), F42))
     assert advice.reason == "no repository has them any more"
     assert advice.instead == "dnf upgrade kernel; dnf install kernel-devel; reboot"
 
@@ -287,36 +286,19 @@ def test_modules_that_an_upgrade_took_away(
     assert packages.modules_are_gone("6.16.4-arch1-1") is gone
 
 
-def test_reboot_is_all_that_helps_after_an_upgrade() -> None:
-    facts = replace(FINE, **UNLOADED, modules_gone=True, headers=False, tun=False,
-                    module_file=False, dkms="sluice/0.1.0, 6.16.5, x86_64: installed")
-    finding = only(facts, BAD)
-    assert finding.fix == "reboot" and "modules of the running kernel" in finding.text
-    loaded = replace(facts, loaded="0.1.0", tun=True)
-    assert found(loaded, BAD) == [] and "reboot" in [
-        one.fix for one in found(loaded, NOTE)
-    ]
-
-
 @pytest.mark.parametrize(
-    ("os_release", "ostree", "kind"),
+    ("names", "ostree", "kind"),
     [
-        ({"ID": "fedora", "VARIANT_ID": "silverblue"}, True, "ostree"),
-        ({"ID": "fedora", "VARIANT_ID": "coreos"}, True, "ostree"),
-        ({"ID": "bazzite", "ID_LIKE": "fedora"}, True, "ostree"),
-        ({"ID": "fedora", "VARIANT_ID": "workstation"}, False, ""),
-        ({"ID": "opensuse-microos"}, False, "transactional-update"),
-        ({"ID": "opensuse-aeon"}, False, "transactional-update"),
-        ({"ID": "sl-micro"}, False, "transactional-update"),
-        ({"ID": "opensuse-tumbleweed"}, False, ""),
-        ({"ID": "steamos", "VARIANT_ID": "steamdeck"}, False, "SteamOS"),
-        ({"ID": "flatcar"}, False, "image"),
-        ({"ID": "debian"}, False, ""),
-        ({}, False, ""),
+        ("fedora bazzite", True, "ostree"),
+        ("opensuse-microos opensuse-aeon sl-micro", False, "transactional-update"),
+        ("steamos", False, "SteamOS"),
+        ("flatcar", False, "image"),
+        ("fedora opensuse-tumbleweed debian", False, ""),
     ],
 )
-def test_systems_whose_usr_is_an_image(os_release, ostree: bool, kind: str) -> None:
-    assert image_kind(os_release, ostree) == kind
+def test_systems_whose_usr_is_an_image(names: str, ostree: bool, kind: str) -> None:
+    assert {image_kind({"ID": name}, ostree) for name in names.split()} == {kind}
+    assert image_kind({}, False) == ""
 
 
 @pytest.mark.parametrize("kind", distributions.IMAGES)
@@ -328,7 +310,71 @@ def test_image_is_one_finding_without_dkms(kind: str) -> None:
     assert "install dkms" not in str(doctor.examine(facts))
 
 
-def test_nothing_is_asked_where_the_headers_are_there(monkeypatch) -> None:
-    monkeypatch.setattr(system, "has_headers", lambda _: True)
-    monkeypatch.setattr(packages, "read_answers", lambda *_: pytest.fail("asked"))
-    assert doctor.read_answers() == Answers()
+# What is proposed by the names alone
+
+DEBIAN, UBUNTU = ("debian",), ("ubuntu", "debian")
+RHEL = ("rhel", "fedora")
+ARCH = ("arch",)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "release", "command"),
+    [
+        (DEBIAN, "6.12.43+deb13-amd64",
+         "apt install linux-headers-6.12.43+deb13-amd64 linux-headers-amd64"),
+        (DEBIAN, "6.1.0-38-cloud-amd64",
+         "apt install linux-headers-6.1.0-38-cloud-amd64 linux-headers-cloud-amd64"),
+        (DEBIAN, "6.12.1-own", "apt install linux-headers-6.12.1-own"),
+        (UBUNTU, "6.8.0-79-generic",
+         "apt install linux-headers-6.8.0-79-generic linux-headers-generic"),
+        (("raspbian", "debian"), "6.12.25+rpt-rpi-v8",
+         "apt install linux-headers-6.12.25+rpt-rpi-v8 linux-headers-rpi-v8"),
+        (DEBIAN, "6.14.8-2-bpo12-pve",
+         "apt install proxmox-headers-6.14.8-2-bpo12-pve proxmox-default-headers"),
+        (DEBIAN, "6.2.16-5-pve", "apt install pve-headers-6.2.16-5-pve pve-headers"),
+        (("fedora",), "6.16.3-200.fc42.x86_64",
+         "dnf install kernel-devel-6.16.3-200.fc42.x86_64"),
+        (RHEL, "5.14.0-570.el9.x86_64", "dnf install kernel-devel-5.14.0-570.el9.x86_64"),
+        (("rocky", "rhel", "centos", "fedora"), "5.14.0-570.el9.x86_64+debug",
+         "dnf install kernel-debug-devel-5.14.0-570.el9.x86_64"),
+        (("almalinux", "rhel", "centos", "fedora"), "5.14.0-570.el9.aarch64+64k",
+         "dnf install kernel-64k-devel-5.14.0-570.el9.aarch64"),
+        (("ol", "fedora"), "6.12.0-100.28.2.el9uek.x86_64",
+         "dnf install kernel-uek-devel-6.12.0-100.28.2.el9uek.x86_64"),
+        (("amzn", "centos", "rhel", "fedora"), "6.1.147-172.266.amzn2023.x86_64",
+         "dnf install kernel-devel-6.1.147-172.266.amzn2023.x86_64"),
+        (("amzn", "centos", "rhel", "fedora"), "6.12.40-63.114.amzn2023.x86_64",
+         "dnf install kernel6.12-devel"),
+        (("opensuse-leap", "suse", "opensuse"), "6.4.0-150600.23.65-default",
+         "zypper install kernel-default-devel"),
+        (ARCH, "6.16.4-arch1-1", "pacman -S linux-headers"),
+        (ARCH, "6.12.44-1-lts", "pacman -S linux-lts-headers"),
+        (ARCH, "6.12.39-rt11-1-rt-lts", "pacman -S linux-rt-lts-headers"),
+        (("cachyos", "arch"), "6.16.4-2-cachyos", "pacman -S linux-cachyos-headers"),
+        (("manjaro", "arch"), "6.12.44-1-MANJARO", "pacman -S linux612-headers"),
+        (("alpine",), "6.12.44-0-virt", "apk add linux-virt-dev"),
+        (("nixos",), "6.12.44", ""),
+        (("gentoo",), "6.12.44-gentoo", ""),
+        ((), "6.12.44", ""),
+    ],
+)
+def test_headers(distribution, release: str, command: str) -> None:
+    assert headers_advice(distribution, release).command == command
+
+
+@pytest.mark.parametrize(
+    ("distribution", "dkms", "module"),
+    [
+        (DEBIAN, "apt install dkms", "make deb"),
+        (("fedora",), "dnf install dkms", "make install"),
+        (("opensuse-tumbleweed", "opensuse", "suse"), "zypper install dkms",
+         "make install"),
+        (ARCH, "pacman -S dkms", "make install"),
+        (("alpine",), "apk add akms", "make install"),
+        (("gentoo",), "", "make install"),
+    ],
+)
+def test_dkms_and_the_module(distribution, dkms: str, module: str) -> None:
+    assert distributions.install_dkms(distribution) == dkms
+    found = distributions.install_module(distribution)
+    assert found.startswith(module) and found.endswith("# in a sluice tree")

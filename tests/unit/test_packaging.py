@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One version everywhere, and everything that is installed is in the tree."""
+"""One version everywhere, what is installed is in the tree, and what a build refuses."""
 
 from __future__ import annotations
 
@@ -62,6 +62,24 @@ def files(folder: Path) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("install kmod", 2, "install: kmod: unknown; usage: "),
+        ("module", 2, "usage:"),
+        # As the scenarios look for it.
+        ("module build 0.0-none", 1, "sluice: kernel 0.0-none: no headers, so no module; "
+         f"{STOCK}; install linux-headers-0.0-none (or kernel-devel-0.0-none), see: "
+         "sluice doctor\n"),
+    ],
+)
+def test_scripts_refuse(words: str, status: int, said: str) -> None:
+    name, *more = words.split()
+    command = [str(TREE / "packaging" / name), *more]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == status and said in done.stderr
+
+
 def test_module_has_all_of_kmod(tmp_path: Path) -> None:
     said = install("module", DESTDIR=str(tmp_path))
     source = tmp_path / f"usr/src/sluice-{VERSION}"
@@ -86,46 +104,6 @@ def test_without_dpkg_dkms_itself_builds_for_new_kernels(tmp_path: Path) -> None
     configured = place / f"usr/src/sluice-{VERSION}/dkms.conf"
     assert 'AUTOINSTALL="yes"\n' in configured.read_text()
     assert not (place / "etc/kernel").exists()
-
-
-def test_unknown_word_is_a_usage_error() -> None:
-    done = subprocess.run([str(INSTALL), "kmod"], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("install: kmod: unknown; usage: ")
-
-
-def test_module_without_a_verb_is_a_usage_error() -> None:
-    script = TREE / "packaging/module"
-    done = subprocess.run([str(script)], capture_output=True, text=True)
-    assert done.returncode == 2 and "usage:" in done.stderr
-
-
-def test_complaint_is_what_the_scenarios_look_for() -> None:
-    done = subprocess.run(
-        [str(TREE / "packaging/module"), "build", "0.0-none"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"sluice: kernel 0.0-none: no headers, so no module; {STOCK}; install "
-        "linux-headers-0.0-none (or kernel-devel-0.0-none), see: sluice doctor\n"
-    )
-
-
-def test_ansible_example_is_valid_yaml() -> None:
-    folder = TREE / "packaging/ansible"
-    (play,) = yaml.safe_load((folder / "sluice.yml").read_text())
-    assert play["become"] and play["roles"] == [{"role": "sluice"}]
-    role = folder / "roles/sluice"
-    defaults = (role / "defaults/main.yml").read_text()
-    examples = re.findall(r'^#   - "(.*)"$', defaults, re.M)
-    lines = config.parse("\n".join(examples))
-    assert lines and not config.wrongs(lines)
-    cautious = yaml.safe_load(defaults)
-    assert cautious["sluice_rules"] == [] and cautious["sluice_default_on"] is False
-    tasks = yaml.safe_load((role / "tasks/main.yml").read_text())
-    assert "/etc/sluice.conf.d/" in str(tasks)
 
 
 def test_package_has_what_an_operator_needs() -> None:
@@ -209,11 +187,8 @@ SHIPPED_HOOK = (TREE / "packaging/libvirt/qemu").read_text()
 @pytest.mark.parametrize("hook", [documented_hook(), SHIPPED_HOOK], ids=["docs", "file"])
 @pytest.mark.parametrize(
     ("operation", "status", "calls"),
-    [
-        ("prepare", 0, ""),
-        ("started", 0, "apply --keep vnet*\n"),
-        ("started", 1, "apply --keep vnet*\n"),
-    ],
+    [("prepare", 0, ""), ("started", 0, "apply --keep vnet*\n"),
+     ("started", 1, "apply --keep vnet*\n")],
 )
 def test_hook_of_libvirt(tmp_path: Path, hook, operation, status, calls) -> None:
     """As libvirt calls it: guest, operation, "begin", "-", and XML on stdin."""
@@ -238,3 +213,56 @@ def test_hook_of_libvirt(tmp_path: Path, hook, operation, status, calls) -> None
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert called.read_text() == calls
     assert documented_hook() in (TREE / "man/sluice.8").read_text()
+
+
+# kmod/features.sh
+
+FEATURES = Path(__file__).parents[2] / "kmod" / "features.sh"
+# A compiler that takes what the pattern in $TAKES matches, by the file's name.
+COMPILER = """#!/bin/sh
+case $1 in --version) echo "{name} 14.2"; exit ;; esac
+for last; do :; done
+[ "$last" != - ] || echo '"4.18.0-553.el8"'
+case $(basename "$last" .c) in {refuses}) echo "error: $last"; exit 1 ;; esac
+"""
+
+
+def _run(tmp_path: Path, refuses: str, name: str = "gcc", built: str = "gcc"):
+    compiler = tmp_path / "cc"
+    compiler.write_text(COMPILER.format(name=name, refuses=refuses))
+    compiler.chmod(0o755)
+    output = tmp_path / "features.h"
+    command = ["sh", str(FEATURES), str(output), built, str(compiler), "-O2"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done, output.read_text() if output.exists() else ""
+
+
+def test_what_compiles_is_had(tmp_path) -> None:
+    done, header = _run(tmp_path, "never|direct_*")
+    assert done.returncode == 0, done.stderr
+    assert "#define SLUICE_HAS_FTRACE_REGS\n" in header
+    assert "DIRECT" not in header.partition("SLUICE_FEATURES")[0]
+    assert "it lacks direct_ip direct_multi direct_ops" in done.stderr
+
+
+OTHER = "Debian clang version"
+
+
+@pytest.mark.parametrize(
+    ("refuses", "name", "built", "said"),
+    [
+        ("never|tun", "gcc", "gcc", "sluice: this kernel's CONFIG_TUN is off: there is "
+         "no device to serve; no module is built\n"),
+        ("never|kernel_nofault|ftrace_*|direct_*", "gcc", "gcc", "sluice: needs Linux "
+         "5.10 or newer, this is 4.18.0-553.el8; no module is built\n"),
+        ("*", "gcc", "gcc", "cc does not compile this kernel's headers ("),
+        ("nothing", "gcc", "gcc", "a function that does not exist"),
+        ("never", OTHER, "gcc", "is built with gcc"),
+        ("never", OTHER, "gcc", "without LLVM=1"),
+        ("never", "gcc", "clang", "run make with LLVM=1"),
+    ],
+)
+def test_refusal_is_said_and_no_header_made(tmp_path, refuses, name, built, said) -> None:
+    done, header = _run(tmp_path, refuses, name, built)
+    assert done.returncode == 1 and header == ""
+    assert said in done.stderr.splitlines(keepends=True)[-1]

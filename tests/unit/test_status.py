@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What status says, in words and in JSON."""
+"""What status says, in words and in JSON, and where that comes from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import os
 import re
 import time
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from sluice import config, namespaces, output, status, system
+from sluice import config, devices, output, status, system
 from sluice.cli import main
 from sluice.system import Owner, parse_iff, parse_tun_flags
 from tests.unit._machine import DEVICE0, QDISC0, QEMU, QUEUE0, TAP0, TARGET_US, Machine
@@ -137,35 +136,16 @@ tap0 (tap): off
     assert row.endswith("qemu-system-x86 +1")
 
 
-def test_rates_of_a_named_device(machine: Machine, capsys, monkeypatch) -> None:
-    def sleep(seconds: float) -> None:
-        now = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: now + 2)
-        machine.links[0] = replace(TAP0, tx_packets=TAP0.tx_packets + 500)
-        machine.qdiscs[2] = replace(QDISC0, drops=QDISC0.drops + 44, overlimits=6)
-
-    before = time.monotonic()
-    monkeypatch.setattr(time, "sleep", sleep)
-    monkeypatch.setattr(time, "monotonic", lambda: before)
-    assert main(["status", "--json", "tap0", "tun0"]) == 0
-    tap0, tun0 = json.loads(capsys.readouterr().out)["devices"]
-    assert tap0["per_second"]["packets"] == pytest.approx(250, rel=0.1)
-    assert tap0["per_second"]["qdisc_drops"] == pytest.approx(22, rel=0.1)
-    assert tap0["per_second"]["qdisc_overlimits"] == pytest.approx(3, rel=0.1)
-    assert set(tun0["per_second"].values()) == {0}
-
-
 def test_each_rate_is_that_of_its_own_count(machine, capsys, monkeypatch) -> None:
     start = time.monotonic()
 
     def sleep(_: float) -> None:
-        monkeypatch.setattr(time, "monotonic", lambda: start + 1)
-        more = {"tx_packets": TAP0.tx_packets + 10}
-        machine.links[0] = replace(TAP0, **more)
-        machine.devices[0] = replace(DEVICE0, tx_dropped=DEVICE0.tx_dropped + 40)
-        machine.queues[0] = replace(QUEUE0, stops=QUEUE0.stops + 20, stalls=30)
+        monkeypatch.setattr(time, "monotonic", lambda: start + 2)
+        machine.links[0] = replace(TAP0, tx_packets=TAP0.tx_packets + 20)
+        machine.devices[0] = replace(DEVICE0, tx_dropped=DEVICE0.tx_dropped + 80)
+        machine.queues[0] = replace(QUEUE0, stops=QUEUE0.stops + 40, stalls=60)
         machine.qdiscs[2] = replace(
-            QDISC0, drops=QDISC0.drops + 50, marks=5 + 60, overlimits=70
+            QDISC0, drops=QDISC0.drops + 100, marks=5 + 120, overlimits=140
         )
 
     monkeypatch.setattr(time, "sleep", sleep)
@@ -176,6 +156,9 @@ def test_each_rate_is_that_of_its_own_count(machine, capsys, monkeypatch) -> Non
         "rates 10 packets/s, 20 stops/s, 30 stalls/s, 40 drops/s at the ring; in the "
         "qdisc 50 drops/s, 60 ECN marks/s, 70 overlimits/s "
     ) in said
+    assert main(["status", "--json", "tun0"]) == 0
+    (tun0,) = json.loads(capsys.readouterr().out)["devices"]
+    assert set(tun0["per_second"].values()) == {0}
 
 
 @pytest.mark.parametrize(
@@ -231,9 +214,10 @@ def test_a_device_that_loses_is_red(machine: Machine, capsys, monkeypatch) -> No
 
 
 def test_of_several_queues_the_worst_is_shown(machine: Machine, capsys) -> None:
-    machine.queues = [QUEUE0, replace(QUEUE0, id=1, fill=900), replace(STALLED, id=2)]
+    stalled = replace(STALLED, id=2, fill=800)
+    machine.queues = [QUEUE0, replace(QUEUE0, id=1, fill=900), stalled]
     assert main([]) == 0
-    assert "queue 2: 997 of 1000, stops at 4" in capsys.readouterr().out
+    assert "queue 2: 800 of 1000, stops at 4" in capsys.readouterr().out
     machine.queues.pop()
     assert main([]) == 0
     assert "queue 1: 900 of 1000, stops at 976" in capsys.readouterr().out
@@ -243,25 +227,26 @@ def test_of_several_queues_the_worst_is_shown(machine: Machine, capsys) -> None:
         assert f"         {queue} open, {fill} of 1000 packets, stops at 976, " in said
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "-"), (0, "0"), (3e-6, "3us"), (1.62e-3, "1.6ms"), (0.25, "250ms"),
-     (0.9999, "1.0s"), (75, "75s")],
-)
-def test_waiting_time_is_short(seconds: float | None, text: str) -> None:
-    assert status.format_seconds(seconds) == text
-
-
 def test_waiting_time_is_packets_over_packets_per_second(machine, capsys) -> None:
     machine.queues[0] = replace(QUEUE0, reader_ns=2_000_000)
     machine.queues[1] = replace(machine.queues[1], fill=5, reader_ns=1_000_000)
     assert main(["--json"]) == 0
-    first, second = json.loads(capsys.readouterr().out)["devices"]
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["module"] == {"loaded": True, "version": "0.1.0"}
+    first, second = answer["devices"]
+    assert (first["name"], first["stops"], first["wakes"]) == ("tap0", 1204, 1204)
     assert first["waiting_seconds"] == pytest.approx((312 + 12) * 0.002)
+    assert first["queues"][0]["limit"] == 976 and first["owners"][0]["pid"] == 4711
     assert second["waiting_seconds"] is None, "the pace is assumed"
     machine.loaded = False
     assert main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out)["devices"][0]["waiting_seconds"] is None
+
+
+def test_waiting_time_is_short() -> None:
+    times = (None, 0, 3e-6, 1.62e-3, 0.25, 0.9999, 75)
+    texts = ["-", "0", "3us", "1.6ms", "250ms", "1.0s", "75s"]
+    assert [status.format_seconds(seconds) for seconds in times] == texts
 
 
 def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> None:
@@ -275,47 +260,26 @@ def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> Non
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 140])
+@pytest.mark.parametrize("loaded", [True, False])
 def test_no_line_is_wider_than_the_terminal(
-    machine: Machine, capsys, monkeypatch, plain_terminal, columns: int
+    machine: Machine, capsys, monkeypatch, plain_terminal, columns: int, loaded: bool
 ) -> None:
+    """With the longest names and numbers there are, of several namespaces."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    for names in ((), ("tap0",)):
-        assert main(["status", *names]) == 0
+    name, huge = "averylongname01", 2**64 - 1
+    counts = dict.fromkeys(("stops", "wakes_timer", "stalls", "longest_stop_ns"), huge)
+    machine.loaded, machine.namespaces = loaded, {"": 1, "near": 2}
+    machine.links[0] = replace(TAP0, name=name, tx_dropped=huge)
+    device = replace(DEVICE0, ifname=name, tx_dropped=huge, state="refused")
+    machine.devices[0] = replace(device, reason="private " * 20)
+    machine.queues = [replace(QUEUE0, id=n, drops=huge, **counts) for n in range(4)]
+    machine.owners = {name: [Owner(4000000 + n, "x" * 15, True, 1) for n in range(9)]}
+    for words in ([], [name]):
+        assert main(["status", *words]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert max(map(len, lines)) <= columns, lines
-        assert lines[0].startswith("DEVICE" if not names else "tap0")
-
-
-@pytest.mark.parametrize("columns", [40, 60, 80])
-def test_nor_with_devices_of_several_namespaces(
-    machine: Machine, capsys, monkeypatch, plain_terminal, columns: int
-) -> None:
-    """In a VM such a table was 42 columns wide: a terminal of 40 wrapped it."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    long = "averylongname01"
-    machine.namespaces = {"": 1, "near": 2}
-    machine.links[0] = replace(TAP0, name=long, tx_dropped=251_000)
-    machine.devices[0] = replace(DEVICE0, ifname=long, tx_dropped=251_000)
-    machine.qdiscs = {2: replace(machine.qdiscs[2], drops=1_209_000)}
-    assert main(["status"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "NETNS" in lines[0] and "STATE" in lines[0]
-    assert max(map(len, lines)) <= columns, lines
-
-
-def test_forty_taps_are_forty_lines(
-    machine: Machine, capsys, monkeypatch, plain_terminal
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    names = [f"vnet{number}" for number in range(40)]
-    machine.links = [replace(TAP0, ifindex=n, name=x) for n, x in enumerate(names)]
-    machine.devices = [
-        replace(DEVICE0, ifindex=n, ifname=x) for n, x in enumerate(names)
-    ]
-    machine.queues = [replace(QUEUE0, ifindex=n) for n in range(40)]
-    assert main([]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 41 and max(map(len, lines)) <= 80
+        start = "module:" if not loaded else name if words else "DEVICE"
+        assert lines[0].startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -336,18 +300,6 @@ def test_every_state_has_words(
     machine.devices[0] = replace(DEVICE0, state=state, on=on, reason=reason)
     assert main(["status", "tap0"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"tap0 (tap): {text}"
-
-
-def test_lockless_queue_is_said(machine: Machine, capsys) -> None:
-    machine.queues[0] = replace(QUEUE0, state="lockless")
-    assert main(["status", "tap0"]) == 0
-    assert "lockless qdisc: not stopped" in capsys.readouterr().out
-
-
-def test_stalled_queue_is_said(machine: Machine, capsys) -> None:
-    machine.queues[0] = replace(QUEUE0, state="stalled")
-    assert main(["status", "tap0"]) == 0
-    assert "stalled: the reader makes no room" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -394,17 +346,6 @@ def test_no_device(machine: Machine, capsys) -> None:
     assert said == "no tun or tap device in network namespace red\n"
 
 
-def test_json(machine: Machine, capsys) -> None:
-    assert main(["--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["module"] == {"loaded": True, "version": "0.1.0"}
-    tap0 = answer["devices"][0]
-    assert tap0["name"] == "tap0" and tap0["state"] == "served"
-    assert (tap0["stops"], tap0["wakes"], tap0["fill"]) == (1204, 1204, 312)
-    assert tap0["queues"][0]["limit"] == 976
-    assert tap0["owners"][0]["pid"] == 4711
-
-
 def test_devices_of_all_namespaces_are_shown(machine: Machine, capsys) -> None:
     """Those without a name as well, by a process."""
     machine.namespaces = {"": 1, "red": 2, "4711": 3}
@@ -441,15 +382,6 @@ def test_whoever_is_not_root_is_told_that_some_are_not_shown(machine, capsys) ->
     assert main(["--netns", "red"]) == 4
 
 
-def test_mounted_namespaces_are_found() -> None:
-    text = (
-        "21 1 0:4 net:[4026532201] /run/docker/netns/x rw shared:9 - nsfs nsfs rw\n"
-        "22 1 0:4 mnt:[4026532202] /run/snapd/ns/a rw - nsfs nsfs rw\n"
-        "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
-    )
-    assert namespaces.parse_mounts(text) == [Path("/run/docker/netns/x")]
-
-
 def test_device_that_vanishes_between_two_looks_is_left_out(
     machine: Machine, capsys
 ) -> None:
@@ -458,47 +390,16 @@ def test_device_that_vanishes_between_two_looks_is_left_out(
     assert "tap0" not in capsys.readouterr().out
 
 
-def test_text_stays_under_80_columns(machine: Machine, capsys, plain_terminal) -> None:
-    name = "abcdefghijklmno"
-    machine.links = [replace(TAP0, name=name)]
-    machine.devices = [
-        replace(DEVICE0, ifname=name, state="refused", reason="private " * 20)
-    ]
-    huge = 2**64 - 1
-    machine.queues = [
-        replace(
-            QUEUE0,
-            id=number,
-            stops=huge,
-            wakes_timer=huge,
-            stalls=huge,
-            drops=huge,
-            longest_stop_ns=huge,
-        )
-        for number in range(4)
-    ]
-    machine.owners = {
-        name: [Owner(4000000 + n, "x" * 15, True, 1) for n in range(9)]
-    }
-    for loaded, what in product((True, False), ([], [name])):
-        machine.loaded = loaded
-        assert main(["status", *what]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert max(len(line) for line in lines) <= 80
-
-
-def test_no_color_in_a_pipe(machine: Machine, capsys) -> None:
-    assert main(["status"]) == 0
-    assert "\x1b" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("variable", "colored"), [("", True), ("1", False)])
+@pytest.mark.parametrize(
+    ("terminal", "no_color", "colored"),
+    [(True, "", True), (True, "1", False), (False, "", False)],
+)
 def test_color_on_a_terminal_unless_no_color(
-    machine: Machine, capsys, monkeypatch, variable: str, colored: bool
+    machine: Machine, capsys, monkeypatch, terminal, no_color, colored
 ) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("NO_COLOR", variable)
+    monkeypatch.setenv("NO_COLOR", no_color)
     assert main(["status"]) == 0
     assert ("\x1b" in capsys.readouterr().out) is colored
 
@@ -526,3 +427,56 @@ def test_names_do_not_command_the_terminal(
         text.encode()
         assert "\x07" not in text and "\x1b[2J" not in text and "\x1b]" not in text
     assert "[2J" in said.out + said.err, "the name is not shown"
+
+
+# Devices
+
+def seen(machine: Machine) -> devices.View:
+    (view,) = [one for one in devices.read_machine().views if one.name == "tap0"]
+    return view
+
+
+def test_counter_that_began_again_has_no_rate() -> None:
+    before, now = {"a": 10, "b": 10}, {"a": 4, "b": 16}
+    assert devices.per_second(before, now, 2.0) == {"a": 0, "b": 3}
+    assert devices.per_second(before, now, 0.0) == {"a": 0, "b": 0}
+
+
+def test_without_the_module_its_counters_are_unknown_and_not_zero(
+    machine: Machine, capsys
+) -> None:
+    machine.loaded = False
+    view = seen(machine)
+    assert (view.total("stops"), view.wakes, view.on) == (None, None, None)
+    assert main(["--json"]) == 0
+    tap0 = json.loads(capsys.readouterr().out)["devices"][0]
+    assert (tap0["stops"], tap0["wakes"], tap0["fill"]) == (None, None, None)
+    assert main([]) == 0
+    row = capsys.readouterr().out.splitlines()[2].split()
+    assert row[:9] == "tap0 stock fq_codel 1000 slots - - - 17".split()
+
+
+def test_queues_and_ring_are_those_that_the_module_sees(machine: Machine) -> None:
+    machine.links[0] = replace(TAP0, queues=8, ring=700)
+    machine.devices[0] = replace(DEVICE0, queues=3)
+    machine.queues = [QUEUE0, replace(QUEUE0, id=1, ring=2000)]
+    assert (seen(machine).queue_count, seen(machine).ring) == (3, 2000)
+    machine.queues = []
+    assert seen(machine).ring == 700
+    machine.loaded = False
+    assert (seen(machine).queue_count, seen(machine).ring) == (8, 700)
+
+
+@pytest.mark.parametrize(
+    ("flag", "state", "upstream"),
+    [
+        (None, "upstream", True),  # without sysfs the module knows
+        (None, "served", None),
+        (False, "served", False),
+        (True, "off", True),
+    ],
+)
+def test_who_knows_that_the_driver_serves(machine, flag, state, upstream) -> None:
+    machine.links[0] = replace(TAP0, upstream=flag)
+    machine.devices[0] = replace(DEVICE0, state=state)
+    assert seen(machine).upstream is upstream

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""on, off and apply."""
+"""on, off, forget and apply, and rules on their way to the module."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from sluice import config, devices, rules, system
 from sluice.cli import main
 from sluice.config import HEADER
-from sluice.errors import NetlinkError
+from sluice.errors import Denied, NetlinkError, SluiceError
 from tests.unit._machine import Machine
 
-
 def test_off_is_done_and_remembered(machine: Machine, capsys) -> None:
+    assert main(["off", "tap0", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["remembered"] == ["tap0"] and answer["devices"][0]["done"] is True
+    machine.reset_calls.clear()
+    config.PATH.unlink()
     assert main(["off", "tap0"]) == 0
     assert not machine.devices[0].on and machine.devices[1].on
     assert machine.reset_calls == [("tap0",)]
@@ -34,14 +39,55 @@ def test_pattern_reaches_all_that_match(machine: Machine) -> None:
     assert rule.pattern == "t*" and rule.origin == f"{config.PATH}:{number}"[-127:]
 
 
-def test_now_is_not_remembered(machine: Machine) -> None:
-    assert main(["off", "--now", "tap0"]) == 0
-    assert machine.set_calls and not config.PATH.exists()
-
-
 def test_now_sets_what_was_given_and_no_more(machine: Machine) -> None:
     assert main(["on", "tap0", "--now", "--stall-ms", "100", "--target-us", "0"]) == 0
     assert machine.set_calls == [(2, {"on": 1, "stall_ms": 100, "target_us": 0})]
+    assert not config.PATH.exists()
+
+
+LOADED = "module: not loaded; see: sluice doctor"
+
+
+@pytest.mark.parametrize(
+    ("words", "how", "status", "text"),
+    [
+        ("off tap0 --now", {"loaded": False}, 1, LOADED),
+        ("apply -- tap0", {"loaded": False}, 1, LOADED),
+        ("on --now vnet7", {}, 1, "vnet7: no such device; see: sluice status"),
+        ("on --now vnet*", {}, 1, "vnet*: nothing matches; see: sluice status"),
+        ("apply zz*", {}, 1, "zz*: nothing matches; see: sluice status"),
+        ("apply zz* --dry-run", {}, 1, "zz*: nothing matches; see: sluice status"),
+        ("off --now t*", {"refuses": {2: errno.EPERM}}, 4,
+         "tap0: Operation not permitted; run it as root"),
+        ("off --now t*", {"refuses": {2: errno.EINVAL}}, 1,
+         "tap0: Invalid argument; see: sluice doctor"),
+        ("on --now tun0 --qdisc cake", {"refuses": {3: errno.ENOENT}}, 1,
+         "tun0: No such file or directory; see: sluice doctor"),
+        ("on --now tun0 --qdisc cake", {"no_qdisc": True}, 1,
+         "tun0: no qdisc cake in this kernel; run: modprobe sch_cake"),
+        ("apply", {"no_qdisc": True}, 1,
+         "tun0: no qdisc cake in this kernel; run: modprobe sch_cake"),
+        ("off --now tap0", {"unloaded": True}, 1, LOADED),
+    ],
+)
+def test_refusal_is_one_line(
+    machine: Machine, capsys, monkeypatch, words, how, status, text
+) -> None:
+    def refuse(*_: object) -> None:
+        raise LookupError if "unloaded" in how else NetlinkError(errno.ENOENT)
+
+    for name, value in how.items():
+        setattr(machine, name, value)
+    if "unloaded" in how:
+        monkeypatch.setattr(system, "set_device", refuse)
+    if "no_qdisc" in how:
+        monkeypatch.setattr(system, "attach_qdisc", refuse)
+    config.PATH.write_text("tun0 on qdisc=cake\n")
+    assert main(words.split()) == status
+    said = capsys.readouterr()
+    assert said.err == f"sluice: {text}\n"
+    assert ("tun0: off\n" in said.out) is (status == 1 and "off --now t*" in words)
+    assert not machine.qdisc_calls and (words == "apply") == bool(machine.reset_calls)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +104,6 @@ def test_options_that_exclude_each_other(machine, capsys, arguments, said) -> No
     assert not machine.set_calls and not config.PATH.exists()
 
 
-def test_name_is_as_long_as_a_device_name(machine: Machine) -> None:
-    assert main(["on", "a" * 15]) == 0
-    assert main(["on", "a" * 16]) == 2
-    assert main(["on", "a" * 16 + "*"]) == 2, "no device can match it"
-    assert main(["on", "a" * 15 + "*"]) == 0
-
-
 @pytest.mark.parametrize(("option", "least", "most"), [
     (f"--{name}", *span) for name, span in config.RANGES.items()
 ])
@@ -73,34 +112,21 @@ def test_settings_have_their_ranges(machine, option, least, most) -> None:
         assert main(["on", "tap0", option, str(value)]) == status, value
 
 
-def test_by_hand_needs_the_module(machine: Machine, capsys) -> None:
-    machine.loaded = False
-    assert main(["off", "tap0", "--now"]) == 1
-    assert rules.NOT_LOADED in capsys.readouterr().err
-
-
 def test_device_to_come_is_remembered(machine: Machine, capsys) -> None:
     assert main(["on", "vnet7"]) == 0
     assert "no such device now" in " ".join(capsys.readouterr().out.split())
     assert machine.rules[0].pattern == "vnet7" and "vnet7 on\n" in config.PATH.read_text()
 
 
-def test_now_needs_a_device(machine: Machine, capsys) -> None:
-    assert main(["on", "--now", "vnet7"]) == 1
-    assert capsys.readouterr().err.startswith("sluice: vnet7: no such device")
-    assert main(["on", "--now", "vnet*"]) == 1
-    assert capsys.readouterr().err.startswith("sluice: vnet*: nothing matches")
-
-
-def test_noqueue_is_said_in_one_line(machine: Machine, capsys) -> None:
+def test_qdisc_replaces_noqueue_only(machine: Machine, capsys) -> None:
     assert main(["on", "--now", "tun0"]) == 0
     assert capsys.readouterr().out == (
         "tun0: on, noqueue: nothing to stop; attach a qdisc: --qdisc fq_codel\n"
     )
-    assert not machine.qdisc_calls
-
-
-def test_qdisc_replaces_noqueue_only(machine: Machine, capsys) -> None:
+    assert main(["off", "--now", "t*"]) == 0
+    config.PATH.write_text("tun0 off qdisc=cake\n")
+    assert main(["apply"]) == 0
+    assert not machine.qdisc_calls, "it is off"
     assert main(["on", "tap0", "tun0", "--qdisc", "fq_codel"]) == 0
     assert machine.qdisc_calls == [(3, 1, "fq_codel")]
     assert "tun0: on, served\n" in capsys.readouterr().out
@@ -135,31 +161,6 @@ def test_without_the_module_it_is_only_remembered(machine: Machine, capsys) -> N
     assert "tap0 off\n" in config.PATH.read_text()
 
 
-def test_refusal_of_the_kernel_is_one_line(machine: Machine, capsys) -> None:
-    machine.refuses = {2: errno.EPERM}
-    assert main(["off", "--now", "tap0"]) == 4
-    said = capsys.readouterr().err
-    assert said == "sluice: tap0: Operation not permitted; run it as root\n"
-
-
-def test_refused_device_does_not_stop_the_others(machine: Machine, capsys) -> None:
-    machine.refuses = {2: errno.EINVAL}
-    assert main(["off", "--now", "t*"]) == 1
-    said = capsys.readouterr()
-    assert said.err == "sluice: tap0: Invalid argument; see: sluice doctor\n"
-    assert said.out.startswith("tun0: off\n") and "tap0" not in said.out
-
-
-def test_kernel_without_the_qdisc(machine: Machine, capsys, monkeypatch) -> None:
-    def attach_qdisc(*_: object) -> None:
-        raise NetlinkError(errno.ENOENT)
-
-    monkeypatch.setattr("sluice.system.attach_qdisc", attach_qdisc)
-    assert main(["on", "--now", "tun0", "--qdisc", "cake"]) == 1
-    said = capsys.readouterr().err
-    assert said == "sluice: tun0: no qdisc cake in this kernel; run: modprobe sch_cake\n"
-
-
 def test_file_that_cannot_be_written_is_one_line(machine, capsys, monkeypatch) -> None:
     monkeypatch.setattr(config, "PATH", config.PATH.parent / "none" / "conf")
     assert main(["off", "tap0"]) == 1
@@ -168,18 +169,15 @@ def test_file_that_cannot_be_written_is_one_line(machine, capsys, monkeypatch) -
     assert not machine.set_calls
 
 
-def test_vanishing_device_does_not_stop_the_others(machine: Machine, capsys) -> None:
+def test_device_that_vanishes_does_not_stop_the_others(
+    machine, capsys, monkeypatch
+) -> None:
     machine.refuses = {2: errno.ENODEV}
     assert main(["on", "--now", "t*"]) == 1
     assert "tap0: vanished meanwhile\n" in capsys.readouterr().out
     assert machine.set_calls == [(3, {"on": 1})]
-
-
-def test_device_that_vanishes_after_it_was_set(machine, capsys, monkeypatch) -> None:
-    def set_device(ifindex: int, values: object) -> None:
-        machine.remove(ifindex)
-
-    monkeypatch.setattr("sluice.system.set_device", set_device)
+    remove = lambda ifindex, _: machine.remove(ifindex)  # noqa: E731
+    monkeypatch.setattr(system, "set_device", remove)
     assert main(["on", "--now", "tap0"]) == 1
     assert "tap0: vanished meanwhile\n" in capsys.readouterr().out
 
@@ -196,6 +194,8 @@ def test_apply_loads_the_rules_and_attaches_their_qdiscs(machine, capsys) -> Non
 
 def test_apply_takes_back_what_was_set_by_hand(machine: Machine) -> None:
     assert main(["off", "--now", "t*"]) == 0
+    assert main(["on", "vnet0"]) == 0
+    assert not machine.devices[0].on, "rules of others"
     config.PATH.write_text("vnet* off\n")
     assert main(["apply", "tun0"]) == 0
     assert [one.on for one in machine.devices] == [False, True]
@@ -218,20 +218,6 @@ def test_apply_keeps_what_was_set_by_hand_if_asked(machine: Machine, capsys) -> 
     assert machine.devices[0].stall_ms == 9
     assert main(["apply", "--keep", "tap0"]) == 0
     assert not machine.devices[0].on
-
-
-def test_by_hand_outlives_rules_of_others(machine: Machine) -> None:
-    assert main(["off", "--now", "tap0"]) == 0
-    assert main(["on", "tun0"]) == 0
-    assert not machine.devices[0].on
-
-
-def test_apply_needs_the_module(machine: Machine, capsys) -> None:
-    machine.loaded = False
-    config.PATH.write_text("tap0 off\n")
-    assert main(["apply", "--", "tap0"]) == 1
-    said = capsys.readouterr().err
-    assert said == "sluice: module: not loaded; see: sluice doctor\n"
 
 
 @pytest.mark.parametrize("arguments", ["apply", "off tun0", "forget tun0", "on tap0"])
@@ -280,6 +266,10 @@ def test_dry_run_shows_and_changes_nothing(
     assert main(["apply", "--dry-run"]) == 0
     assert capsys.readouterr().out.endswith("1 rule would be loaded\n")
     assert main(["forget", "t*", "--dry-run"]) == 0
+    machine.loaded = False
+    capsys.readouterr()
+    assert main(["off", "tap0", "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("tap0: would be off, is stock; by")
     assert not machine.reset_calls and config.PATH.read_text() == "t* on\n"
 
 
@@ -288,22 +278,6 @@ def test_follow_serves_every_device_and_prints_text(machine: Machine, capsys) ->
         assert main(["apply", "--follow", *words]) == 2
         assert "--follow excludes" in capsys.readouterr().err
     assert not machine.reset_calls
-
-
-def test_apply_to_a_name_that_matches_nothing_changes_nothing(
-    machine: Machine, capsys
-) -> None:
-    config.PATH.write_text("t* on\n")
-    for words in (["zz*"], ["zz*", "--dry-run"]):
-        assert main(["apply", *words]) == 1
-        said = capsys.readouterr()
-        assert not said.out
-        assert said.err == "sluice: zz*: nothing matches; see: sluice status\n"
-    assert main(["apply", ""]) == 2
-    assert "a name is empty" in capsys.readouterr().err
-    assert not machine.reset_calls
-    assert main(["apply", "tap*"]) == 0
-    assert machine.reset_calls == [("tap*",)]
 
 
 def test_help_has_the_defaults(capsys) -> None:
@@ -327,64 +301,26 @@ def test_forget_removes_the_rule(machine: Machine, capsys) -> None:
     assert "tap0: no such rule in " in capsys.readouterr().err
     assert main(["forget", "t*", "tap1"]) == 1
     assert "tap1: no such rule in " in capsys.readouterr().err
-
-
-def test_rule_of_the_folder_is_not_forgotten(machine: Machine, capsys) -> None:
     config.FOLDER.mkdir()
     (config.FOLDER / "a.conf").write_text("tap0 off\n")
     assert main(["forget", "tap0"]) == 1
     assert "a.conf:1; edit that file" in capsys.readouterr().err
 
 
-def test_host_alone(machine: Machine) -> None:
-    machine.namespaces = {"": 1, "red": 2}
-    assert main(["off", "vnet*", "--host"]) == 0
-    assert config.PATH.read_text().endswith("vnet* off netns=host\n")
-    assert machine.rules[0].netns == "host"
-
-
-def test_by_hand_in_one_namespace(machine: Machine) -> None:
+def test_by_hand_in_one_namespace_and_by_rule_in_the_host(machine, capsys) -> None:
     machine.namespaces = {"": 1, "red": 2}
     assert main(["off", "tap0", "--now", "--netns", "red"]) == 0
     assert machine.set_calls == [(2, {"on": 0})]
+    capsys.readouterr()
     assert main(["off", "tap0", "--now"]) == 0
     assert len(machine.set_calls) == 3, "one for each namespace"
-
-
-def test_config_check_and_show(machine: Machine, capsys) -> None:
-    config.PATH.write_text("tap0 off\nt* on\n")
-    assert main(["config", "check"]) == 0
-    assert capsys.readouterr().out == "2 rules, no error\n"
-    assert main(["config", "show"]) == 0
-    assert capsys.readouterr().out.count(" not loaded") == 2
-    assert main(["apply"]) == 0
-    capsys.readouterr()
-    assert main(["config", "show", "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert {one["module"] for one in answer["rules"]} == {"loaded"}
-    config.PATH.write_text("tap0 off\ntap1\n\ntap2 on x=1\n")
-    assert main(["config", "check"]) == 1
-    assert capsys.readouterr().err.count("\n") == 2
-
-
-def test_drift_is_found(machine: Machine) -> None:
-    config.PATH.write_text("tap0 off\nt* on\n")
-    whole = config.read_all()
-    loaded = [rules.to_module(entry) for entry in whole.entries]
-    assert rules.drift(whole, loaded) == []
-    assert rules.drift(whole, loaded[1:]) == [
-        f"not loaded: tap0 ({whole.entries[0].origin})"
-    ]
-    assert rules.drift(whole, loaded[::-1]) == ["their order differs"]
-
-
-def test_json(machine: Machine, capsys) -> None:
-    assert main(["on", "tap0", "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["remembered"] == ["tap0"]
-    assert answer["devices"][0]["done"] is True
-    assert main(["apply", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["devices"][0]["name"] == "tap0"
+    assert capsys.readouterr().out == "tap0: off\ntap0 (netns red): off\n"
+    for verb in ("off", "on"):
+        assert main([verb, "vnet*", "--host"]) == 0
+        assert config.PATH.read_text().endswith(f"vnet* {verb} netns=host\n")
+        assert (machine.rules[0].netns, machine.rules[0].on) == ("host", verb == "on")
+    assert main(["on", "vnet*"]) == 0
+    assert machine.rules[0].netns == "all"
 
 
 def test_on_after_off_keeps_the_settings(machine: Machine) -> None:
@@ -392,37 +328,6 @@ def test_on_after_off_keeps_the_settings(machine: Machine) -> None:
     main(["off", "tap0"])
     main(["on", "tap0"])
     assert (machine.devices[0].on, machine.devices[0].stall_ms) == (True, 100)
-
-
-def test_module_that_is_unloaded_meanwhile(machine, capsys, monkeypatch) -> None:
-    def set_device(*_: object) -> None:
-        raise LookupError
-
-    monkeypatch.setattr("sluice.system.set_device", set_device)
-    assert main(["off", "--now", "tap0"]) == 1
-    assert capsys.readouterr().err == f"sluice: {rules.NOT_LOADED}\n"
-
-
-def test_missing_qdisc_is_blamed_only_for_a_qdisc(machine: Machine, capsys) -> None:
-    machine.refuses = {3: errno.ENOENT}
-    assert main(["on", "--now", "tun0", "--qdisc", "cake"]) == 1
-    said = capsys.readouterr().err
-    assert said == "sluice: tun0: No such file or directory; see: sluice doctor\n"
-    assert not machine.qdisc_calls, "attached to a device that could not be set"
-
-
-def test_off_attaches_no_qdisc_and_on_only_where_none_is(machine: Machine) -> None:
-    assert main(["off", "--now", "t*"]) == 0
-    assert main(["on", "--now", "t*", "--qdisc", "fq"]) == 0
-    assert machine.qdisc_calls == [(3, 1, "fq")]
-
-
-def test_dry_run_without_the_module(machine: Machine, capsys) -> None:
-    machine.loaded = False
-    assert main(["off", "tap0", "--dry-run"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("tap0: would be off, is stock; by ")
-    assert not config.PATH.exists()
 
 
 def test_rule_of_a_device_that_vanishes_is_no_error(machine, capsys, monkeypatch) -> None:
@@ -436,37 +341,20 @@ def test_rule_of_a_device_that_vanishes_is_no_error(machine, capsys, monkeypatch
     assert said.out.startswith("tap0: vanished meanwhile\n") and not said.err
 
 
-WITH_NAMES = ["status", "watch", "apply", "on --now", "off --now"]
+WITH_NAMES = "status watch apply on on+--now off off+--now forget".split()
 
 
-@pytest.mark.parametrize("word", ["a/b", "tap%d", "x" * 16, "x" * 16 + "*", ".", "br:1"])
 @pytest.mark.parametrize("command", WITH_NAMES)
+@pytest.mark.parametrize(
+    "word", ["a/b", "tap%d", "x" * 16, "x" * 16 + "*", ".", "br:1", "a b", "\t", ""]
+)
 def test_word_that_no_device_can_match_is_wrong_usage(machine, capsys, command, word):
     """Not "no such device", which may still come."""
-    assert main([*command.split(), "--", word]) == 2
+    assert main([*command.split("+"), "--", word]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "not a device name or pattern" in said or "longer than a device" in said
-
-
-@pytest.mark.parametrize("name", ["a b", "a/b", "#b", "\t"])
-@pytest.mark.parametrize("command", ["on", "off", "forget"])
-def test_what_is_no_name_is_refused(machine, capsys, command: str, name: str) -> None:
-    assert main([command, name]) == 2
-    assert "is not a device name or pattern" in " ".join(capsys.readouterr().err.split())
+    reasons = ("not a device name or pattern", "longer than a device", "a name is empty")
+    assert any(reason in said for reason in reasons)
     assert not machine.reset_calls and not config.PATH.exists()
-
-
-def test_on_in_the_host_alone(machine: Machine) -> None:
-    assert main(["on", "vnet*", "--host"]) == 0
-    assert (machine.rules[0].netns, machine.rules[0].on) == ("host", True)
-    assert main(["on", "vnet*"]) == 0
-    assert machine.rules[0].netns == "all"
-
-
-def test_outcome_names_the_namespace(machine: Machine, capsys) -> None:
-    machine.namespaces = {"": 1, "red": 2}
-    assert main(["off", "--now", "tap0"]) == 0
-    assert capsys.readouterr().out == "tap0: off\ntap0 (netns red): off\n"
 
 
 def test_forget_as_json(machine: Machine, capsys) -> None:
@@ -493,7 +381,89 @@ def test_forget_says_so_and_suggests_similar_names(machine: Machine, capsys) -> 
     assert capsys.readouterr().out == "vnet0: forgotten\n"
 
 
-def test_apply_attaches_no_qdisc_to_a_device_that_is_off(machine: Machine) -> None:
-    config.PATH.write_text("tun0 off qdisc=cake\n")
-    assert main(["apply"]) == 0
-    assert not machine.qdisc_calls and not machine.devices[1].on
+# Rules on their way to the module
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Time passes only in sleep(); how long each was."""
+    slept: list[float] = []
+    monkeypatch.setattr(rules.time, "monotonic", lambda: 100.0 + sum(slept))
+    monkeypatch.setattr(rules.time, "sleep", slept.append)
+    return slept
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, error: Exception, times: int) -> list[int]:
+    """set_rules() fails so often; the calls."""
+    calls: list[int] = []
+
+    def set_rules(*_: object) -> None:
+        calls.append(1)
+        if len(calls) <= times:
+            raise error
+
+    monkeypatch.setattr(system, "set_rules", set_rules)
+    return calls
+
+
+def test_module_that_is_not_ready_yet_is_waited_for(machine, monkeypatch, clock) -> None:
+    calls = refuse(monkeypatch, LookupError(), times=3)
+    assert rules.load(config.Rules())
+    assert len(calls) == 4 and len(clock) == 3
+
+
+def test_module_that_never_answers_is_waited_for_with_a_bound(
+    machine, monkeypatch, clock
+) -> None:
+    refuse(monkeypatch, LookupError(), times=1_000_000)
+    assert not rules.load(config.Rules())
+    assert rules.COMING_SECONDS <= sum(clock) < rules.COMING_SECONDS + 1
+
+
+def test_module_that_is_not_loaded_is_not_waited_for(machine: Machine, clock) -> None:
+    machine.loaded = False
+    assert not rules.load(config.Rules())
+    assert clock == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "where"),
+    [("Operation not permitted", "as root"), ("not in this namespace", "on the host")],
+)
+def test_denial_says_who_may(machine, monkeypatch, reason: str, where: str) -> None:
+    refuse(monkeypatch, NetlinkError(errno.EPERM, reason), times=1)
+    with pytest.raises(Denied, match=f"^rules: {reason}; run it {where}$"):
+        rules.load(config.Rules())
+
+
+@pytest.mark.parametrize(
+    ("text", "others"), [("x y\n", ""), ("x y\nx z\nx z\n", " (and 2 more)")]
+)
+def test_other_wrong_lines_are_counted(machine, text: str, others: str) -> None:
+    config.PATH.write_text(text)
+    with pytest.raises(SluiceError) as refused:
+        rules.check(config.read_all())
+    assert f"after the pattern{others}; nothing was changed" in str(refused.value)
+    rules.check(config.Rules())
+
+
+def test_module_gets_patterns_as_it_reads_them(machine: Machine) -> None:
+    config.PATH.write_text("a\\b off\n")
+    assert rules.load(config.read_all(), ["c\\d"])
+    assert [one.pattern for one in machine.rules] == ["a[\\]b"]
+    assert machine.reset_calls == [("c[\\]d",)]
+
+
+def test_rule_that_is_in_no_file_any_more_is_found(machine: Machine) -> None:
+    config.PATH.write_text("tap0 off\ntap1 off\n")
+    assert rules.load(config.read_all())
+    loaded = list(machine.rules)
+    config.PATH.write_text("tap0 off\n")
+    whole = config.read_all()
+    assert rules.drift(whole, loaded) == [
+        f"no longer in a file: tap1 ({loaded[1].origin})"
+    ]
+    assert rules.drift(whole, loaded[:1]) == []
+    assert rules.drift(whole, []) == [f"not loaded: tap0 ({loaded[0].origin})"]
+    config.PATH.write_text("tap1 off\ntap0 off\n")
+    turned = [rules.to_module(entry) for entry in config.read_all().entries]
+    assert rules.drift(config.read_all(), turned[::-1]) == ["their order differs"]

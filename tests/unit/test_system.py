@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is read from files and programs, and what is asked of rtnetlink."""
+"""What is read from files and programs, and what is made of rtnetlink's answers."""
 
 from __future__ import annotations
 
 import errno
 import gzip
+import os
+import struct
 from pathlib import Path
 
 import pytest
 
-from sluice import namespaces, rtnl, system
+from sluice import namespaces, rtnl, system, wire
 from sluice.errors import NetlinkError, SluiceError
-
+from sluice.rtnl import Link, QdiscStats
+from sluice.wire import attribute
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -140,7 +143,12 @@ def test_kernel_says_what_it_allows(folder: Path) -> None:
     write(folder / "proc/sys/kernel/modules_disabled", "1\n")
     assert system.read_modules_disabled()
     assert system.read_signed_only() == ""
-    write(folder / "sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
+    for text, by in (("[none] integrity confidentiality", ""),
+                     ("none [integrity] confidentiality", "lockdown"),
+                     ("none integrity [confidentiality]", "lockdown")):
+        write(folder / "sys/kernel/security/lockdown", f"{text}\n")
+        assert system.read_signed_only() == by
+    write(folder / "sys/module/module/parameters/sig_enforce", "N\n")
     assert system.read_signed_only() == "lockdown"
     write(folder / "sys/module/module/parameters/sig_enforce", "Y\n")
     assert system.read_signed_only() == "module.sig_enforce"
@@ -150,14 +158,6 @@ def test_configuration_of_a_kernel_that_carries_it(folder: Path) -> None:
     assert system.read_kernel_config("no-such-release") is None
     write(folder / "proc/config.gz", gzip.compress(b"CONFIG_MODULES=y\n"))
     assert system.read_kernel_config("no-such-release") == "CONFIG_MODULES=y\n"
-
-
-def test_first_file_that_can_be_read_counts(folder: Path) -> None:
-    paths = [folder / name for name in ("none", "b", "c")]
-    write(paths[1], b"caf\xe9")
-    write(paths[2], "c")
-    assert system.read_first(paths) == "caf\udce9"
-    assert system.read_first(paths[:1]) is None
 
 
 def test_program_that_fails_or_hangs_or_does_not_exist() -> None:
@@ -183,22 +183,80 @@ def test_answer_of_dkms(monkeypatch, answer: tuple[int, str], dkms: str | None) 
     assert system.read_dkms() == dkms
 
 
-def test_messages_of_the_kernel_about_the_module(monkeypatch) -> None:
-    answers = [(0, "a\nsluice: one\nb\nsluice: two\n"), (1, "sluice: not root\n")]
-    monkeypatch.setattr(system, "read_output", lambda *_: answers.pop(0))
-    assert system.read_kernel_lines() == ["sluice: one", "sluice: two"]
-    assert system.read_kernel_lines() == []
+# rtnetlink
+
+STATS = struct.pack("=24Q", *(100 + n for n in range(24)))
+DATA = attribute(rtnl.TUN_TYPE, b"\2") + attribute(
+    rtnl.TUN_NUM_QUEUES, struct.pack("=I", 4)
+)
 
 
-def test_reason_of_a_refusal() -> None:
-    assert NetlinkError(errno.EPERM, "need more").reason == "need more"
-    assert NetlinkError(errno.ENODEV).reason == "No such device"
-    denials = [errno.EPERM, errno.EACCES, errno.EINVAL]
-    assert [NetlinkError(code).is_denial for code in denials] == [True, True, False]
+def link_message(
+    kind: bytes = b"tun", data: bytes = DATA, name: bytes = b"tap0", hardware: int = 1
+) -> bytes:
+    info = attribute(rtnl.INFO_KIND, kind + b"\0") + attribute(rtnl.INFO_DATA, data)
+    parts = [
+        (rtnl.IFNAME, name + b"\0"),
+        (rtnl.TXQLEN, struct.pack("=I", 1000)),
+        (rtnl.QDISC, b"pfifo_fast\0"),
+        (rtnl.STATS64, STATS),
+        (rtnl.LINKINFO, info),
+    ]
+    header = struct.pack("=BxHiII", 0, hardware, 5, 0x1003, 0)
+    return header + b"".join(attribute(kind, value) for kind, value in parts)
 
 
-def test_lines_of_a_command_are_shown_as_they_come() -> None:
-    shown: list[str] = []
-    status, lines = system.run_shown(["sh", "-c", "echo a; echo b >&2; exit 4"],
-                                     shown.append)
-    assert (status, lines, shown) == (4, ["a", "b"], ["a", "b"])
+def test_tap_of_several_queues() -> None:
+    expected = Link(5, "tap0", "tap", True, "pfifo_fast", 1000, 4, 107, 101, None)
+    assert rtnl.parse_link(link_message()) == expected
+
+
+def test_kernel_that_does_not_tell_the_type() -> None:
+    kinds = {1: "tap", 65534: "tun"}
+    for hardware, kind in kinds.items():
+        link = rtnl.parse_link(link_message(data=b"", hardware=hardware))
+        assert link is not None and (link.kind, link.queues) == (kind, 1)
+
+
+def test_other_links_are_none_of_ours() -> None:
+    assert rtnl.parse_link(link_message(b"veth")) is None
+    loopback = struct.pack("=BxHiII", 0, 772, 1, 1, 0) + attribute(rtnl.IFNAME, b"lo\0")
+    assert rtnl.parse_link(loopback) is None
+
+
+def test_name_that_is_no_text_is_kept() -> None:
+    link = rtnl.parse_link(link_message(name=b"t\xff"))
+    assert link is not None and os.fsencode(link.name) == b"t\xff"
+
+
+def qdisc_message(parent: int, drops: int, kind: bytes, app: bytes = b"") -> bytes:
+    queue = struct.pack("=5I", 3, 300, drops, 1, 2)
+    stats = attribute(rtnl.STATS_QUEUE, queue) + attribute(rtnl.STATS_APP, app)
+    header = struct.pack("=BxxxiIII", 0, 5, 0, parent, 0)
+    return header + attribute(rtnl.TCA_KIND, kind + b"\0") + attribute(
+        rtnl.TCA_STATS2, stats
+    )
+
+
+def test_qdisc_counts_are_the_roots_and_marks_those_of_all() -> None:
+    root = qdisc_message(rtnl.ROOT, 9, b"mq")
+    leaves = [
+        qdisc_message(0x10000 + n, 4, b"fq_codel", struct.pack("=4I", 0, 1, 1, n))
+        for n in (1, 2)
+    ]
+    found = rtnl.parse_qdiscs([root, *leaves])
+    assert found == {5: QdiscStats(3, 300, 9, 2, 1, 3)}
+    assert rtnl.parse_qdiscs([root])[5].marks is None
+    assert rtnl.parse_qdiscs([leaves[0]]) == {}
+
+
+def test_this_kernel_answers() -> None:
+    assert rtnl.read_qdiscs() is not None
+    assert all(link.kind in ("tun", "tap") for link in rtnl.read_links())
+
+
+def test_kernel_may_ignore_the_filter(monkeypatch) -> None:
+    """It does while the driver of tun devices is not loaded."""
+    answer = [link_message(b"veth"), link_message()]
+    monkeypatch.setattr(wire.Socket, "request", lambda *_: answer)
+    assert [link.name for link in rtnl.read_links()] == ["tap0"]

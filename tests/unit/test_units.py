@@ -24,21 +24,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 ROOT = "UUID=5eaf00d5-0000-4000-8000-000000000001 / ext4 errors=remount-ro 0 1\n"
-ISCSI = "x-systemd.requires=iscsid.service"
+NFS, LOCAL = "nfs defaults,_netdev 0 0", "ext4 defaults 0 2"
 FSTABS = {
     "root alone": "",
-    "var on NFS": "192.0.2.1:/var /var nfs defaults,_netdev 0 0\n",
-    "var/tmp on NFS": "192.0.2.1:/tmp /var/tmp nfs4 defaults 0 0\n",
-    "tmp on NFS": "192.0.2.1:/tmp /tmp nfs4 defaults 0 0\n",
+    "var on NFS": f"192.0.2.1:/var /var {NFS}\n",
+    "tmp and var/tmp on NFS": f"192.0.2.1:/t /var/tmp {NFS}\n192.0.2.1:/tmp /tmp {NFS}\n",
     "var on iSCSI": "/dev/sdb1 /var ext4 _netdev 0 2\n",
-    "var on iSCSI, by its service": f"/dev/sdb1 /var ext4 {ISCSI} 0 2\n",
-    "var on CIFS, home on NFS": "//192.0.2.1/v /var cifs guest 0 0\n"
-                                "192.0.2.1:/home /home nfs defaults 0 0\n",
-    "usr and var apart": "/dev/sda2 /usr ext4 defaults 0 2\n"
-                         "/dev/sda3 /var ext4 defaults 0 2\n"
-                         "tmpfs /tmp tmpfs defaults 0 0\n",
+    "var by its service": "/dev/sdb1 /var ext4 x-systemd.requires=iscsid.service 0 2\n",
+    "var on CIFS": f"//192.0.2.1/v /var cifs guest 0 0\n192.0.2.1:/home /home {NFS}\n",
+    "usr and var apart": f"/dev/sda2 /usr {LOCAL}\n/dev/sda3 /var {LOCAL}\n",
     "usr on NFS": "192.0.2.1:/usr /usr nfs defaults,_netdev,x-initrd.mount 0 0\n",
-    "run/lock and boot apart": "/dev/sda4 /boot ext4 defaults 0 2\n",
 }
 EARLY = "DefaultDependencies=no\nConflicts=shutdown.target\nBefore=shutdown.target\n"
 # What the services of these packages say about their order.
@@ -48,9 +43,7 @@ NETWORKS = {
         "network-online.target\nAfter=local-fs.target network-pre.target "
         "systemd-modules-load.service",
     },
-    "networkd": {
-        "systemd-networkd-wait-online.service.d": "",
-    },
+    "networkd": {},
     "NetworkManager": {
         "NetworkManager.service": "Wants=network.target\nAfter=network-pre.target "
         "dbus.service\nBefore=network.target",
@@ -134,9 +127,9 @@ def test_boot_has_no_cycle(tmp_path: Path, fstab: str, network: str) -> None:
     ("line", "fstab", "network"),
     [
         ("[Service]\nPrivateTmp=yes", "var on NFS", "ifupdown"),
-        ("[Service]\nPrivateTmp=yes", "var/tmp on NFS", "networkd"),
-        ("[Service]\nStateDirectory=sluice", "var on CIFS, home on NFS", "ifupdown"),
-        ("[Unit]\nAfter=local-fs.target", "var on iSCSI, by its service", "networkd"),
+        ("[Service]\nPrivateTmp=yes", "tmp and var/tmp on NFS", "networkd"),
+        ("[Service]\nStateDirectory=sluice", "var on CIFS", "ifupdown"),
+        ("[Unit]\nAfter=local-fs.target", "var by its service", "networkd"),
         ("[Service]\nPrivateTemp=yes", "root alone", "ifupdown"),  # is unknown
     ],
 )
