@@ -54,106 +54,129 @@ static void barriers(void)
 	}
 }
 
-/* What may happen to a queue while somebody waits for its lock, or before a review. */
+/* What happens to a queue, and what is done with it. */
 static void is_opened(void) { sluice_queue_opened(q); }
+static void is_closed(void) { sluice_queue_closed(q); }
+static void is_held(void) { sluice_queue_hold(q, true); }
+static void is_used_again(void) { sluice_queue_hold(q, false); }
+static void is_reviewed(void) { timer_expired(&q->timer); }
+static void rests_2_ms(void) { now += 2 * MS; }
+static void is_read(void) { ring->consumer_head = ring->consumer_tail = 20; }
+static void owes(void) { q->flow.debt_ns = 250 * MS; }
+static void was_closed(void) { q->open = false; }
 static void loses_its_ring(void) { q->ring = NULL; }
 static void loses_its_reader(void) { tun->slots[0] = NULL; }
 static void is_resized(void) { ring->size = SIZE - 1; }
 static void loses_its_qdisc(void) { tun->dev.tx[0].qdisc = &noqueue; }
-static void is_read(void) { ring->consumer_head = ring->consumer_tail = 20; }
-static void owes(void) { q->flow.debt_ns = 250 * MS; }
+static void is_stopped_by_others(void) { tun->dev.tx[0].state = XOFF; }
 static void is_woken_by_others(void) { tun->dev.tx[0].state = 0; }
-static void is_closed(void) { q->open = false; }
+static void stalled_and_was_read(void) { q->flow.stalled = true; }
 static void stalls(void)
 {
 	q->flow.stalled = true;
 	q->flow.unread = 300;
 }
-
-/* A stopped queue, to which something happens; a review @ns later. */
-static void reviews(void)
-{
-	static const struct {
-		void (*before)(void);
-		u64 ns;
-		bool stopped;
-		u64 next_ns, by_timer, by_other, stalls;
-	} cases[] = {
-		{ NULL, 2 * MS, true, 2 * MS },
-		{ is_read, 4 * MS, false, 0, 1 },	/* 41 packets, low is 46 */
-		{ owes, MS, false, 0, 0, 1, 1 },
-		{ loses_its_reader, 0, false, 0, 0, 1 },
-		{ loses_its_ring, 0, false, 0, 0, 1 },
-		{ is_resized, 0, false, 0, 0, 1 },
-		{ loses_its_qdisc, 0, false, 0, 0, 1 },
-	};
-
-	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		fresh_stopped();
-		EXPECT_OF(i, is_stopped(0) && q->stopped && q->timer.queued, true);
-		if (cases[i].before)
-			cases[i].before();
-		now += cases[i].ns;
-		timer_expired(&q->timer);
-		EXPECT_OF(i, q->stopped, cases[i].stopped);
-		EXPECT_OF(i, is_stopped(0), cases[i].stopped);
-		if (q->stopped)
-			EXPECT_OF(i, q->timer.expires - now, cases[i].next_ns);
-		else
-			EXPECT_OF(i, q->longest_stop_ns, cases[i].ns);
-		EXPECT_OF(i, q->wakes[SLUICE_WAKE_TIMER], cases[i].by_timer);
-		EXPECT_OF(i, q->wakes[SLUICE_WAKE_OTHER], cases[i].by_other);
-		EXPECT_OF(i, q->stalls, cases[i].stalls);
-		EXPECT_OF(i, device->shared.stalls, cases[i].stalls);
-		EXPECT_OF(i, q->events_pending, true);	/* it stopped for the first time */
-		tun->dev.tx[0].state = XOFF;	/* somebody else's: a late timer leaves it */
-		q->stopped = false;
-		timer_expired(&q->timer);
-		EXPECT_OF(i, is_stopped(0), true);
-	}
-}
-
-/* Somebody else stops and wakes the queue, too. */
-static void stops_of_others(void)
+static void closes_meanwhile(void) { while_waiting = was_closed; }
+static void stalls_meanwhile(void) { while_waiting = stalls; }
+static void gets_another_ring_meanwhile(void) { while_waiting = loses_its_ring; }
+static void is_stopped_again(void)
 {
 	struct sluice_flow_ring count = { SIZE, 60, 60, 60, 92 };
 
-	fresh();
-	tun->dev.tx[0].state = XOFF;
 	LOCKED(q, __queue_stop(q, &count));
-	EXPECT(q->stopped, false);
-	fresh_stopped();
-	is_woken_by_others();	/* it is ours again, with the timer it has */
-	now += MS;
-	LOCKED(q, __queue_stop(q, &count));
-	EXPECT(q->stops, 1);
-	EXPECT(q->flow.stopped_at, now - MS);
-	EXPECT(is_stopped(0), true);
+}
+static void is_found_full(void)
+{
+	queue_filled(q, ring, &(struct sluice_flow_ring){ SIZE, 0, 0, 0, 92 }, true);
+}
+static void is_found_stalled(void)
+{
+	queue_filled(q, ring, &(struct sluice_flow_ring){ SIZE, 0, 0, 0, 92 }, false);
+}
+static void is_a_second_late(void) { now = q->timer.expires + NSEC_PER_SEC; }
+static void is_later_than_that(void) { now = q->timer.expires + NSEC_PER_SEC + 1; }
+static void is_looked_at_by_the_backstop(void)
+{
+	bool stopped = false, was = q->stopped;
+	bool rescued = sluice_queue_rescue(q, &stopped);
+
+	EXPECT(rescued, was && !q->stopped);
+	EXPECT(stopped, was);
 }
 
-/* What changed while a sender of a full ring, or of a stalled queue, waited. */
-static void fills(void)
+/* A queue that is open, or was stopped by us, and what becomes of it. */
+static void situations(void)
 {
-	static const struct { void (*meanwhile)(void); bool full, stopped; } cases[] = {
-		{ NULL, true, true },
-		{ NULL, false, false },
-		{ is_closed, true, false },
-		{ stalls, true, false },
-		{ loses_its_ring, true, false },
+	enum { OPEN = 1, OURS = 2, XOFF_SET = 4, STALLED = 8, STOPPED = OPEN | OURS | XOFF_SET };
+	static const struct {
+		void (*begin)(void), (*then[4])(void);
+		int is;
+		u64 by_timer, by_other, stalls, rescued;
+	} cases[] = {
+		{ fresh_stopped, { rests_2_ms, is_reviewed }, STOPPED },
+		{ fresh_stopped, { rests_2_ms, is_read, is_reviewed }, OPEN, 1 },
+		{ fresh_stopped, { rests_2_ms, owes, is_reviewed }, OPEN | STALLED, 0, 1, 1 },
+		{ fresh_stopped, { loses_its_reader, is_reviewed }, OPEN, 0, 1 },
+		{ fresh_stopped, { loses_its_ring, is_reviewed }, OPEN, 0, 1 },
+		{ fresh_stopped, { is_resized, is_reviewed }, OPEN, 0, 1 },
+		{ fresh_stopped, { loses_its_qdisc, is_reviewed }, OPEN, 0, 1 },
+		/* there is one bit for all who stop it */
+		{ fresh, { is_stopped_by_others, is_stopped_again }, OPEN | XOFF_SET },
+		{ fresh, { is_stopped_by_others, is_reviewed }, OPEN | XOFF_SET },
+		{ fresh_stopped, { is_woken_by_others, is_stopped_again }, STOPPED },
+		/* while a sender waited for the lock */
+		{ fresh, { is_found_full }, STOPPED },
+		{ fresh, { is_found_stalled }, OPEN },
+		{ fresh, { closes_meanwhile, is_found_full }, 0 },
+		{ fresh, { stalls_meanwhile, is_found_full }, OPEN | STALLED },
+		{ fresh, { gets_another_ring_meanwhile, is_found_full }, OPEN },
+		{ fresh, { stalled_and_was_read, is_found_full }, STOPPED },
+		/* something about its reader changed: a stop goes on, unless it is gone */
+		{ fresh_stopped, { is_opened }, STOPPED },
+		{ fresh_stopped, { loses_its_reader, is_opened }, OPEN, 0, 1 },
+		{ fresh_stopped, { is_closed }, 0, 0, 1 },
+		{ fresh_stopped, { is_closed, is_closed }, 0, 0, 1 },
+		/* where the core resets its qdisc unlocked it is stopped meanwhile */
+		{ fresh, { is_held, is_held }, OPEN | XOFF_SET },
+		{ fresh, { is_held, is_held, is_used_again }, OPEN },
+		{ fresh_stopped, { is_held }, OPEN | XOFF_SET, 0, 1 },
+		{ fresh_stopped, { is_woken_by_others, is_held }, OPEN | XOFF_SET, 0, 1 },
+		{ fresh_stopped, { is_held, is_closed }, 0, 0, 1 },
+		{ fresh, { is_stopped_by_others, is_held, is_used_again }, OPEN | XOFF_SET },
+		/* its timer was lost: the longest stop is over */
+		{ fresh_stopped, { is_a_second_late, is_looked_at_by_the_backstop }, STOPPED },
+		{ fresh_stopped, { is_later_than_that, is_looked_at_by_the_backstop,
+				   is_looked_at_by_the_backstop }, OPEN, 1, 0, 0, 1 },
 	};
-	struct sluice_flow_ring count = { SIZE, 0, 0, 0, 92 };
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		fresh();
-		while_waiting = cases[i].meanwhile;
-		queue_filled(q, ring, &count, cases[i].full);
-		EXPECT_OF(i, q->stopped, cases[i].stopped);
+		bool ours = cases[i].begin == fresh_stopped;
+
+		cases[i].begin();
+		for (int n = 0; n < 4 && cases[i].then[n]; n++)
+			cases[i].then[n]();
+		EXPECT_OF(i, q->open * OPEN + q->stopped * OURS + is_stopped(0) * XOFF_SET +
+			     q->flow.stalled * STALLED, cases[i].is);
+		EXPECT_OF(i, q->stopped && !q->timer.queued, false);
+		EXPECT_OF(i, q->stopped && ours ? q->flow.stopped_at : NSEC_PER_SEC, NSEC_PER_SEC);
+		EXPECT_OF(i, q->stops, ours || q->stopped);
+		EXPECT_OF(i, q->wakes[SLUICE_WAKE_TIMER], cases[i].by_timer);
+		EXPECT_OF(i, q->wakes[SLUICE_WAKE_OTHER], cases[i].by_other);
+		EXPECT_OF(i, q->longest_stop_ns, !ours || q->stopped ? 0 : now - NSEC_PER_SEC);
+		EXPECT_OF(i, q->stalls, cases[i].stalls);
+		EXPECT_OF(i, device->shared.stalls, cases[i].stalls);
+		EXPECT_OF(i, q->rescued, cases[i].rescued);
+		EXPECT_OF(i, q->events_pending, ours || q->stopped);
 	}
-	fresh();	/* it has read enough since: the stall ends, and the queue stops */
-	q->flow.stalled = true;
-	queue_filled(q, ring, &count, true);
-	EXPECT(q->flow.stalled, false);
-	EXPECT(q->stopped, true);
+	fresh_stopped();	/* when it is opened again what it owes is owed still */
+	owes();
+	is_closed();
+	device->flow.target_us = 2000;
+	q->flow.held = 99;
+	is_opened();
+	EXPECT(q->flow.debt_ns, 250 * MS);
+	EXPECT(q->flow.depth, 4);
+	EXPECT(q->file == NULL, true);
 }
 
 static void adoptions(void)
@@ -235,7 +258,7 @@ static void checks(void)
 		{ is_in_a_list, 0, 10, 29, false, 28 },
 		{ is_in_a_list, 0, 10, 91, false, 90, true },
 		/* nothing is open, read, known */
-		{ is_closed, 0, 0, 95, false, 7777 },
+		{ was_closed, 0, 0, 95, false, 7777 },
 		{ loses_its_reader, 0, 0, 95, false, 7777 },
 		{ has_no_slots, 0, 0, 0, false, 7777 },
 		{ has_fewer_slots, 0, 0, 0, false, 7777 },
@@ -272,73 +295,6 @@ static void checks(void)
 	sluice_queue_check(q);
 	EXPECT(q->size, 1);
 	EXPECT(q->stopped, true);
-}
-
-static void openings(void)
-{
-	fresh();
-	device->flow.target_us = 2000;
-	q->open = false;
-	q->flow.held = 99;
-	sluice_queue_opened(q);
-	EXPECT(q->open, true);
-	EXPECT(q->file == NULL, true);
-	EXPECT(q->flow.depth, 4);
-
-	/* something about its reader changed: a stop goes on, unless it is gone */
-	fresh_stopped();
-	is_opened();
-	EXPECT(q->stopped, true);
-	loses_its_reader();
-	is_opened();
-	EXPECT(q->stopped || is_stopped(0), false);
-
-	fresh_stopped();
-	q->flow.debt_ns = 5;
-	sluice_queue_closed(q);
-	EXPECT(q->open || q->stopped || is_stopped(0) || q->timer.queued, false);
-	EXPECT(q->flow.debt_ns, 5);	/* who brings it up again owes it still */
-	sluice_queue_closed(q);
-	EXPECT(is_stopped(0), false);
-}
-
-static void rescues(void)
-{
-	bool stopped = false;
-
-	fresh_stopped();
-	now = q->timer.expires + NSEC_PER_SEC;
-	EXPECT(sluice_queue_rescue(q, &stopped), false);
-	EXPECT(stopped, true);
-	now++;
-	EXPECT(sluice_queue_rescue(q, &stopped), true);
-	EXPECT(q->rescued, 1);
-	EXPECT(q->stopped, false);	/* the longest stop is over */
-	stopped = false;
-	EXPECT(sluice_queue_rescue(q, &stopped), false);
-	EXPECT(stopped, false);
-}
-
-/* Where the core resets the qdisc of a closed queue unlocked it is stopped meanwhile. */
-static void holds(void)
-{
-	struct sluice_flow_ring count = { SIZE, 60, 60, 60, 92 };
-
-	fresh();
-	sluice_queue_hold(q, true);
-	EXPECT(is_stopped(0) && !q->stopped, true);
-	sluice_queue_hold(q, true);
-	sluice_queue_hold(q, false);
-	EXPECT(is_stopped(0), false);
-	LOCKED(q, __queue_stop(q, &count));	/* ours ends, the bit stays */
-	sluice_queue_hold(q, true);
-	EXPECT(is_stopped(0) && !q->stopped, true);
-	sluice_queue_closed(q);
-	EXPECT(is_stopped(0), false);
-	tun->dev.tx[0].state = XOFF;	/* somebody else's */
-	sluice_queue_hold(q, true);
-	sluice_queue_hold(q, false);
-	EXPECT(is_stopped(0), true);
 }
 
 static struct sluice_queue_view seen(void)
@@ -411,7 +367,7 @@ static void views(void)
 	device->verified = true;
 	has_fewer_slots();
 	EXPECT(seen().size || seen().limit, false);
-	is_closed();
+	was_closed();
 	EXPECT(seen().state, SLUICE_QUEUE_IDLE);
 }
 
@@ -449,15 +405,10 @@ static void entries(void)
 void queue_examples(void)
 {
 	barriers();
-	reviews();
-	stops_of_others();
-	fills();
+	situations();
 	adoptions();
 	next_checks();
 	checks();
-	openings();
-	rescues();
-	holds();
 	states();
 	views();
 	entries();
