@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from sluice import config, doctor
 from sluice.cli import main
 
+TREE = Path(__file__).resolve().parents[2]
 
 def _socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as one:
@@ -72,3 +75,44 @@ def test_hidden_file_is_not_read_and_doctor_says_so(machine, capsys) -> None:
     assert "no rule" in capsys.readouterr().out
     names = doctor.read_facts().unused
     assert [Path(one).name for one in names] == [".#10-a.conf", ".10-a.conf"]
+
+
+FULL = "output: the disk is full"
+CLOSED = "output: stdout is closed"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("status >&-", 1, CLOSED),
+        ("status >/dev/full", 1, FULL),
+        ("metrics >/dev/full", 1, FULL),
+        ("-V >&-", 1, CLOSED),
+        ("-V >/dev/full", 1, FULL),
+        ("--help >/dev/full", 1, FULL),
+        ("status --json /x >/dev/full", 2, "no name has '/'"),
+        ("status /x 2>/dev/full", 2, ""),
+        ("status /x 2>&-", 2, ""),
+        ("-V >/dev/full 2>/dev/full", 1, ""),
+        ("-V <&- >&- 2>&-", 1, ""),
+        ("config check nowhere <&-", 1, "nowhere: no such file"),
+        ("metrics --output pipe", 1, "pipe: not a regular file"),
+        # Without its library:
+        ("-S -V >&-", 1, CLOSED),
+        ("-S --help >/dev/full", 1, "output: No space left"),
+        ("-S -V >/dev/full 2>/dev/full", 1, ""),
+        ("-S status >&- 2>/dev/full", 3, ""),
+    ],
+)
+def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    python = "-S" if words.startswith("-S ") else ""
+    words = words.removeprefix("-S ")
+    known = {name: text for name, text in os.environ.items() if "UNBUF" not in name}
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -B {python} -m sluice {words}', sys.executable],
+        env={**known, "PYTHONPATH": str(TREE)}, cwd=tmp_path, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True,
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr and done.stderr.count("\n") == bool(said)
