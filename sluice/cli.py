@@ -18,7 +18,7 @@ import click
 from sluice import VERSION
 from sluice.errors import DENIED, EXIT_CODES, FINE, INTERRUPTED, NO, USAGE
 from sluice.errors import NetlinkError, SluiceError
-from sluice.output import complain, say_json
+from sluice.output import CLOSED, complain, prepare, say_json
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -251,9 +251,7 @@ def run(call: Callable[[], Any], as_json: bool = False) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has ended: no message, nothing to flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has ended: no message
         return NO
     except Exception as error:
         if os.environ.get("SLUICE_TRACEBACK") and not isinstance(
@@ -263,21 +261,11 @@ def run(call: Callable[[], Any], as_json: bool = False) -> int:
         return _failed(error, as_json)
 
 
-def _prepare_streams() -> bool:
-    """Whether stdout is open; what it cannot show is escaped, in every locale."""
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    return sys.stdout is not None
-
-
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
 
-    if not _prepare_streams():
-        return fail("output: stdout is closed; leave it open", NO, as_json=False)
+    if not prepare():
+        return fail(CLOSED, NO, as_json=False)
 
     def call() -> Any:
         return sluice.main(given, prog_name="sluice", standalone_mode=False)

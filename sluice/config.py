@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from sluice import netlink
+from sluice import netlink, system
 from sluice.errors import Denied, SluiceError
 
 PATH = Path("/etc/sluice.conf")
@@ -41,6 +41,7 @@ RANGES = {
     "target-us": (0, 100000),
 }
 QDISCS = ("fq_codel", "fq", "cake", "pfifo")
+FILE_MAX = 1 << 20  # bytes, of a file of rules
 PATTERN_MAX, ORIGIN_MAX = 63, 127  # bytes, as the module has room for
 NAME_MAX = 15  # bytes of a device's name
 # The kernel lets no other byte into a name; it replaces %d by a number.
@@ -249,8 +250,11 @@ def remembered(lines: list[Line], rule: Rule) -> list[Line]:
 def read(path: Path | None = None) -> list[Line]:
     path = path or PATH
     try:
-        return parse_bytes(path.read_bytes())
+        return parse_bytes(system.read_file(path, FILE_MAX))
     except FileNotFoundError:
+        if path.is_symlink():
+            raise SluiceError(f"{path}: is a link to {os.readlink(path)}, which is "
+                              "missing; make that file, or remove the link") from None
         return []
     except OSError as error:
         raise _refused(path, error) from error
@@ -264,9 +268,12 @@ ADVICE = {
     errno.EBUSY: "it is a mount; unmount it",
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space",
-    errno.EISDIR: "move that directory away",
+    errno.EISDIR: "name the files in it, or replace it by a file",
+    errno.EINVAL: "write the rules to a file",
+    errno.EFBIG: "a file of rules has at most 1 MB",
+    errno.ENAMETOOLONG: "use a shorter one",
     errno.ENOENT: "make its directory: mkdir -p {path.parent}",
-    errno.ENOTDIR: "make its directory: mkdir -p {path.parent}",
+    errno.ENOTDIR: "replace what is there by a directory",
     errno.ELOOP: "remove that link",
     errno.EIO: "see: dmesg",
 }
@@ -276,7 +283,7 @@ def _refused(path: Path, error: OSError) -> SluiceError:
     text = f"{path}: {(error.strerror or str(error)).lower()}"
     if isinstance(error, PermissionError) and os.geteuid() != 0:
         return Denied(f"{text}; run it as root")
-    there = path if path.exists() else path.parent
+    there = path if os.path.exists(path) else path.parent
     advice = ADVICE.get(error.errno or 0, "see: dmesg").format(path=path, there=there)
     kind = Denied if isinstance(error, PermissionError) else SluiceError
     return kind(f"{text}; {advice}")
@@ -310,13 +317,24 @@ class Rules:
         return None
 
 
+def _in_folder() -> list[Path]:
+    """Whatever is called *.conf in the folder."""
+    try:
+        return sorted(path for path in FOLDER.iterdir() if path.suffix == ".conf")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _refused(FOLDER, error) from error
+
+
 def files() -> list[Path]:
     """The files, in the order in which their rules apply."""
-    try:
-        found = sorted(path for path in FOLDER.iterdir() if path.suffix == ".conf")
-    except OSError:
-        found = []
-    return [*found, PATH]
+    return [*(path for path in _in_folder() if path.name[0] != "."), PATH]
+
+
+def hidden() -> list[Path]:
+    """What is not read, as editors and package managers keep files so."""
+    return [path for path in _in_folder() if path.name[0] == "."]
 
 
 def collect(texts: Mapping[Path, list[Line]]) -> Rules:
@@ -343,7 +361,12 @@ def read_all(changed: list[Line] | None = None) -> Rules:
     """
     texts: dict[Path, list[Line]] = {}
     unreadable = []
-    for path in files():
+    try:
+        paths = files()
+    except SluiceError as error:
+        unreadable.append(str(error))
+        paths = [PATH]
+    for path in paths:
         try:
             known = changed if path == PATH else None
             texts[path] = read(path) if known is None else known

@@ -28,9 +28,13 @@ def _read(paths: tuple[Path, ...]) -> files.Rules:
     """The rules of these files; without one, those of the machine."""
     if not paths:
         return files.read_all()
-    for path in paths:
-        if not path.exists():
-            raise SluiceError(f"{path}: no such file; see: sluice config --help")
+    try:
+        for path in paths:
+            path.stat()
+    except FileNotFoundError:
+        raise SluiceError(f"{path}: no such file; see: sluice config --help") from None
+    except OSError:
+        pass  # said when it is read
     return files.collect({path: files.read(path) for path in paths})
 
 

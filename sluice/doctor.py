@@ -93,6 +93,7 @@ class Facts:
     traced: str | None = None  # enabled_functions
     wrongs: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  # hidden files of rules
     unfinished: str = ""  # what a command left that was killed
     before: tuple[View, ...] = ()
     views: tuple[View, ...] = ()
@@ -454,6 +455,9 @@ def check_rules(facts: Facts) -> Iterator[Finding]:
         more = f" (and {len(facts.drift) - 1} more)" if len(facts.drift) > 1 else ""
         yield Finding(BAD, "rules", "the module differs from the files: "
                       f"{facts.drift[0]}{more}", "sluice apply")
+    for path in facts.unused:
+        yield Finding(NOTE, "rules", f"{path} is not read, as it is hidden",
+                      "if its rules shall hold, rename it")
     if facts.unfinished:
         yield Finding(NOTE, "rules", "a command was killed before it changed a rule; "
                       "repeat it, or remove what is left", f"rm {facts.unfinished}")
@@ -784,6 +788,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "traced": lambda: system.read_enabled_functions(),
     "wrongs": lambda: config.read_all().wrongs,
     "drift": lambda: read_drift(),
+    "unused": lambda: tuple(map(str, config.hidden())),
     "unfinished": lambda: read_unfinished(),
     "parameters": lambda: system.read_parameters(),
     "dkms": lambda: system.read_dkms(),

@@ -333,6 +333,9 @@ def see(views: Sequence[View]) -> Seen:
 def write(path: Path, text: str) -> None:
     """Replace the file at once: a collector never reads half of it, and whatever the
     umask is it may read it. The name of the new file does not end as it looks for."""
+    if path.exists() and not path.is_file():  # root could replace a device
+        raise SluiceError(f"{path}: not a regular file; give a file, or no --output")
+    path = Path(os.path.realpath(path))
     try:
         fd, new = tempfile.mkstemp("~", f".{path.name}.", path.parent)
         try:

@@ -17,6 +17,29 @@ GOOD, NOTABLE, BAD, BOLD, DIM = "green", "yellow", "red", "bold", "dim"
 CODES = {BOLD: "1", DIM: "2", BAD: "31", GOOD: "32", NOTABLE: "33", "cyan": "36"}
 
 
+CLOSED = "output: stdout is closed; leave it open"
+
+
+def prepare() -> bool:
+    """Whether stdout is open; what it cannot show is escaped, in every locale."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    return sys.stdout is not None
+
+
+def forget_unwritten() -> None:
+    """What a stream has not taken Python would write again when it ends, and fail."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def encoding() -> str:
     return sys.stdout.encoding or "utf-8"
 
@@ -273,14 +296,16 @@ def say_json(answer: dict[str, object], indent: int | None = 1) -> None:
 
 
 def note(lines: Iterable[str]) -> None:
-    """Print what is being done to stderr: stdout is for the answer."""
-    for line in lines:
-        print(printable(line), file=sys.stderr, flush=True)
+    """Print what is being done to stderr: stdout is for the answer. Where stderr is full
+    or gone nothing can be said, and the command goes on."""
+    with contextlib.suppress(OSError):
+        for line in lines:
+            print(printable(line), file=sys.stderr, flush=True)
 
 
 def complain(text: str) -> None:
     """Print one line to stderr: object, reason, next step."""
-    print(f"sluice: {printable(' '.join(text.split()))}", file=sys.stderr)
+    note([f"sluice: {' '.join(text.split())}"])
 
 
 @contextlib.contextmanager
@@ -290,8 +315,9 @@ def progress() -> Iterator[Callable[[str], None]]:
 
     def show(text: str) -> None:
         if shown:
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
+            with contextlib.suppress(OSError):  # the terminal is gone
+                sys.stderr.write(f"\r\x1b[K{text}")
+                sys.stderr.flush()
 
     try:
         yield show

@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import signal
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -190,10 +191,29 @@ def owners_of(name: str, inode: int, owners: Mapping[str, list[Owner]]) -> list[
 # Files
 
 
+def read_file(path: Path, most: int = -1) -> bytes:
+    """A file's content; OSError if it is longer than `most`, or anything but a file: to
+    read a FIFO or a device may never end. /dev/null is an empty file."""
+    with open(path, "rb", opener=_open_file) as handle:
+        content = handle.read(most + 1 if most >= 0 else most)
+    if 0 <= most < len(content):
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
+
+
+def _open_file(path: str, flags: int) -> int:
+    kind = os.stat(path)
+    if stat.S_ISDIR(kind.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(kind.st_mode) and kind.st_rdev != os.makedev(1, 3):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return os.open(path, flags)
+
+
 def read_text(path: Path) -> str | None:
     """A file's text, or None if it cannot be read."""
     try:
-        return path.read_bytes().decode(errors="surrogateescape")
+        return read_file(path).decode(errors="surrogateescape")
     except OSError:
         return None
 

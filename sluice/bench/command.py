@@ -248,7 +248,7 @@ def bench(rounds: int, seconds: float, work_us: int, svg: str, as_json: bool) ->
     if svg:
         title = "stock and sluice on one machine"
         picture = plot.format_svg(title, charts(summaries), format_notes(machine))
-        Path(svg).write_text(picture)
+        Path(svg).write_text(picture, encoding="utf-8")
     if as_json:
         results = [asdict(one) for one in summaries]
         output.say_json({"machine": machine, "results": results, "verdict": text})

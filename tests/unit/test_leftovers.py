@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What others reported of programs like this one: each report's whole kind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sluice import config, doctor
+from sluice.cli import main
+
+TREE = Path(__file__).resolve().parents[2]
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(path))
+
+
+def _sparse(path: Path) -> None:
+    with open(path, "wb") as handle:
+        handle.truncate(1 << 30)
+
+
+LOOP = "too many levels of symbolic links"
+ODD = [
+    (_sparse, "at most 1 MB"),
+    (Path.mkdir, "is a directory"),
+    (os.mkfifo, "not a regular file"),
+    (_socket, "not a regular file"),
+    (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+    (lambda path: path.symlink_to("nowhere"), "link to nowhere, which is missing"),
+    (lambda path: path.symlink_to(path.name), LOOP),
+]
+FILES = ("sluice.conf", "sluice.conf.d/a.conf")
+CASES = [(place, *one) for place in FILES for one in ODD]
+CASES += [
+    ("sluice.conf.d", Path.touch, "not a directory"),
+    ("sluice.conf.d", os.mkfifo, "not a directory"),
+    ("sluice.conf.d", lambda path: path.symlink_to(path.name), LOOP),
+]
+
+
+@pytest.mark.parametrize(("place", "make", "reason"), CASES)
+def test_what_is_no_file_of_rules_is_said_on_one_line(
+    machine, monkeypatch, tmp_path, capsys, place, make, reason
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(place).parent.mkdir(exist_ok=True)
+    make(Path(place))
+    for words in (["config", "check"], ["apply"], ["off", "tap0"]):
+        code = main(words)
+        said = capsys.readouterr()
+        assert (code, said.out, len(said.err.splitlines())) == (1, "", 1)
+        assert reason in said.err
+    assert machine.rules == []
+
+
+@pytest.mark.parametrize(("make", "reason"), ODD[:-2])
+def test_file_that_is_given_is_checked_alike(tmp_path, capsys, make, reason) -> None:
+    make(tmp_path / "x")
+    assert main(["config", "check", str(tmp_path / "x")]) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_hidden_file_is_not_read_and_doctor_says_so(machine, capsys) -> None:
+    config.FOLDER.mkdir()
+    (config.FOLDER / ".10-a.conf").write_text("* off\n")
+    (config.FOLDER / ".#10-a.conf").symlink_to("somebody@here.1")  # an editor's lock
+    assert main(["config", "show"]) == 0
+    assert "no rule" in capsys.readouterr().out
+    names = doctor.read_facts().unused
+    assert [Path(one).name for one in names] == [".#10-a.conf", ".10-a.conf"]
+
+
+FULL = "output: the disk is full"
+CLOSED = "output: stdout is closed"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("status >&-", 1, CLOSED),
+        ("status >/dev/full", 1, FULL),
+        ("metrics >/dev/full", 1, FULL),
+        ("-V >&-", 1, CLOSED),
+        ("-V >/dev/full", 1, FULL),
+        ("--help >/dev/full", 1, FULL),
+        ("status --json /x >/dev/full", 2, "no name has '/'"),
+        ("status /x 2>/dev/full", 2, ""),
+        ("status /x 2>&-", 2, ""),
+        ("-V >/dev/full 2>/dev/full", 1, ""),
+        ("-V <&- >&- 2>&-", 1, ""),
+        ("config check nowhere <&-", 1, "nowhere: no such file"),
+        ("metrics --output pipe", 1, "pipe: not a regular file"),
+        # Without its library:
+        ("-S -V >&-", 1, CLOSED),
+        ("-S --help >/dev/full", 1, "output: No space left"),
+        ("-S -V >/dev/full 2>/dev/full", 1, ""),
+        ("-S status >&- 2>/dev/full", 3, ""),
+    ],
+)
+def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    python = "-S" if words.startswith("-S ") else ""
+    words = words.removeprefix("-S ")
+    known = {name: text for name, text in os.environ.items() if "UNBUF" not in name}
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -B {python} -m sluice {words}', sys.executable],
+        env={**known, "PYTHONPATH": str(TREE)}, cwd=tmp_path, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True,
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr and done.stderr.count("\n") == bool(said)
