@@ -9,12 +9,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from lab.checks import slowest
-from lab.checks.testing import Played, Plays, Suite, left_out, play, plays
+from lab.checks.testing import Played, Plays, Suite, play, plays
 from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import find_scenarios
 from lab.machines.matrix import Kernel
@@ -36,12 +34,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="make test has the native machine, and plays most of it there",
     )
-    parser.addoption("--times", type=Path, help="what the lab took until now")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if times := config.getoption("--times"):
-        slowest.read(times)
 
 
 def part_of(config: pytest.Config) -> str:
@@ -52,22 +44,6 @@ def part_of(config: pytest.Config) -> str:
 
 def plays_of(config: pytest.Config, suite: Suite) -> Plays:
     return plays(suite, part_of(config), config.getoption("--native"))
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    # What a scenario takes, the guest tells: its first test waits for all of them.
-    if report.when == "call" and "/test_scenarios.py" not in report.nodeid:
-        slowest.note(report.nodeid, report.duration)
-
-
-def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    if config.getoption("--times"):
-        terminalreporter.section("ten slowest")
-        terminalreporter.write_line("\n".join(slowest.format_slowest()))
-    if part := config.getoption("--part"):
-        terminalreporter.section("left out")
-        for line in left_out(part, config.getoption("--native")):
-            terminalreporter.write_line(line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -110,15 +86,10 @@ def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
         show(f"\n    kernel {kernel.name}: playing the {suite.name} scenarios")
         names = plays_of(pytestconfig, suite)[kernel]
-        what = f"tests/{suite.name} on {kernel.name}: the boot and {len(names)} plays"
-        with slowest.timed(what):
-            try:
-                played = play(kernel, names, show, suite)
-            except LabError as error:
-                return error
-        for one in played.outcomes.values():
-            slowest.note(f"{one.name} on {kernel.name}", one.seconds)
-        return played
+        try:
+            return play(kernel, names, show, suite)
+        except LabError as error:
+            return error
 
     return attempt
 

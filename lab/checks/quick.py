@@ -12,7 +12,6 @@ from pathlib import Path
 
 from lab import processes
 from lab.cache import cache_dir
-from lab.checks import slowest
 from lab.machines import build
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
@@ -94,8 +93,7 @@ def _build(kernel: Kernel) -> str:
 
 def _timed(name: str, run: Callable[[], str]) -> bool:
     started = time.monotonic()
-    with slowest.timed(name):
-        complaints = run()
+    complaints = run()
     # Ctrl-C ends the tools, too: that is no complaint.
     if complaints and processes.interrupted.wait(0.3):
         return False

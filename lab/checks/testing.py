@@ -6,14 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lab import processes
-from lab.checks import packages, quick, slowest, verify
+from lab.checks import packages, quick, verify
 from lab.failure import FINE, NO, LabError, UsageError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, vm
@@ -30,7 +29,6 @@ from lab.machines.matrix import (
 )
 from lab.machines.roots import ensure_root, has_root
 from lab.report.results import HostLoad, read_provenance
-from lab.report.tables import WIDTH
 from lab.setup import ensure_promtool, ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
@@ -181,31 +179,6 @@ def plays(suite: Suite, part: str, native: bool) -> Plays:
             own = done.get(kernel.name, set())
             whole[kernel] = [name for name in names if name not in own]
     return {kernel: names for kernel, names in whole.items() if names}
-
-
-def _format_plays(suite: Suite, part: str, native: bool) -> str:
-    """How many on each kernel."""
-    found = plays(suite, part, native).items()
-    kernels = ", ".join(f"{kernel.name} ({len(names)})" for kernel, names in found)
-    return f"tests/{suite.name} on {kernels}"
-
-
-def left_out(part: str, native: bool) -> list[str]:
-    """What make test, or make test-more, does not play, and which target does."""
-    lines = []
-    if part == "more":
-        short = _format_plays(KERNEL, "short", native)
-        lines.append(f"make test: linters, proofs, unit tests; {short}")
-    if part == "short":
-        suites = (KERNEL, COMMAND, PACKAGING)
-        more = [_format_plays(suite, "more", native) for suite in suites]
-        built = "the module with W=1 and sparse on each packaged kernel"
-        faults = "some faults that the proofs must find"
-        lines.append(f"make test-more: {'; '.join([*more, built, faults])}")
-    kernels = len(KERNEL.chosen(every=True))
-    whole = f"every scenario on each of {kernels} kernels, also below systemd"
-    lines.append(f"make test-all: {whole}; the longest proofs; make debug")
-    return [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines]
 
 
 def boot(
@@ -394,24 +367,18 @@ def build_roots(suite: Suite, every: bool) -> None:
     if suite is PACKAGING:
         packages.ensure_packages()
     for kernel in kernels:
-        with slowest.timed(f"the root of {kernel.name} for tests/{suite.name}"):
-            root = scenario_root(kernel, suite)
+        root = scenario_root(kernel, suite)
         if suite is PACKAGING:
             packages.ensure_compiled(root)
         if suite.disk:
             ensure_disk(root)
 
 
-def _build_root(kernel: Kernel) -> None:
-    with slowest.timed(f"the root of {kernel.name}"):
-        scenario_root(kernel)
-
-
 def _build_all(what: str, native: bool) -> None:
     """Before pytest, which would hide the progress."""
     if what == "short":
         with processes.workers(WORKERS) as pool:
-            list(pool.map(_build_root, short_kernels(native)))
+            list(pool.map(scenario_root, short_kernels(native)))
     for folder in FOLDERS[what]:
         if folder in SUITES:
             build_roots(SUITES[folder], what in EVERY)
@@ -426,29 +393,24 @@ def _before_pytest(what: str) -> bool:
     for name, targets, fails in steps:
         if what in targets:
             say(name)
-            with slowest.timed(name):
-                if fails():
-                    return False
+            if fails():
+                return False
     return True
 
 
 def test(what: str, arguments: list[str]) -> int:
     """Run the linters, the proofs and pytest; what: one of FOLDERS."""
-    with slowest.timed("the test tools"):
-        python = ensure_venv()
-        ensure_promtool()
+    python = ensure_venv()
+    ensure_promtool()
     # Asked now: what is built next does not change what is played where.
     native = what in ("short", "more") and has_root(NATIVE)
     if not _before_pytest(what):
         return NO
     _build_all(what, native)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
+    command += ["--durations", "10"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
     command += ["--every"] if what in EVERY else []
     command += ["--part", what] if what in ("short", "more") else []
     command += ["--native"] if native else []
-    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        times = Path(name, "times.json")
-        slowest.write(times)
-        command += ["--times", str(times)]
-        return processes.run([*command, *arguments], cwd=vm.REPOSITORY).returncode
+    return processes.run([*command, *arguments], cwd=vm.REPOSITORY).returncode
