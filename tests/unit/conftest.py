@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sluice import output
+from sluice.cli import main
 from tests.unit import _machine
 
 
@@ -14,6 +17,17 @@ from tests.unit import _machine
 def heard_interrupt() -> None:
     """A runner in the background has left SIGINT ignored, and so would we."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs the command, which must end with this status; what was printed since."""
+
+    def call(words: str | Sequence[str], status: int = 0) -> Any:
+        assert main(words.split() if isinstance(words, str) else [*words]) == status
+        return capsys.readouterr()
+
+    return call
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ from sluice.bench import plot, testbed
 from sluice.bench.command import Machine, Measured, format_bench
 from sluice.bench.command import summarise
 from sluice.bench.testbed import Load, child
-from sluice.cli import main
 from sluice.errors import SluiceError
 from sluice.netlink import Device
 from tests.unit._machine import DEVICE0
@@ -53,19 +51,15 @@ def test_rounds_are_summed_and_their_median_taken() -> None:
     assert rates == ["0.05", "9.88", "99.9", "100", "48765"]
 
 
-@pytest.mark.parametrize(
-    ("sluice", "stock", "status", "text"),
-    [
-        (0, 7, 0, "sluice lost nothing at the ring, stock 21 packets"),
-        (0, 0, 0, "stock lost nothing either"),
-        (1, 7, 1, "sluice lost 3 packets at the ring"),
-    ],
-)
-def test_verdict(bed, capsys, monkeypatch, sluice, stock, status, text) -> None:
+@pytest.mark.parametrize(("sluice", "stock", "status", "text"), [
+    (0, 7, 0, "sluice lost nothing at the ring, stock 21 packets"),
+    (0, 0, 0, "stock lost nothing either"),
+    (1, 7, 1, "sluice lost 3 packets at the ring"),
+])
+def test_verdict(bed, run, monkeypatch, sluice, stock, status, text) -> None:
     monkeypatch.setattr(bench, "measure", lambda *_: measured(sluice, stock))
     for more in ([], ["--json"]):
-        assert main(["bench", *more]) == status
-        assert text in " ".join(capsys.readouterr().out.split())
+        assert text in " ".join(run(["bench", *more], status).out.split())
 
 
 def test_text_tells_every_figure_and_its_machine(monkeypatch) -> None:
@@ -132,19 +126,17 @@ def bed(monkeypatch) -> Bed:
     return found
 
 
-def test_command_measures_in_turn(bed: Bed, capsys) -> None:
-    assert main(["bench", "--rounds", "2"]) == 0
-    said = capsys.readouterr()
+def test_command_measures_in_turn(bed: Bed, run) -> None:
+    said = run("bench --rounds 2")
     turn = [(False, "udp"), (False, "tcp"), (True, "udp"), (True, "tcp")]
     assert bed.loads == 2 * turn
     assert "\x1b" not in said.out and said.err == ""
     assert said.out.endswith("sluice lost nothing at the ring, stock 20 packets\n")
 
 
-def test_json_and_picture(bed: Bed, capsys, tmp_path) -> None:
+def test_json_and_picture(bed: Bed, run, tmp_path) -> None:
     path = tmp_path / "b.svg"
-    assert main(["bench", "--json", "--rounds", "1", "--svg", str(path)]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = json.loads(run(["bench", "--json", "--rounds", "1", "--svg", str(path)]).out)
     assert [one["lost"] for one in answer["results"]] == [5, 0, 5, 0]
     machine = answer["machine"]
     assert (machine["rounds"], machine["seconds"], machine["work_us"]) == (1, 2, 50)
@@ -156,22 +148,18 @@ def test_json_and_picture(bed: Bed, capsys, tmp_path) -> None:
 NOTHING = Load(100, 0, 0, 0.0, 50, [])
 
 
-@pytest.mark.parametrize(
-    ("place", "name", "answer", "code", "text"),
-    [
-        (system, "is_root", False, 4, "run it as root"),
-        (system, "has_tun", False, 3, "run: modprobe tun"),
-        (system, "read_module_version", "", 3, "see: sluice doctor"),
-        (testbed, "run_load", NOTHING, 1, "stock, UDP flood: nothing was received"),
-        (os, "access", False, 1, "choose another place"),
-    ],
-)
+@pytest.mark.parametrize(("place", "name", "answer", "code", "text"), [
+    (system, "is_root", False, 4, "run it as root"),
+    (system, "has_tun", False, 3, "run: modprobe tun"),
+    (system, "read_module_version", "", 3, "see: sluice doctor"),
+    (testbed, "run_load", NOTHING, 1, "stock, UDP flood: nothing was received"),
+    (os, "access", False, 1, "choose another place"),
+])
 def test_refusal_is_one_line(
-    bed: Bed, capsys, monkeypatch, place, name, answer, code, text
+    bed: Bed, run, monkeypatch, place, name, answer, code, text
 ) -> None:
     monkeypatch.setattr(place, name, lambda *_: answer)
-    assert main(["bench", "--svg", "/tmp/never-written.svg"]) == code
-    said = capsys.readouterr()
+    said = run("bench --svg /tmp/never-written.svg", code)
     assert said.out == "" and text in said.err and said.err.count("\n") == 1
     assert not bed.loads
 
@@ -185,24 +173,6 @@ def test_child_answers_or_says_why_not() -> None:
     with child(lambda: os.kill(os.getpid(), signal.SIGKILL)) as one:
         with pytest.raises(SluiceError, match="died"):
             one.answer(5)
-
-
-def test_children_end_with_their_parent() -> None:
-    """Even if it has no time to end them."""
-
-    def parent() -> int:
-        return testbed.Child(time.sleep, 600)._pid
-
-    with child(parent) as one:
-        grandchild = one.answer(5)
-    deadline = time.monotonic() + 10
-    while os.path.exists(f"/proc/{grandchild}") and time.monotonic() < deadline:
-        with open(f"/proc/{grandchild}/stat") as stat:
-            if stat.read().rpartition(")")[2].split()[0] == "Z":
-                break
-        time.sleep(0.01)
-    else:
-        assert not os.path.exists(f"/proc/{grandchild}")
 
 
 @pytest.fixture

@@ -23,50 +23,43 @@ from tests.unit._machine import DEVICE0, TAP0, Machine
 REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        *("nonsense", "--nonsense", "status --nonsense", "--netns", "--netns ..",
-          "--netns x --all-netns", "metrics --netns x --all-netns", "metrics tap0"),
-        *("on", "off", "on --now", "on a/b", "on abcdefghijklmnop"),
-        *("on tap0 --stall-ms", "on tap0 --stall-ms x", "on tap0 --qdisc noqueue",
-          "off tap0 --stall-ms 5", "off tap0 --qdisc fq_codel"),
-        *("apply a b", "watch --interval 0", "watch --count -1", "doctor tap0"),
-        *("bench tap0", "bench --rounds 0", "bench --seconds 0.1", "bench --seconds x",
-          "bench --work-us -1", "bench --svg /"),
-        *("install 0.1.0", "install --now", "uninstall tap0"),
-        *("completion", "completion tcsh"),
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    *("nonsense", "--nonsense", "status --nonsense", "--netns", "--netns ..",
+      "--netns x --all-netns", "metrics --netns x --all-netns", "metrics tap0"),
+    *("on", "off", "on --now", "on a/b", "on abcdefghijklmnop"),
+    *("on tap0 --stall-ms", "on tap0 --stall-ms x", "on tap0 --qdisc noqueue",
+      "off tap0 --stall-ms 5", "off tap0 --qdisc fq_codel"),
+    *("apply a b", "watch --interval 0", "watch --count -1", "doctor tap0"),
+    *("bench tap0", "bench --rounds 0", "bench --seconds 0.1", "bench --seconds x",
+      "bench --work-us -1", "bench --svg /"),
+    *("install 0.1.0", "install --now", "uninstall tap0"),
+    *("completion", "completion tcsh"),
+])
 def test_wrong_arguments_are_one_line_and_status_2(
-    machine: Machine, capsys, arguments: str
+    machine: Machine, run, arguments: str
 ) -> None:
-    assert main(arguments.split()) == 2
-    said = capsys.readouterr()
+    said = run(arguments, 2)
     assert said.out == "" and said.err.count("\n") == 1
     assert said.err.startswith("sluice: ") and "; see: sluice" in said.err
     assert not machine.set_calls and not config.PATH.exists()
 
 
 @pytest.mark.parametrize("arguments", [["status", "nope"], ["--netns", "nope"]])
-def test_absent_things_are_status_1(machine: Machine, capsys, arguments) -> None:
-    assert main(arguments) == 1
-    said = capsys.readouterr()
+def test_absent_things_are_status_1(machine: Machine, run, arguments) -> None:
+    said = run(arguments, 1)
     assert said.out == "" and said.err.count("\n") == 1
 
 
-def test_common_options_may_stand_before_the_subcommand(machine, capsys) -> None:
-    assert main(["--json", "metrics"]) == 0
-    assert capsys.readouterr().out.startswith("{")
+def test_common_options_may_stand_before_the_subcommand(machine, run) -> None:
+    assert run("--json metrics").out.startswith("{")
     machine.namespaces["on"] = 5
     assert main(["--netns", "on", "off", "tap0", "--now"]) == 0
     assert machine.set_calls == [(2, {"on": 0})]
 
 
 @pytest.mark.parametrize("command", ["", *cli.MODULES])
-def test_help_fits_the_terminal(capsys, command: str) -> None:
-    assert main([*command.split(), "--help"]) == 0
-    said = capsys.readouterr().out
+def test_help_fits_the_terminal(run, command: str) -> None:
+    said = run([*command.split(), "--help"]).out
     assert said.startswith("Usage: sluice")
     assert max(len(line) for line in said.splitlines()) < 80
     assert "..." not in said.partition("Commands:")[2]
@@ -77,30 +70,25 @@ def test_version_and_two_ways_to_start_it(words: list[str]) -> None:
     assert _command(*words).communicate() == (b"sluice 0.1.0\n", b"")
 
 
-def test_help_is_a_word_too(capsys) -> None:
-    assert main(["help"]) == 0
-    assert capsys.readouterr().out.startswith("Usage: sluice [OPTIONS] COMMAND")
+def test_help_is_a_word_too(run) -> None:
+    assert run("help").out.startswith("Usage: sluice [OPTIONS] COMMAND")
     for words in (["help", "watch"], ["--json", "help", "watch"]):
-        assert main(words) == 0
-        assert capsys.readouterr().out.startswith("Usage: sluice watch")
+        assert run(words).out.startswith("Usage: sluice watch")
 
 
-@pytest.mark.parametrize(
-    ("words", "guess"),
-    [
-        ("statsu", "did you mean status?"),
-        ("metrcis --json", "did you mean metrics?"),
-        ("status tap1", "did you mean tap0?"),
-        ("status [red]x", "[red]x: nothing matches; did you mean [[]red]x?"),
-        ("[red]x", "did you mean [[]red]x?"),
-        ("tap1", "did you mean tap0?"),
-        ("on --now tpa0", "did you mean tap0?"),
-        ("on --stal 1 tap0", "no such option: --stal (did you mean --stall-ms?); see: "),
-        ("status --nope", "no such option: --nope; see: sluice status --help"),
-        ("on --limit x tap0", "sluice: on: Invalid value for '--limit': 'x' is not a "
-         "valid whole number; see: sluice on --help"),
-    ],
-)
+@pytest.mark.parametrize(("words", "guess"), [
+    ("statsu", "did you mean status?"),
+    ("metrcis --json", "did you mean metrics?"),
+    ("status tap1", "did you mean tap0?"),
+    ("status [red]x", "[red]x: nothing matches; did you mean [[]red]x?"),
+    ("[red]x", "did you mean [[]red]x?"),
+    ("tap1", "did you mean tap0?"),
+    ("on --now tpa0", "did you mean tap0?"),
+    ("on --stal 1 tap0", "no such option: --stal (did you mean --stall-ms?); see: "),
+    ("status --nope", "no such option: --nope; see: sluice status --help"),
+    ("on --limit x tap0", "sluice: on: Invalid value for '--limit': 'x' is not a "
+     "valid whole number; see: sluice on --help"),
+])
 def test_slips_are_answered_with_a_guess(machine, capsys, words, guess) -> None:
     machine.links.append(replace(TAP0, ifindex=7, name="[red]x"))
     machine.devices.append(replace(DEVICE0, ifindex=7, ifname="[red]x"))
@@ -109,11 +97,9 @@ def test_slips_are_answered_with_a_guess(machine, capsys, words, guess) -> None:
     assert not machine.set_calls
 
 
-def test_name_of_a_device_is_its_details(machine: Machine, capsys) -> None:
-    assert main(["tap0"]) == 0
-    assert capsys.readouterr().out.startswith("tap0 (tap): on, served\n")
-    assert main(["--json", "tap?"]) == 0
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)["devices"]] == [
+def test_name_of_a_device_is_its_details(machine: Machine, run) -> None:
+    assert run("tap0").out.startswith("tap0 (tap): on, served\n")
+    assert [one["name"] for one in json.loads(run("--json tap?").out)["devices"]] == [
         "tap0"
     ]
 
@@ -121,36 +107,31 @@ def test_name_of_a_device_is_its_details(machine: Machine, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "code"), [("status nope --json", 1), ("on --json --limit x tap0", 2)]
 )
-def test_errors_are_json_if_json_was_asked_for(machine, capsys, words, code) -> None:
-    assert main(words.split()) == code
-    said = capsys.readouterr()
+def test_errors_are_json_if_json_was_asked_for(machine, run, words, code) -> None:
+    said = run(words, code)
     answer = json.loads(said.out)
     assert (answer["schema"], answer["code"]) == (1, code)
     assert answer["meaning"] == EXIT_CODES[code]
     assert said.err == f"sluice: {answer['error']}\n"
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "text"),
-    [
-        (NetlinkError(errno.EINVAL), 1, "netlink: Invalid argument; see: sluice doctor"),
-        (NetlinkError(errno.EPERM), 4, "netlink: Operation not permitted; run it as"),
-        (PermissionError(13, "x", "/proc"), 4, "/proc: permission denied; run it as"),
-        (OSError(24, "Too many open files", "/proc"), 1, "/proc: Too many open files; "),
-        (OSError(28, "x", "/x"), 1, "/x: the disk is full; free some space"),
-        (ValueError("what\nnow"), 1, "ValueError: what now; a defect of this command"),
-        (KeyboardInterrupt(), 130, ""),
-    ],
-)
+@pytest.mark.parametrize(("error", "code", "text"), [
+    (NetlinkError(errno.EINVAL), 1, "netlink: Invalid argument; see: sluice doctor"),
+    (NetlinkError(errno.EPERM), 4, "netlink: Operation not permitted; run it as"),
+    (PermissionError(13, "x", "/proc"), 4, "/proc: permission denied; run it as"),
+    (OSError(24, "Too many open files", "/proc"), 1, "/proc: Too many open files; "),
+    (OSError(28, "x", "/x"), 1, "/x: the disk is full; free some space"),
+    (ValueError("what\nnow"), 1, "ValueError: what now; a defect of this command"),
+    (KeyboardInterrupt(), 130, ""),
+])
 def test_whatever_goes_wrong_is_one_line(
-    machine: Machine, capsys, monkeypatch, error: BaseException, code: int, text: str
+    machine: Machine, run, monkeypatch, error: BaseException, code: int, text: str
 ) -> None:
     def fail(_: object) -> None:
         raise error
 
     monkeypatch.setattr("sluice.system.read_links", fail)
-    assert main(["status"]) == code
-    said = capsys.readouterr().err
+    said = run("status", code).err
     assert said.startswith(f"sluice: {text}") if text else not said.strip()
     assert said.count("\n") == 1
 
@@ -208,9 +189,8 @@ def test_names_are_shown_in_every_locale(tmp_path: Path, locale: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(capsys, shell: str) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
+def test_completion(run, shell: str) -> None:
+    script = run(["completion", shell]).out
     assert "_SLUICE_COMPLETE" in script and script.count("\n") > 10
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
@@ -228,14 +208,11 @@ def _command(*arguments: str, **more: object) -> subprocess.Popen:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "out", "err"),
-    [
-        ("metrics", 3, "", "sluice: python module click: missing; install python3-click"),
-        ("--version", 0, "sluice 0.1.0\n", ""),
-        ("on --help", 0, "Usage: sluice", ""),
-    ],
-)
+@pytest.mark.parametrize(("words", "status", "out", "err"), [
+    ("metrics", 3, "", "sluice: python module click: missing; install python3-click"),
+    ("--version", 0, "sluice 0.1.0\n", ""),
+    ("on --help", 0, "Usage: sluice", ""),
+])
 def test_without_its_library(words: str, status: int, out: str, err: str) -> None:
     process = _command("-S", "-B", "-m", "sluice", *words.split())
     said = [text.decode() for text in process.communicate()]
@@ -274,26 +251,23 @@ def test_full_disk_behind_stdout_is_one_line(words: str) -> None:
     assert done.stderr == "sluice: output: the disk is full; free some space\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        (["sluice", ""], [*cli.MODULES]),
-        (["sluice", "o"], ["on", "off"]),
-        (["sluice", "--json", "st"], ["status"]),
-        (["sluice", "--n"], ["--netns"]),
-        (["sluice", "--v"], ["--version"]),
-        (["sluice", "on", "--q"], ["--qdisc"]),
-        (["sluice", "on", "--qdisc", ""], list(config.QDISCS)),
-        (["sluice", "on", "tap0", "tu"], ["tun0"]),
-        (["sluice", "--netns", "r"], ["red"]),
-        (["sluice", "off", "--netns", "r"], ["red"]),
-        (["sluice", "completion", "z"], ["zsh"]),
-        (["sluice", "ta"], ["tap0"]),
-        (["sluice", "apply", "t"], ["tap0", "tun0"]),
-        (["sluice", "forget", ""], ["vpn*", "tun9"]),
-        (["sluice", "status", "--netns", "red", "t"], ["tap9"]),
-    ],
-)
+@pytest.mark.parametrize(("words", "completed"), [
+    (["sluice", ""], [*cli.MODULES]),
+    (["sluice", "o"], ["on", "off"]),
+    (["sluice", "--json", "st"], ["status"]),
+    (["sluice", "--n"], ["--netns"]),
+    (["sluice", "--v"], ["--version"]),
+    (["sluice", "on", "--q"], ["--qdisc"]),
+    (["sluice", "on", "--qdisc", ""], list(config.QDISCS)),
+    (["sluice", "on", "tap0", "tu"], ["tun0"]),
+    (["sluice", "--netns", "r"], ["red"]),
+    (["sluice", "off", "--netns", "r"], ["red"]),
+    (["sluice", "completion", "z"], ["zsh"]),
+    (["sluice", "ta"], ["tap0"]),
+    (["sluice", "apply", "t"], ["tap0", "tun0"]),
+    (["sluice", "forget", ""], ["vpn*", "tun9"]),
+    (["sluice", "status", "--netns", "red", "t"], ["tap9"]),
+])
 def test_words_a_shell_completes(machine: Machine, monkeypatch, words, completed) -> None:
     machine.namespaces["red"] = 2
     config.PATH.write_text("vpn* off\ntun9 on\nvpn* on\n")

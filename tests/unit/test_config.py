@@ -29,10 +29,6 @@ from tests.unit._machine import Machine
 TREE = Path(__file__).resolve().parents[2]
 
 
-def texts(lines: list[config.Line]) -> list[str]:
-    return [line.text for line in lines]
-
-
 def test_last_match_wins() -> None:
     lines = parse("tap* on\ntap0 off\n# tap0 on\nvnet[0-9] on stall-ms=5\n")
     assert rule_for("tap0", lines) == Rule("tap0", False)
@@ -50,50 +46,44 @@ def test_rule_survives_its_own_format(pattern: str, values: tuple[int, ...]) -> 
     assert parse_line(format_rule(rule)).rule == rule
 
 
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("tap0", "on or off is missing after the pattern"),
-        ("tap0 maybe", "on or off is missing after the pattern"),
-        ("tap0 on colour=red", "option 'colour=red' is unknown"),
-        ("tap0 off on", "option 'on' is unknown"),
-        ("tap0 on limit", "option 'limit' is unknown"),
-        ("tap0 on limit=x", "limit 'x' is not between 0 and 4294967295"),
-        ("tap0 on limit=4294967296", "limit '4294967296' is not between"),
-        (f"tap0 on limit={'9' * 20}", f"limit '{'9' * 20}' is not between"),
-        *((f"tap0 on stall-ms={wrong}", f"stall-ms '{wrong}' is not between 1 and 60000")
-          for wrong in ("", "0", "60001", "-1", "1e3")),
-        ("tap0 on low-percent=96", "low-percent '96' is not between 0 and 95"),
-        ("tap0 on target-us=100001", "target-us '100001' is not between 0 and 100000"),
-        ("tap0 on netns=red", "netns 'red' is neither host nor all"),
-        ("tap0 on netns", "option 'netns' is unknown"),
-        ("tap0 on qdisc=x", "qdisc 'x' is not one of fq_codel, fq, cake, pfifo"),
-        ("tap0 on qdisc", "option 'qdisc' is unknown"),
-        (f"[{'x' * 62}] on", "the pattern is longer than 63 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("text", "wrong"), [
+    ("tap0", "on or off is missing after the pattern"),
+    ("tap0 maybe", "on or off is missing after the pattern"),
+    ("tap0 on colour=red", "option 'colour=red' is unknown"),
+    ("tap0 off on", "option 'on' is unknown"),
+    ("tap0 on limit", "option 'limit' is unknown"),
+    ("tap0 on limit=x", "limit 'x' is not between 0 and 4294967295"),
+    ("tap0 on limit=4294967296", "limit '4294967296' is not between"),
+    (f"tap0 on limit={'9' * 20}", f"limit '{'9' * 20}' is not between"),
+    *((f"tap0 on stall-ms={wrong}", f"stall-ms '{wrong}' is not between 1 and 60000")
+      for wrong in ("", "0", "60001", "-1", "1e3")),
+    ("tap0 on low-percent=96", "low-percent '96' is not between 0 and 95"),
+    ("tap0 on target-us=100001", "target-us '100001' is not between 0 and 100000"),
+    ("tap0 on netns=red", "netns 'red' is neither host nor all"),
+    ("tap0 on netns", "option 'netns' is unknown"),
+    ("tap0 on qdisc=x", "qdisc 'x' is not one of fq_codel, fq, cake, pfifo"),
+    ("tap0 on qdisc", "option 'qdisc' is unknown"),
+    (f"[{'x' * 62}] on", "the pattern is longer than 63 bytes"),
+])
 def test_wrong_line_is_named_with_its_reason_and_has_no_rule(text, wrong) -> None:
     (said,) = config.wrongs(parse(f"# x\n{text}\n"), Path("/c"))
     assert said.startswith(f"/c:2: {wrong}")
     assert rule_for("tap0", parse(text)) is None
 
 
-@pytest.mark.parametrize(
-    ("word", "reason"),
-    [
-        ("", "a name is empty"),
-        *((word, "the kernel refuses it") for word in (".", "..")),
-        *((word, "no name has '/'") for word in ("a/b", "tap*/x")),
-        *((word, "no name has ") for word in ("br0:1", "a b", "a\t*", "x\0")),
-        *((word, "no name has '\\[") for word in ("tap[/:]", "[9-0]tap")),
-        ("tap%d", "write \\*"),
-        # The kernel takes this byte for a blank.
-        *((word, "no name has the byte a0") for word in ("t\xe0p", "\xa0*")),
-        *((word, "longer than a device name") for word in (
-            "x" * 16, "x" * 16 + "*", "?*" * 16, "[a-z]" * 8 + "12345678", "\u2603" * 6,
-        )),
-    ],
-)
+@pytest.mark.parametrize(("word", "reason"), [
+    ("", "a name is empty"),
+    *((word, "the kernel refuses it") for word in (".", "..")),
+    *((word, "no name has '/'") for word in ("a/b", "tap*/x")),
+    *((word, "no name has ") for word in ("br0:1", "a b", "a\t*", "x\0")),
+    *((word, "no name has '\\[") for word in ("tap[/:]", "[9-0]tap")),
+    ("tap%d", "write \\*"),
+    # The kernel takes this byte for a blank.
+    *((word, "no name has the byte a0") for word in ("t\xe0p", "\xa0*")),
+    *((word, "longer than a device name") for word in (
+        "x" * 16, "x" * 16 + "*", "?*" * 16, "[a-z]" * 8 + "12345678", "\u2603" * 6,
+    )),
+])
 def test_word_that_no_name_can_match_is_an_error(word: str, reason: str) -> None:
     assert re.search(reason, config.unmatchable(word))
     assert not any(map(config.unmatchable, ("*" * 30, "?" * 15, "[!/]x", "[/a]", "[")))
@@ -113,7 +103,7 @@ def test_what_cannot_be_seen_is_an_error_in_a_rule(letter: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["vnet*  off", "# head", "", "vnet* off\r"])
-def test_byte_order_mark_of_an_editor_is_no_part_of_a_pattern(machine, first) -> None:
+def test_byte_order_mark_is_no_part_of_a_pattern(machine, run, first) -> None:
     text = f"{first}\ntun0 on stall-ms=2000\n"
     config.PATH.write_bytes(b"\xef\xbb\xbf" + text.encode())
     rules = config.read_all()
@@ -122,14 +112,10 @@ def test_byte_order_mark_of_an_editor_is_no_part_of_a_pattern(machine, first) ->
     assert patterns == (["vnet*", "tun0"] if "vnet" in first else ["tun0"])
     assert main(["off", "tap0"]) == 0
     assert config.PATH.read_bytes() == text.replace("\r", "").encode() + b"tap0 off\n"
-
-
-def test_marks_elsewhere_and_other_encodings_are_errors(machine, capsys) -> None:
     config.PATH.write_bytes(b"tun0 on\n\xef\xbb\xbfvnet* off\n")  # two files in one
-    assert main(["config", "check"]) == 1
-    assert "sluice.conf:2: " in capsys.readouterr().err
+    assert "sluice.conf:2: " in run("config check", 1).err
     config.PATH.write_text("vnet* off\n", encoding="utf-16")
-    assert main(["config", "check"]) == 1
+    run("config check", 1)
 
 
 def test_rules_are_the_same_bytes_in_every_locale(tmp_path: Path) -> None:
@@ -156,14 +142,11 @@ def test_rules_are_the_same_bytes_in_every_locale(tmp_path: Path) -> None:
 
 
 # What a kernel accepts in a device's name: all but a slash, a colon and a space.
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("on", "off", "-x", "--now", "a=b", "limit=0", "a#b", "a*b", "a[b", "a]b"),
-        *("[!a]", "?", "\\", "'", '"', "$(id)", "a;b", "caf\xe9", "\u2603", "tap\udcff"),
-        *("\x1b[2J", "...", "x" * 15, "[]]", "[!]]"),
-    ],
-)
+@pytest.mark.parametrize("name", [
+    *("on", "off", "-x", "--now", "a=b", "limit=0", "a#b", "a*b", "a[b", "a]b"),
+    *("[!a]", "?", "\\", "'", '"', "$(id)", "a;b", "caf\xe9", "\u2603", "tap\udcff"),
+    *("\x1b[2J", "...", "x" * 15, "[]]", "[!]]"),
+])
 def test_odd_names_are_remembered_and_found(tmp_path: Path, name: str) -> None:
     path = tmp_path / "conf"
     others = [Rule("tap0", True), Rule(name, False), Rule("tap1", True)]
@@ -176,42 +159,27 @@ def test_odd_names_are_remembered_and_found(tmp_path: Path, name: str) -> None:
     assert rule_for(name, config.read(path)) == Rule(exact, True)
 
 
-def test_other_lines_are_kept_and_what_would_hide_the_rule() -> None:
-    before = "# head\n\ntap0 on  # the gateway\ntap1 maybe\n  # end\n"
-    lines = remembered(parse(before), Rule("tap0", False))
-    assert texts(lines) == [
-        "# head", "", "tap0 off # the gateway", "tap1 maybe", "  # end",
-    ]
-    lines = remembered(parse("tap0 on\ntap* on\n# end"), Rule("tap0", False))
-    assert texts(lines) == ["tap* on", "# end", "tap0 off"]
+FULL = "tap0 on stall-ms=100 limit=7 qdisc=cake"
+VNET = "vnet* on stall-ms=100 qdisc=fq"
 
 
-def test_what_is_not_said_stays_as_it_was() -> None:
-    lines = parse("tap0 on stall-ms=100 limit=7 qdisc=cake")
-    lines = remembered(lines, Rule("tap0", True, {"limit": 9}))
-    assert texts(lines) == ["tap0 on stall-ms=100 limit=9 qdisc=cake"]
-    lines = remembered(lines, Rule("tap0", True, qdisc="fq"))
-    assert texts(lines) == ["tap0 on stall-ms=100 limit=9 qdisc=fq"]
-    lines = remembered(lines, Rule("tap0", False))
-    assert texts(lines) == ["tap0 off stall-ms=100 limit=9 qdisc=fq"]
-
-
-def test_a_name_keeps_what_its_pattern_says() -> None:
-    lines = parse("vnet* on stall-ms=100 qdisc=fq_codel")
-    lines = remembered(lines, Rule("vnet3", False))
-    lines = remembered(lines, Rule("vnet3", True))
-    assert texts(lines)[1:] == ["vnet3 on stall-ms=100 qdisc=fq_codel"]
-    lines = remembered(lines, Rule("vnet?", False))  # a pattern of its own
-    assert texts(lines)[-1] == "vnet? off"
-
-
-@pytest.mark.parametrize("head", [[], ["# head"] * 3])
-def test_last_rule_is_replaced_where_it_stands(head: list[str]) -> None:
-    lines = parse("\n".join([*head, "tap0 on", "# end", "", "# end"]))
-    lines = remembered(lines, Rule("tap0", False))
-    assert texts(lines) == [*head, "tap0 off", "# end", "", "# end"]
-    lines = remembered([*lines, parse_line("tap* on")], Rule("tap0", False))
-    assert texts(lines) == [*head, "# end", "", "# end", "tap* on", "tap0 off"]
+@pytest.mark.parametrize(("before", "rule", "after"), [
+    # Other lines are kept, the line stays where it is unless another would hide it.
+    ("# a||tap0 on  # b|tap1 maybe|  # end", Rule("tap0", False),
+     "# a||tap0 off # b|tap1 maybe|  # end"),
+    ("tap0 on|# end||# end", Rule("tap0", False), "tap0 off|# end||# end"),
+    ("tap0 on|# a|tap* on|# end", Rule("tap0", False), "# a|tap* on|# end|tap0 off"),
+    # What is not said stays as it was.
+    (FULL, Rule("tap0", True, {"limit": 9}), FULL.replace("limit=7", "limit=9")),
+    (FULL, Rule("tap0", True, qdisc="fq"), FULL.replace("cake", "fq")),
+    (FULL, Rule("tap0", False), FULL.replace("on", "off")),
+    # A name keeps what its pattern says; a pattern has its own.
+    (VNET, Rule("vnet3", False), f"{VNET}|vnet3 off stall-ms=100 qdisc=fq"),
+    (VNET, Rule("vnet?", False), f"{VNET}|vnet? off"),
+])
+def test_file_with_a_rule_that_takes_effect(before: str, rule: Rule, after: str) -> None:
+    lines = remembered(parse(before.replace("|", "\n")), rule)
+    assert "|".join(line.text for line in lines) == after
 
 
 def test_new_file_explains_itself(tmp_path: Path) -> None:
@@ -257,29 +225,15 @@ def test_failed_write_leaves_the_file_whole(tmp_path: Path, monkeypatch) -> None
     assert [p.name for p in tmp_path.iterdir()] == ["conf"]
 
 
-def test_whoever_may_not_write_is_told_to_be_root(tmp_path, monkeypatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(os, "open", refuse)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(Denied, match="lock: permission denied; run it as root$"):
-        with config.locked(tmp_path / "lock"):
-            pass
-
-
-@pytest.mark.parametrize(
-    ("code", "advice"),
-    [
-        (errno.EPERM, "chattr -i "),
-        (errno.EACCES, "SELinux"),
-        (errno.EROFS, "/etc/sluice.conf.d"),
-        (errno.ENOSPC, "free some space"),
-        (errno.EDQUOT, "free some space"),
-        (errno.EIO, "dmesg"),
-    ],
-)
-def test_each_refusal_has_advice_for_root(tmp_path, monkeypatch, code, advice) -> None:
+@pytest.mark.parametrize(("code", "advice"), [
+    (errno.EPERM, "chattr -i "),
+    (errno.EACCES, "SELinux"),
+    (errno.EROFS, "/etc/sluice.conf.d"),
+    (errno.ENOSPC, "free some space"),
+    (errno.EDQUOT, "free some space"),
+    (errno.EIO, "dmesg"),
+])
+def test_each_refusal_has_its_advice(tmp_path, monkeypatch, code, advice) -> None:
     def refuse(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -290,6 +244,11 @@ def test_each_refusal_has_advice_for_root(tmp_path, monkeypatch, code, advice) -
     with pytest.raises(SluiceError, match=advice) as raised:
         config.remember([Rule("tap1", True)], path)
     assert "as root" not in str(raised.value) and str(path) in str(raised.value)
+    if code == errno.EACCES:
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        with pytest.raises(Denied, match="lock: permission denied; run it as root$"):
+            with config.locked(tmp_path / "lock"):
+                pass
     assert path.read_text() == "tap0 on\n"
 
 
@@ -418,37 +377,31 @@ def test_there_is_a_bound_of_rules(machine) -> None:
     assert wrong.startswith(f"{config.PATH}:257: more than 256 rules")
 
 
-def states(capsys, *words: str) -> list[str]:
-    assert main(["config", *words, "--json"]) == 0
-    return [one["module"] for one in json.loads(capsys.readouterr().out)["rules"]]
+def test_check_and_show_tell_what_the_module_has(machine, run) -> None:
+    def states() -> set[str]:
+        answers = [run(f"config {verb} --json").out for verb in ("check", "show")]
+        return {json.loads(one)["rules"][0]["module"] for one in answers}
 
-
-def test_check_and_show_tell_what_the_module_has(machine, capsys) -> None:
     config.PATH.write_text("tap0 off\n")
-    assert states(capsys, "check") == states(capsys, "show") == ["not loaded"]
-    assert main(["apply"]) == 0
-    capsys.readouterr()
-    assert states(capsys, "check") == states(capsys, "show") == ["loaded"]
+    assert states() == {"not loaded"}
+    run("apply")
+    assert states() == {"loaded"}
     machine.loaded = False
-    assert states(capsys, "check") == states(capsys, "show") == ["not loaded"]
+    assert states() == {"not loaded"}
 
 
-def test_a_file_is_checked_before_it_is_copied(machine, capsys, tmp_path: Path) -> None:
+def test_a_file_is_checked_before_it_is_copied(machine, run, tmp_path: Path) -> None:
     config.PATH.write_text("nonsense\n")
     path = tmp_path / "new.conf"
     path.write_text("t* on\n")
-    assert main(["config", "check", str(path)]) == 0
-    assert capsys.readouterr().out == "1 rule, no error\n"
+    assert run(["config", "check", str(path)]).out == "1 rule, no error\n"
     path.write_text("t* on\ntap0 maybe\ntap1\n")
-    assert main(["config", "check", str(path)]) == 1
     reason = "on or off is missing after the pattern"
-    assert capsys.readouterr().err.splitlines() == [
+    assert run(["config", "check", str(path)], 1).err.splitlines() == [
         f"sluice: {path}:{number}: {reason}" for number in (2, 3)
     ]
-    assert main(["config", "check", str(tmp_path / "none")]) == 1
-    assert "no such file" in capsys.readouterr().err
-    assert main(["config", "show", str(path)]) == 2
-    assert "show takes no file" in capsys.readouterr().err
+    assert "no such file" in run(["config", "check", str(tmp_path / "none")], 1).err
+    assert "show takes no file" in run(["config", "show", str(path)], 2).err
 
 
 # Commands that are killed between any two of their steps

@@ -116,20 +116,6 @@ def test_every_program_is_played_or_an_example() -> None:
     assert pages >= {"README.md", "install.md", "operating.md", "sluice.8"}
 
 
-@pytest.mark.parametrize(
-    ("text", "example"),
-    [
-        ("sluice on tun0 --stall-ms 2000", False),
-        ("sluice on NAME", True),
-        ("sluice doctor   # the verdict: FAIL, WARN", False),
-        ("apt install ./out/x.deb; sluice doctor", True),
-        ("sluice bench --svg x.svg", True),  # its own scenario
-    ],
-)
-def test_example_has_a_placeholder_or_such_a_program(text: str, example: bool) -> None:
-    assert Line("page.md", 1, text).is_example is example
-
-
 @pytest.mark.parametrize("line", LINES, ids=lambda one: f"{one.page}:{one.number}")
 def test_a_plain_shell_and_make_take_the_line(line: Line) -> None:
     """make only says what it would do."""

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from sluice import config, install, packages, system
-from sluice.cli import main
 from sluice.distributions import Answers
 from sluice.install import SOURCE
 
@@ -51,94 +50,80 @@ def script(monkeypatch, tmp_path) -> Script:
     return write
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "status", "out", "err"),
-    [
-        ("echo '+ dkms add' >&2; echo 'A link'; echo '+ dkms install' >&2", "install",
-         0, "installed; see: sluice status\n", "+ dkms add\nA link\n+ dkms install\n"),
-        ("echo 'not built' >&2; exit 1", "install", 1, "", "not built\n"),
-        ("echo 'not built' >&2; exit 3", "install", 3, "", "not built\n"),
-        ("echo \"+ $*\" >&2", "install --dry-run", 0, "nothing was done\n",
-         "+ --dry-run\n"),
-        ("echo \"+ $*\" >&2", "uninstall --dry-run", 0, "nothing was done\n",
-         "+ --remove --dry-run\n"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words", "status", "out", "err"), [
+    ("echo '+ dkms add' >&2; echo 'A link'; echo '+ dkms install' >&2", "install",
+     0, "installed; see: sluice status\n", "+ dkms add\nA link\n+ dkms install\n"),
+    ("echo 'not built' >&2; exit 1", "install", 1, "", "not built\n"),
+    ("echo 'not built' >&2; exit 3", "install", 3, "", "not built\n"),
+    ("echo \"+ $*\" >&2", "install --dry-run", 0, "nothing was done\n",
+     "+ --dry-run\n"),
+    ("echo \"+ $*\" >&2", "uninstall --dry-run", 0, "nothing was done\n",
+     "+ --remove --dry-run\n"),
+])
 def test_script_is_shown_and_its_status_taken(
-    script: Script, capsys, monkeypatch, text, words, status, out, err
+    script: Script, run, monkeypatch, text, words, status, out, err
 ) -> None:
     script(text)
     monkeypatch.setattr(system, "is_root", lambda: "--dry-run" not in words)
-    assert main(words.split()) == status
-    assert capsys.readouterr() == (out, err)
+    assert run(words, status) == (out, err)
     if "--dry-run" not in words:
-        assert main([words, "--json"]) == status
-        answer = json.loads(capsys.readouterr().out)
+        answer = json.loads(run([words, "--json"], status).out)
         shown = ["dkms add", "dkms install"] if status == 0 else []
         assert (answer["commands"], answer["verdict"]) == (shown, (out or err).strip())
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
-def test_interrupted_script_takes_back_what_it_did(script, capsys, name: str) -> None:
+def test_interrupted_script_takes_back_what_it_did(script, run, name: str) -> None:
     script(f"""
         trap 'echo "+ rm it" >&2; exit 130' TERM
         sleep 0.2
         kill -{name} $PPID
         while :; do sleep 0.1; done
     """)
-    assert main(["install"]) == 130
-    assert "+ rm it\n" in capsys.readouterr().err
+    assert "+ rm it\n" in run("install", 130).err
 
 
-def test_uninstall_says_what_is_left(script: Script, capsys, monkeypatch) -> None:
-    assert main(["uninstall"]) == 0
-    assert capsys.readouterr().out == "uninstalled\n"
+def test_uninstall_says_what_is_left(script: Script, run, monkeypatch) -> None:
+    assert run("uninstall").out == "uninstalled\n"
     script("exit 0")
     config.PATH.write_text("tun* on\n")
-    assert main(["uninstall"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(run("uninstall").out.split())
     assert said == f"nothing is installed from a tree; {config.PATH} is kept"
     monkeypatch.setattr(install, "TREE", config.PATH.parent / "none")
     for verb in ("install", "uninstall"):
-        assert main([verb]) == 1
-        assert "not a source tree" in capsys.readouterr().err
+        assert "not a source tree" in run([verb], 1).err
 
 
-@pytest.mark.parametrize(
-    ("answers", "status", "text"),
-    [
-        ({"is_root": False}, 4, "install: changes the system; run it as root"),
-        ({"has_headers": False}, 3, "its headers are missing; run: apt install linux-"),
-        ({"read_dkms": None}, 3, "dkms: not installed; run: apt install dkms"),
-        ({"read_kernel_config": "CONFIG_MODULES=y\n"}, 3, "lacks CONFIG_DYNAMIC_FTRACE"),
-        ({"read_secure_boot": True, "read_signed_only": "lockdown"}, 3,
-         "requires signed modules, and DKMS has no key"),
-        ({"read_signed_only": "lockdown"}, 3, "lockdown requires signed modules"),
-        ({"read_secure_boot": True, "read_signed_only": "lockdown",
-          "read_signing_key": ("/k", False), "has_tool": True}, 3,
-         "/k is not enrolled; run: mokutil --import /k"),
-        ({"read_package": ("sluice", "apt remove sluice")}, 1, "apt remove sluice"),
-    ],
-)
+@pytest.mark.parametrize(("answers", "status", "text"), [
+    ({"is_root": False}, 4, "install: changes the system; run it as root"),
+    ({"has_headers": False}, 3, "its headers are missing; run: apt install linux-"),
+    ({"read_dkms": None}, 3, "dkms: not installed; run: apt install dkms"),
+    ({"read_kernel_config": "CONFIG_MODULES=y\n"}, 3, "lacks CONFIG_DYNAMIC_FTRACE"),
+    ({"read_secure_boot": True, "read_signed_only": "lockdown"}, 3,
+     "requires signed modules, and DKMS has no key"),
+    ({"read_signed_only": "lockdown"}, 3, "lockdown requires signed modules"),
+    ({"read_secure_boot": True, "read_signed_only": "lockdown",
+      "read_signing_key": ("/k", False), "has_tool": True}, 3,
+     "/k is not enrolled; run: mokutil --import /k"),
+    ({"read_package": ("sluice", "apt remove sluice")}, 1, "apt remove sluice"),
+])
 def test_refusals_are_one_line_and_change_nothing(
-    script: Script, capsys, monkeypatch, answers, status: int, text: str
+    script: Script, run, monkeypatch, answers, status: int, text: str
 ) -> None:
     for name, answer in answers.items():
         monkeypatch.setattr(system, name, lambda *_, answer=answer: answer)
-    assert main(["install"]) == status
-    said = capsys.readouterr()
+    said = run("install", status)
     assert said.out == "" and said.err.count("\n") == 1 and text in said.err
 
 
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
-def test_what_a_package_owns_is_left_to_it(script, capsys, monkeypatch, verb) -> None:
+def test_what_a_package_owns_is_left_to_it(script, run, monkeypatch, verb) -> None:
     def read_package(path: str) -> tuple[str, str]:
         owned = path == f"{SOURCE}/Kbuild"
         return ("sluice-dkms", "apt remove sluice-dkms") if owned else ("", "")
 
     monkeypatch.setattr(system, "read_package", read_package)
-    assert main([verb]) == 1
-    said = capsys.readouterr().err
+    said = run([verb], 1).err
     assert said.endswith("is the package sluice-dkms's; use: apt remove sluice-dkms\n")
     assert "+ " not in said
 
@@ -212,14 +197,11 @@ def test_module_is_loaded_whatever_the_command_says(tmp_path, command) -> None:
     assert (f"+ {there} apply --keep\n" in done.stderr) is bool(command)
 
 
-@pytest.mark.parametrize(
-    ("manager", "answer", "package"),
-    [
+def test_owner_in_the_words_of_a_package_manager() -> None:
+    for manager, answer, package in (
         ("dpkg", "sluice: /usr/share/sluice/cli.py\n", "sluice"),
         ("rpm", "sluice", "sluice"),
         ("pacman", "/usr/lib/x.py is owned by sluice 0.1.0-1\n", "sluice"),
         ("pacman", "", ""),
-    ],
-)
-def test_owner_in_the_words_of_a_package_manager(manager, answer, package) -> None:
-    assert system.parse_package(manager, answer) == package
+    ):
+        assert system.parse_package(manager, answer) == package

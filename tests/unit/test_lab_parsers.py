@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 
 import pytest
@@ -31,17 +30,14 @@ RACE = """BUG: KCSAN: data-race in pktgen_thread_worker / sluice_queue_look [{}]
 """
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[ 2.0] WARNING: CPU: 1 PID: 2 at net/core",
-        "BUG: sleeping function called from invalid context",
-        "ODEBUG: free active (active state 0) object: 0 object type: timer_list",
-        "unreferenced object 0xffff888100000000 (size 64):",
-        "lab: lockdep has stopped watching",
-        "Kernel panic - not syncing: Fatal exception in interrupt",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "[ 2.0] WARNING: CPU: 1 PID: 2 at net/core",
+    "BUG: sleeping function called from invalid context",
+    "ODEBUG: free active (active state 0) object: 0 object type: timer_list",
+    "unreferenced object 0xffff888100000000 (size 64):",
+    "lab: lockdep has stopped watching",
+    "Kernel panic - not syncing: Fatal exception in interrupt",
+])
 def test_trouble_is_found_in_a_console(line) -> None:
     assert parse_trouble(f"[ 1.0] fine\n{line}\nmtrr: CPUs had inconsistent MTRRs") == [
         line
@@ -106,39 +102,33 @@ SEARCHED = "State-vector 64 byte, errors: 0\n  1228 states, stored\n"
 WORLD = "fine: 2 seeds, 10 packets, 4 of them strict, 2 stops, 0 stalls\n"
 
 
-@pytest.mark.parametrize(
-    ("log", "says"),
-    [
-        (SEARCHED, FINE),
-        (SEARCHED.replace("errors: 0", "errors: 1"), FOUND),
-        ("error: max search depth too small\n" + SEARCHED, "incomplete"),
-        ("pan: out of memory\n" + SEARCHED, "incomplete"),
-        ("gcc: error", "no verdict"),
-        ("", "no verdict"),
-    ],
-)
+@pytest.mark.parametrize(("log", "says"), [
+    (SEARCHED, FINE),
+    (SEARCHED.replace("errors: 0", "errors: 1"), FOUND),
+    ("error: max search depth too small\n" + SEARCHED, "incomplete"),
+    ("pan: out of memory\n" + SEARCHED, "incomplete"),
+    ("gcc: error", "no verdict"),
+    ("", "no verdict"),
+])
 def test_search(log, says) -> None:
     assert parse_search(log)[0] == says
 
 
-@pytest.mark.parametrize(
-    ("log", "status", "says"),
-    [
-        (WORLD, 0, FINE),
-        (WORLD, 1, "no verdict"),
-        (WORLD.replace("2 seeds", "0 seeds"), 0, "no verdict"),
-        ("seed 0, step 12: queue 0: a packet is lost\n", 1, FOUND),
-        ("seed 0: ended by signal 11\n", 1, FOUND),
-        ("SUMMARY: ThreadSanitizer: data race kmod/queue.c:1 in f\n" + WORLD, 0, FOUND),
-        ("SUMMARY: AddressSanitizer: heap-use-after-free\n", 1, FOUND),
-        ("Segmentation fault\n", 139, "no verdict"),
-        ("", 0, "no verdict"),
-        ("100 packets/s  median 39 ms\n", 0, "no verdict"),
-        ("100 packets/s  median 39 ms: TOO MUCH\n", 1, FOUND),
-        ("found: line 12: a + b is 1, not 2\n", 1, FOUND),
-        ("self-test: size of a ptr_ring is not what sluice knows\n", 1, FOUND),
-    ],
-)
+@pytest.mark.parametrize(("log", "status", "says"), [
+    (WORLD, 0, FINE),
+    (WORLD, 1, "no verdict"),
+    (WORLD.replace("2 seeds", "0 seeds"), 0, "no verdict"),
+    ("seed 0, step 12: queue 0: a packet is lost\n", 1, FOUND),
+    ("seed 0: ended by signal 11\n", 1, FOUND),
+    ("SUMMARY: ThreadSanitizer: data race kmod/queue.c:1 in f\n" + WORLD, 0, FOUND),
+    ("SUMMARY: AddressSanitizer: heap-use-after-free\n", 1, FOUND),
+    ("Segmentation fault\n", 139, "no verdict"),
+    ("", 0, "no verdict"),
+    ("100 packets/s  median 39 ms\n", 0, "no verdict"),
+    ("100 packets/s  median 39 ms: TOO MUCH\n", 1, FOUND),
+    ("found: line 12: a + b is 1, not 2\n", 1, FOUND),
+    ("self-test: size of a ptr_ring is not what sluice knows\n", 1, FOUND),
+])
 def test_programs_verdict(log, status, says) -> None:
     assert parse_verdict(log, status)[0] == says
 
@@ -211,33 +201,17 @@ def test_counts_are_those_that_the_tools_print() -> None:
     assert parse_udp_overflows(snmp + "UdpLite: 0\n") == 7
 
 
-def test_iperf3_gives_the_receivers_rate() -> None:
-    end: dict[str, object] = {
-        "sum_sent": {"bits_per_second": 9e9, "retransmits": 64},
-        "sum_received": {"bits_per_second": 149.4e6, "bytes": 37360000},
-        "streams": [{"receiver": {"bytes": 3}}, {"receiver": {"bytes": 1}}],
-    }
-    got = tcp.parse_iperf3(json.dumps({"end": end}))
-    assert got == tcp.Received(mbit=149.4, retransmits=64, jain=0.8)
-    udp = {"bits_per_second": 80e6, "bytes": 4000, "packets": 8, "lost_packets": 2}
-    end = {"sum": udp, "streams": [{"udp": {"bytes": 4000}}]}
-    assert tcp.parse_iperf3(json.dumps({"end": end})).mbit == 60, "of old versions"
-
-
-@pytest.mark.parametrize(
-    ("parse", "text", "reason"),
-    [
-        (tcp.parse_iperf3, "", "no JSON"),
-        (tcp.parse_iperf3, '{"error": "unable to connect"}', "unable to connect"),
-        (tcp.parse_iperf3, '{"end": {"sum_received": {"bytes": 0}}}', "no byte"),
-        (latency.parse_ping, PING.partition("\n---")[0], "no summary"),
-        (pktgen.parse_pktgen, "Result: Idle\n", "did not run"),
-        (pktgen.parse_pktgen, "Result: OK: 1(c1+d0) usec, 1 (", "did not run"),
-        (lambda text: devices.parse_reader_line(text, "ended"), "", "reader"),
-        (lambda text: devices.parse_reader_line(text, "ended"),
-         '{"state": "paused", "devices": []}', "instead of 'ended'"),
-    ],
-)
+@pytest.mark.parametrize(("parse", "text", "reason"), [
+    (tcp.parse_iperf3, "", "no JSON"),
+    (tcp.parse_iperf3, '{"error": "unable to connect"}', "unable to connect"),
+    (tcp.parse_iperf3, '{"end": {"sum_received": {"bytes": 0}}}', "no byte"),
+    (latency.parse_ping, PING.partition("\n---")[0], "no summary"),
+    (pktgen.parse_pktgen, "Result: Idle\n", "did not run"),
+    (pktgen.parse_pktgen, "Result: OK: 1(c1+d0) usec, 1 (", "did not run"),
+    (lambda text: devices.parse_reader_line(text, "ended"), "", "reader"),
+    (lambda text: devices.parse_reader_line(text, "ended"),
+     '{"state": "paused", "devices": []}', "instead of 'ended'"),
+])
 def test_tool_that_measured_nothing_is_refused(parse, text, reason) -> None:
     with pytest.raises(Exception, match=reason):
         parse(text)

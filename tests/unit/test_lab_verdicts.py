@@ -57,16 +57,13 @@ def emulate(machine: Machine, monkeypatch: pytest.MonkeyPatch, *scripts: str) ->
     monkeypatch.setattr(vm, "_command", command)
 
 
-@pytest.mark.parametrize(
-    ("scripts", "result"),
-    [
-        ([f"{BEGUN}; {VERDICT % 0}"], VmResult(0, "x")),
-        ([f"{BEGUN}; {VERDICT % 1}"], VmResult(1, "x")),
-        (["kill -SEGV $$", f"{BEGUN}; {VERDICT % 0}"], VmResult(0, "x")),
-        ([f"echo 'BUG: bad' >console.log; {BEGUN}; {VERDICT % 0}"],
-         VmResult(0, "x", ["BUG: bad"])),
-    ],
-)
+@pytest.mark.parametrize(("scripts", "result"), [
+    ([f"{BEGUN}; {VERDICT % 0}"], VmResult(0, "x")),
+    ([f"{BEGUN}; {VERDICT % 1}"], VmResult(1, "x")),
+    (["kill -SEGV $$", f"{BEGUN}; {VERDICT % 0}"], VmResult(0, "x")),
+    ([f"echo 'BUG: bad' >console.log; {BEGUN}; {VERDICT % 0}"],
+     VmResult(0, "x", ["BUG: bad"])),
+])
 def test_verdict_and_trouble_are_those_of_the_boot(
     machine, monkeypatch, scripts, result
 ) -> None:
@@ -74,15 +71,12 @@ def test_verdict_and_trouble_are_those_of_the_boot(
     assert vm.run_job(machine, {}, 60, lambda _: None) == result
 
 
-@pytest.mark.parametrize(
-    ("scripts", "lost", "said"),
-    [
-        ([f"{BEGUN}; exit 1"], VmLost, "ended with status 1 without a verdict"),
-        (["exit 3"] * 2, VmNotBooted, "ended with status 3"),
-        ([f"{BEGUN}; exec sleep 60"], VmLost, "it was stopped after"),
-        ([f"echo Kernel panic >console.log; {BEGUN}"], VmLost, "said: Kernel panic"),
-    ],
-)
+@pytest.mark.parametrize(("scripts", "lost", "said"), [
+    ([f"{BEGUN}; exit 1"], VmLost, "ended with status 1 without a verdict"),
+    (["exit 3"] * 2, VmNotBooted, "ended with status 3"),
+    ([f"{BEGUN}; exec sleep 60"], VmLost, "it was stopped after"),
+    ([f"echo Kernel panic >console.log; {BEGUN}"], VmLost, "said: Kernel panic"),
+])
 def test_boot_without_a_verdict_is_lost_whatever_was_there_before(
     machine, monkeypatch, scripts, lost, said
 ) -> None:
@@ -100,17 +94,14 @@ Kernel panic - not syncing: Fatal exception in interrupt
 """
 
 
-@pytest.mark.parametrize(
-    ("console", "kvm", "lost"),
-    [
-        (OOPS % "e8", False, EmulatorRace),
-        (OOPS % "e8", True, VmLost),
-        (OOPS % "cc", False, VmLost),  # the breakpoint is in memory
-        (OOPS.replace("int3: ", "") % "e8", False, VmLost),
-        ("Oops: 0000\nCode: e8 <77>\n" + OOPS % "e8", False, VmLost),  # another first
-        ("Oops: int3: 0000 [#1]\nCode: Unable to access\n", False, VmLost),
-    ],
-)
+@pytest.mark.parametrize(("console", "kvm", "lost"), [
+    (OOPS % "e8", False, EmulatorRace),
+    (OOPS % "e8", True, VmLost),
+    (OOPS % "cc", False, VmLost),  # the breakpoint is in memory
+    (OOPS.replace("int3: ", "") % "e8", False, VmLost),
+    ("Oops: 0000\nCode: e8 <77>\n" + OOPS % "e8", False, VmLost),  # another first
+    ("Oops: int3: 0000 [#1]\nCode: Unable to access\n", False, VmLost),
+])
 def test_only_a_breakpoint_that_memory_lacks_is_a_race_of_the_emulator(
     machine, monkeypatch, console, kvm, lost
 ) -> None:
@@ -142,14 +133,11 @@ def answer(machine: Machine, monkeypatch, written: dict, *ends: Any) -> list[lis
     return asked
 
 
-@pytest.mark.parametrize(
-    ("ends", "outcome", "boots"),
-    [
-        ([EmulatorRace("int3"), VmResult(0, "")], "passed", 2),
-        ([EmulatorRace("int3")] * testing.BOOTS, testing.RACED, testing.BOOTS),
-        ([VmLost("panic")], "lost", 1),
-    ],
-)
+@pytest.mark.parametrize(("ends", "outcome", "boots"), [
+    ([EmulatorRace("int3"), VmResult(0, "")], "passed", 2),
+    ([EmulatorRace("int3")] * testing.BOOTS, testing.RACED, testing.BOOTS),
+    ([VmLost("panic")], "lost", 1),
+])
 def test_only_what_the_emulator_lost_is_played_again(
     machine, monkeypatch, ends, outcome, boots
 ) -> None:
@@ -172,30 +160,22 @@ def test_scenario_running_when_the_vm_is_lost_is_lost(machine, monkeypatch) -> N
     assert [(one.name, one.outcome) for one in settled] == [
         ("a.b", "passed"), ("a.c", "lost"),
     ]
-
-
-def test_end_that_no_scenario_tells_of_is_trouble(machine, monkeypatch) -> None:
     answer(machine, monkeypatch, {}, VmResult(1, "OSError"))
-    assert testing.boot(machine, {}, 1.0, print)[1] == ["OSError"]
-
-
-def test_boot_without_any_outcome_is_an_error(machine, monkeypatch) -> None:
+    told = testing.boot(machine, {}, 1.0, print)[1]
+    assert told == ["OSError"], "no scenario tells of that end"
     answer(machine, monkeypatch, {}, VmLost("no module"))
     with pytest.raises(LabError, match="no scenario ran: no module"):
         testing.boot(machine, {}, 1.0, lambda _: None)
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "trouble", "status", "told"),
-    [
-        (["passed", "passed"], [], FINE, "2 of 2 plays passed\n"),
-        (["skipped", "skipped"], [], FINE, "0 of 2 plays passed, 2 skipped\n"),
-        (["passed", "failed"], [], NO, "1 of 2 plays passed\n"),
-        (["passed", "lost"], [], NO, "1 of 2 plays passed\n"),
-        (["passed"], [], NO, "1 of 2 plays passed\n"),
-        (["passed", "passed"], ["BUG"], NO, "passed\nthe kernel said: BUG\n"),
-    ],
-)
+@pytest.mark.parametrize(("outcomes", "trouble", "status", "told"), [
+    (["passed", "passed"], [], FINE, "2 of 2 plays passed\n"),
+    (["skipped", "skipped"], [], FINE, "0 of 2 plays passed, 2 skipped\n"),
+    (["passed", "failed"], [], NO, "1 of 2 plays passed\n"),
+    (["passed", "lost"], [], NO, "1 of 2 plays passed\n"),
+    (["passed"], [], NO, "1 of 2 plays passed\n"),
+    (["passed", "passed"], ["BUG"], NO, "passed\nthe kernel said: BUG\n"),
+])
 def test_lab_again_is_fine_if_no_play_failed(
     machine, monkeypatch, capsys, outcomes, trouble, status, told
 ) -> None:

@@ -50,12 +50,11 @@ def check_rules(text: str, openmetrics: bool = False) -> dict[str, str]:
     return samples
 
 
-def test_samples(machine: Machine, capsys) -> None:
+def test_samples(machine: Machine, run) -> None:
     """All of a device: each value is another, so none is taken for the next."""
     machine.queues[0] = replace(QUEUE0, stalls=2, drops=3, rescued=4, wakes_other=6)
     machine.qdiscs[2] = replace(QDISC0, overlimits=7)
-    assert main(["metrics"]) == 0
-    samples = check_rules(capsys.readouterr().out)
+    samples = check_rules(run("metrics").out)
     device = 'device="tap0",netns=""'
     queue = f'{device},queue="0"'
     states = {
@@ -91,22 +90,20 @@ def test_samples(machine: Machine, capsys) -> None:
     assert samples[f'sluice_build_info{{command="{VERSION}",module="0.1.0"}}'] == "1"
 
 
-def test_device_that_is_off_and_a_qdisc_without_marks(machine, capsys) -> None:
+def test_device_that_is_off_and_a_qdisc_without_marks(machine, run) -> None:
     machine.devices[0] = replace(DEVICE0, on=False, state="off")
     machine.qdiscs[2] = replace(QDISC0, marks=None)
-    assert main(["metrics"]) == 0
-    samples = check_rules(capsys.readouterr().out)
+    samples = check_rules(run("metrics").out)
     assert samples['sluice_device_on{device="tap0",netns=""}'] == "0"
     assert samples['sluice_device_state{device="tap0",netns="",state="off"}'] == "1"
     assert samples['sluice_device_qdisc_marks_total{device="tap0",netns=""}'] == "0"
 
 
 @pytest.mark.parametrize("loaded", [True, False])
-def test_prometheus_reads_it(machine: Machine, capsys, loaded: bool) -> None:
+def test_prometheus_reads_it(machine: Machine, run, loaded: bool) -> None:
     machine.loaded = loaded
     machine.namespaces = {"": 1, 'a"b': 2}
-    assert main(["metrics", "--openmetrics"]) == 0
-    text = capsys.readouterr().out
+    text = run("metrics --openmetrics").out
     found = {one.name: one for one in text_string_to_metric_families(text)}
     samples = {(one.labels["device"], one.labels["netns"]): one.value
                for one in found["sluice_device_drops"].samples}
@@ -116,16 +113,14 @@ def test_prometheus_reads_it(machine: Machine, capsys, loaded: bool) -> None:
     for one in found.values():
         assert one.unit == ("seconds" if one.name.endswith("_seconds") else ""), one.name
     machine.stale = {'a"b'}
-    assert main(["metrics"]) == 1
-    said = capsys.readouterr()
+    said = run("metrics", 1)
     assert 'device="tap0"' in said.out
     assert said.err.startswith('sluice: netns a"b: cannot be entered')
 
 
-def test_a_textfile_has_type_and_help_of_each_series(machine: Machine, capsys) -> None:
+def test_a_textfile_has_type_and_help_of_each_series(machine: Machine, run) -> None:
     """node_exporter takes a counter whose TYPE has another name for untyped."""
-    assert main(["metrics"]) == 0
-    text = capsys.readouterr().out
+    text = run("metrics").out
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     assert set(types.values()) == {"gauge", "counter"}
     series = {re.match(r"[a-z_]+", name)[0] for name in check_rules(text)}
@@ -133,24 +128,20 @@ def test_a_textfile_has_type_and_help_of_each_series(machine: Machine, capsys) -
     assert all((types[one] == "counter") is one.endswith("_total") for one in series)
 
 
-def test_both_formats_have_the_same_samples(machine, capsys, monkeypatch) -> None:
+def test_both_formats_have_the_same_samples(machine, run, monkeypatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
-    assert main(["metrics"]) == 0
-    text = check_rules(capsys.readouterr().out)
-    assert main(["metrics", "--openmetrics"]) == 0
-    assert check_rules(capsys.readouterr().out, openmetrics=True) == text
+    text = check_rules(run("metrics").out)
+    assert check_rules(run("metrics --openmetrics").out, openmetrics=True) == text
     assert text["sluice_metrics_timestamp_seconds"] == "1700000000.5"
 
 
-def test_rules_that_are_not_loaded_are_counted(machine: Machine, capsys) -> None:
+def test_rules_that_are_not_loaded_are_counted(machine: Machine, run) -> None:
     config.PATH.write_text("tap0 off\ntap1 off\nnonsense\n")
-    assert main(["metrics"]) == 0
-    samples = check_rules(capsys.readouterr().out)
+    samples = check_rules(run("metrics").out)
     counts = {name: samples[f"sluice_rules{name}"] for name in ("", "_wrong", "_differ")}
     assert counts == {"": "2", "_wrong": "1", "_differ": "2"}
     machine.loaded = False
-    assert main(["metrics"]) == 0
-    assert "sluice_rules_differ" not in check_rules(capsys.readouterr().out)
+    assert "sluice_rules_differ" not in check_rules(run("metrics").out)
 
 
 def view(netns: str, process: str) -> View:
@@ -191,10 +182,9 @@ def test_file_is_replaced_at_once_and_can_be_read(
     assert capsys.readouterr().err == f"sluice: {path}: {reason}\n"
 
 
-def test_without_the_module_drops_remain(machine: Machine, capsys) -> None:
+def test_without_the_module_drops_remain(machine: Machine, run) -> None:
     machine.loaded = False
-    assert main(["metrics"]) == 0
-    samples = check_rules(capsys.readouterr().out)
+    samples = check_rules(run("metrics").out)
     assert samples["sluice_module_loaded"] == "0"
     assert samples[f'sluice_build_info{{command="{VERSION}",module=""}}'] == "1"
     assert samples['sluice_device_drops_total{device="tap0",netns=""}'] == "17"
@@ -204,7 +194,7 @@ def test_without_the_module_drops_remain(machine: Machine, capsys) -> None:
     )
 
 
-def test_names_that_cannot_be_printed_stay_apart(machine: Machine, capsys) -> None:
+def test_names_that_cannot_be_printed_stay_apart(machine: Machine, run) -> None:
     """Prometheus refuses a scrape with two equal samples, and anybody names devices."""
     names = ["t\x01", "t\x02", "t\udcff", r"t\x01", "tüp"]
     machine.links[:] = [
@@ -212,25 +202,22 @@ def test_names_that_cannot_be_printed_stay_apart(machine: Machine, capsys) -> No
         for number, name in enumerate(names, start=10)
     ]
     machine.loaded = False
-    assert main(["metrics"]) == 0
-    samples = check_rules(capsys.readouterr().out)
+    samples = check_rules(run("metrics").out)
     seen = [name for name in samples if name.startswith("sluice_device_drops_total")]
     assert len(seen) == len(names), seen
     assert any('device="tüp"' in name for name in seen)
 
 
-def test_pace_that_was_not_measured_has_no_sample(machine: Machine, capsys) -> None:
+def test_pace_that_was_not_measured_has_no_sample(machine: Machine, run) -> None:
     machine.queues[0] = replace(QUEUE0, reader_ns=1_000_000)
     machine.queues[1] = replace(QUEUE1, reader_ns=1_000_001)
-    assert main(["metrics"]) == 0
-    said = capsys.readouterr().out
+    said = run("metrics").out
     paces = [one for one in said.splitlines() if one.startswith("sluice_queue_reader_s")]
     assert [one.rpartition(" ")[2] for one in paces] == ["0.001000001"]
 
 
-def test_json(machine: Machine, capsys) -> None:
-    assert main(["metrics", "--json"]) == 0
-    families = json.loads(capsys.readouterr().out)["metrics"]
+def test_json(machine: Machine, run) -> None:
+    families = json.loads(run("metrics --json").out)["metrics"]
     assert families[0] == {
         "name": "sluice_module_loaded",
         "type": "gauge",
@@ -260,10 +247,9 @@ def tool() -> str:
 
 
 @pytest.mark.parametrize("loaded", [True, False])
-def test_metrics_have_nothing_to_correct(machine: Machine, capsys, tool, loaded) -> None:
+def test_metrics_have_nothing_to_correct(machine: Machine, run, tool, loaded) -> None:
     machine.loaded = loaded
-    assert main(["metrics"]) == 0
-    text = capsys.readouterr().out
+    text = run("metrics").out
     command = [tool, "check", "metrics"]
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -76,18 +76,15 @@ def test_file_of_each_line_is_found(tmp_path: Path, monkeypatch, asked: bool) ->
 
 
 # As kstrtouint() and kstrtobool() of the kernel take them.
-@pytest.mark.parametrize(
-    ("text", "valid"),
-    [
-        *((f"stall_ms={value}", True) for value in ("1", "60000", "0x10", "010", "+5")),
-        *((f"stall_ms={value}", False) for value in ("1s", "", "-1", "1.5", "08", "1_0")),
-        ("stall_ms", False),
-        *((f"default_on={value}", True) for value in ("0", "no", "off", "Y", "on", "n")),
-        *((f"default_on={value}", False) for value in ("2", "", "o", "ja", "-1")),
-        ("default_on", True),
-        ("other=1s", True),  # not known: it is ignored
-    ],
-)
+@pytest.mark.parametrize(("text", "valid"), [
+    *((f"stall_ms={value}", True) for value in ("1", "60000", "0x10", "010", "+5")),
+    *((f"stall_ms={value}", False) for value in ("1s", "", "-1", "1.5", "08", "1_0")),
+    ("stall_ms", False),
+    *((f"default_on={value}", True) for value in ("0", "no", "off", "Y", "on", "n")),
+    *((f"default_on={value}", False) for value in ("2", "", "o", "ja", "-1")),
+    ("default_on", True),
+    ("other=1s", True),  # not known: it is ignored
+])
 def test_what_the_kernel_takes(text: str, valid: bool) -> None:
     (one,) = options(text)
     assert (modprobe.invalid(one, modprobe.PARAMETERS) == "") is valid
@@ -101,40 +98,37 @@ REFUSED = "sluice: `1s' invalid for parameter `stall_ms'"
 BUILD = "dkms build --force -m sluice"
 
 
-@pytest.mark.parametrize(
-    ("facts", "text", "fix"),
-    [
-        (unloaded(*options("stall_ms=1s"), refusal=REFUSED),
-         f"not loaded: in {CONF} stall_ms=1s is not a whole number",
-         f"correct it in {CONF}; modprobe sluice"),
-        (unloaded(*options("default_on=2", where=COMMAND_LINE)),
-         f"not loaded: in {COMMAND_LINE} default_on=2 is neither 0 nor 1",
-         f"correct it in {COMMAND_LINE}; reboot"),
-        (unloaded(*options("stall_ms=0"), refusal="sluice: stall_ms=0: not accepted"),
-         f"not loaded: in {CONF} stall_ms=0 is outside 1 to 60000",
-         f"correct it in {CONF}; modprobe sluice"),
-        # Corrected meanwhile.
-        (unloaded(*options("stall_ms=1000"), refusal=REFUSED), REFUSED,
-         "modprobe sluice"),
-        (unloaded(Configured("install", "/bin/false", CONF)),
-         f"not loaded: {CONF} has: install sluice /bin/false",
-         f"remove that from {CONF}; modprobe sluice"),
-        (unloaded(Configured("module_blacklist", "", COMMAND_LINE)),
-         f"not loaded: {COMMAND_LINE} has: module_blacklist sluice",
-         f"remove that from {COMMAND_LINE}; reboot"),
-        (unloaded(Configured("blacklist", "", CONF)), "not loaded", "modprobe sluice"),
-        (unloaded(refusal="sluice: Unknown symbol tun_get_socket (err -2)"),
-         "Unknown symbol", BUILD),
-        (unloaded(refusal="sluice: disagrees about version of symbol module_layout"),
-         "module_layout", BUILD),
-        (unloaded(refusal="sluice: version magic '6.1'"), "magic", BUILD),
-        (unloaded(refusal="sluice: /dev/net/tun: cannot be opened (-19)"),
-         "cannot be opened", "modprobe tun; modprobe sluice"),
-        (unloaded(refusal="sluice: tun: not the driver sluice knows"), "not the driver",
-         "sluice doctor --report"),
-        (unloaded(), "not loaded: stock behaviour", "modprobe sluice"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "text", "fix"), [
+    (unloaded(*options("stall_ms=1s"), refusal=REFUSED),
+     f"not loaded: in {CONF} stall_ms=1s is not a whole number",
+     f"correct it in {CONF}; modprobe sluice"),
+    (unloaded(*options("default_on=2", where=COMMAND_LINE)),
+     f"not loaded: in {COMMAND_LINE} default_on=2 is neither 0 nor 1",
+     f"correct it in {COMMAND_LINE}; reboot"),
+    (unloaded(*options("stall_ms=0"), refusal="sluice: stall_ms=0: not accepted"),
+     f"not loaded: in {CONF} stall_ms=0 is outside 1 to 60000",
+     f"correct it in {CONF}; modprobe sluice"),
+    # Corrected meanwhile.
+    (unloaded(*options("stall_ms=1000"), refusal=REFUSED), REFUSED,
+     "modprobe sluice"),
+    (unloaded(Configured("install", "/bin/false", CONF)),
+     f"not loaded: {CONF} has: install sluice /bin/false",
+     f"remove that from {CONF}; modprobe sluice"),
+    (unloaded(Configured("module_blacklist", "", COMMAND_LINE)),
+     f"not loaded: {COMMAND_LINE} has: module_blacklist sluice",
+     f"remove that from {COMMAND_LINE}; reboot"),
+    (unloaded(Configured("blacklist", "", CONF)), "not loaded", "modprobe sluice"),
+    (unloaded(refusal="sluice: Unknown symbol tun_get_socket (err -2)"),
+     "Unknown symbol", BUILD),
+    (unloaded(refusal="sluice: disagrees about version of symbol module_layout"),
+     "module_layout", BUILD),
+    (unloaded(refusal="sluice: version magic '6.1'"), "magic", BUILD),
+    (unloaded(refusal="sluice: /dev/net/tun: cannot be opened (-19)"),
+     "cannot be opened", "modprobe tun; modprobe sluice"),
+    (unloaded(refusal="sluice: tun: not the driver sluice knows"), "not the driver",
+     "sluice doctor --report"),
+    (unloaded(), "not loaded: stock behaviour", "modprobe sluice"),
+])
 def test_why_the_module_is_not_loaded(facts: Facts, text: str, fix: str) -> None:
     finding = only(facts, BAD)
     assert text in finding.text and finding.fix.startswith(fix), finding
@@ -147,42 +141,36 @@ def loaded(*texts: str, **parameters: str) -> Facts:
     return replace(FINE, configured=options(*texts), parameters={**LOADED, **parameters})
 
 
-@pytest.mark.parametrize(
-    ("facts", "level", "text", "fix"),
-    [
-        (loaded("defaulton=0"), BAD, "defaulton; did you mean default_on?", CORRECT),
-        # A hyphen counts as "_".
-        (loaded("default-on=0"), NOTE, "default_on is Y, ", "echo 0 >/sys/module/sluice"),
-        (loaded("limit=9"), BAD, "has no limit", CORRECT),
-        (loaded("stall_ms=1s"), BAD, "the module will not load again", CORRECT),
-        (loaded("stall_ms=0"), NOTE, "is outside 1 to 60000", CORRECT),
-        (loaded("target_us=999999", target_us="999999"), NOTE, "is outside 0 to 100000",
-         CORRECT),
-        (loaded("stall_ms=1000"), NOTE, f"stall_ms is 250, {CONF} says 1000",
-         "echo 1000 >/sys/module/sluice/parameters/stall_ms; sluice apply"),
-        (loaded("default_on=no"), NOTE, f"default_on is Y, {CONF} says N", "echo no >"),
-        (loaded("direct_call=0"), NOTE, f"direct_call is Y, {CONF} says N",
-         doctor.RELOAD),
-        (replace(loaded("defaulton=0"), **UNLOADED), BAD, "has no defaulton", CORRECT),
-    ],
-)
+@pytest.mark.parametrize(("facts", "level", "text", "fix"), [
+    (loaded("defaulton=0"), BAD, "defaulton; did you mean default_on?", CORRECT),
+    # A hyphen counts as "_".
+    (loaded("default-on=0"), NOTE, "default_on is Y, ", "echo 0 >/sys/module/sluice"),
+    (loaded("limit=9"), BAD, "has no limit", CORRECT),
+    (loaded("stall_ms=1s"), BAD, "the module will not load again", CORRECT),
+    (loaded("stall_ms=0"), NOTE, "is outside 1 to 60000", CORRECT),
+    (loaded("target_us=999999", target_us="999999"), NOTE, "is outside 0 to 100000",
+     CORRECT),
+    (loaded("stall_ms=1000"), NOTE, f"stall_ms is 250, {CONF} says 1000",
+     "echo 1000 >/sys/module/sluice/parameters/stall_ms; sluice apply"),
+    (loaded("default_on=no"), NOTE, f"default_on is Y, {CONF} says N", "echo no >"),
+    (loaded("direct_call=0"), NOTE, f"direct_call is Y, {CONF} says N",
+     doctor.RELOAD),
+    (replace(loaded("defaulton=0"), **UNLOADED), BAD, "has no defaulton", CORRECT),
+])
 def test_option_that_does_not_hold_is_named(facts: Facts, level, text, fix) -> None:
     (finding,) = [one for one in found(facts, NOTE, BAD) if one.subject == "options"]
     assert finding.level == level and text in finding.text and CONF in finding.text
     assert finding.fix.startswith(fix)
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [
-        loaded("stall_ms=250", "default_on=1", "direct_call=on"),
-        loaded("stall_ms=0xfa", "default_on"),
-        loaded("direct_call=1", direct_call="N"),  # it is not possible here
-        loaded("stall_ms=9", "stall_ms=250"),  # the last counts
-        replace(loaded("stall_ms=250"), known={"stall_ms": "uint"}),
-        replace(loaded(), known={}),
-    ],
-)
+@pytest.mark.parametrize("facts", [
+    loaded("stall_ms=250", "default_on=1", "direct_call=on"),
+    loaded("stall_ms=0xfa", "default_on"),
+    loaded("direct_call=1", direct_call="N"),  # it is not possible here
+    loaded("stall_ms=9", "stall_ms=250"),  # the last counts
+    replace(loaded("stall_ms=250"), known={"stall_ms": "uint"}),
+    replace(loaded(), known={}),
+])
 def test_option_that_holds_is_no_finding(facts: Facts) -> None:
     assert found(facts, NOTE, BAD) == []
 

@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 import pytest
 
 from sluice import monitor, rules
-from sluice.cli import main
 from sluice.namespaces import Namespace
 from sluice.netlink import Event
 
@@ -138,49 +137,44 @@ def test_more_namespaces_than_files_may_be_open(machine, monkeypatch, capsys) ->
     assert said.count("too many open files: hears 2 network namespaces") == 1, said
 
 
-def test_without_the_module_it_says_so(machine, capsys, monkeypatch) -> None:
+def test_without_the_module_it_says_so(machine, run, monkeypatch) -> None:
     def absent() -> None:
         raise LookupError
 
     monkeypatch.setattr(monitor, "Client", absent)
-    assert main(["monitor"]) == 1
-    assert capsys.readouterr().err == f"sluice: {rules.NOT_LOADED}\n"
+    assert run("monitor", 1).err == f"sluice: {rules.NOT_LOADED}\n"
 
 
 STALL = Event(2, "tap0", 1, "stall", 3, 5, 8)
 
 
-@pytest.mark.parametrize(
-    ("netns", "change", "text"),
-    [
-        ("", {}, "tap0 queue 1 stalled: reader too slow, 3 times; fill 5 of 8"),
-        ("red", {"count": 1, "kind": "stop"},
-         "tap0 (netns red) queue 1 stopped for the first time; fill 5 of 8"),
-        ("", {"kind": "noqueue", "count": 1, "ring": 0},
-         "tap0 has noqueue, though its rule names a qdisc"),
-        ("", {"kind": "kind 9", "count": 2}, "tap0 queue 1 kind 9, 2 times; fill 5 of 8"),
-    ],
-)
+@pytest.mark.parametrize(("netns", "change", "text"), [
+    ("", {}, "tap0 queue 1 stalled: reader too slow, 3 times; fill 5 of 8"),
+    ("red", {"count": 1, "kind": "stop"},
+     "tap0 (netns red) queue 1 stopped for the first time; fill 5 of 8"),
+    ("", {"kind": "noqueue", "count": 1, "ring": 0},
+     "tap0 has noqueue, though its rule names a qdisc"),
+    ("", {"kind": "kind 9", "count": 2}, "tap0 queue 1 kind 9, 2 times; fill 5 of 8"),
+])
 def test_event_in_words(netns: str, change: dict, text: str) -> None:
     event = replace(STALL, **change)
     at = time.mktime((2026, 1, 2, 3, 4, 5, 0, 0, -1))
     assert monitor.format_event(Namespace(netns, 1), event, at) == f"03:04:05 {text}"
 
 
-def test_named_devices_are_heard_until_ctrl_c(monkeypatch, capsys) -> None:
+def test_named_devices_are_heard_until_ctrl_c(monkeypatch, run) -> None:
     def events(netns: str | None):
         for name in ("tun0", "tap0", "tap7", "vnet1"):
             yield Namespace("", 1), replace(STALL, ifname=name)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(monitor, "events", events)
-    assert main(["monitor", "tap*", "vnet1"]) == 0
-    said = capsys.readouterr()
+    said = run("monitor tap* vnet1")
     heard = [line.split()[1] for line in said.out.splitlines()]
     assert heard == ["tap0", "tap7", "vnet1"] and said.err == ""
 
 
-def test_namespaces_that_cannot_be_entered(machine, monkeypatch, capsys) -> None:
+def test_namespaces_that_cannot_be_entered(machine, monkeypatch, run) -> None:
     monkeypatch.setattr(monitor, "Listener", Ear)
     monkeypatch.setattr(monitor, "read_family", lambda: 27)
     machine.namespaces, machine.stale = {"": 1, "red": 2, "odd": 3}, {"odd"}
@@ -189,16 +183,14 @@ def test_namespaces_that_cannot_be_entered(machine, monkeypatch, capsys) -> None
     assert len(Ear.made) == 1
     monitor.Ears(None)
     assert len(Ear.made) == 3
-    assert main(["monitor", "--netns", "odd"]) == 1
-    assert "netns odd: cannot be entered" in capsys.readouterr().err
+    assert "netns odd: cannot be entered" in run("monitor --netns odd", 1).err
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_command_ends_after_so_many_events(monkeypatch, capsys, more: list[str]) -> None:
+def test_command_ends_after_so_many_events(monkeypatch, run, more: list[str]) -> None:
     pair = (Namespace("red", 2), STALL)
     monkeypatch.setattr(monitor, "events", lambda netns: itertools.repeat(pair))
-    assert main(["monitor", "--count", "2", *more]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = run(["monitor", "--count", "2", *more]).out.splitlines()
     assert len(lines) == 2
     if more:
         answer = json.loads(lines[0])

@@ -101,17 +101,11 @@ def test_namespace_is_named_by_name_path_or_process(there: System) -> None:
     assert namespaces.find("42").process == "?"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("blue", "netns blue: not in .*/netns; see: ip netns"),
-        ("43", "netns 43: no such process; see: ip netns"),
-        ("/none/net", "netns /none/net: not in .*/netns; see: ip netns"),
-    ],
-)
-def test_what_is_no_namespace_is_an_error(there: System, name: str, text: str) -> None:
-    with pytest.raises(Gone, match=f"^{text}$"):
-        namespaces.find(name)
+def test_what_is_no_namespace_is_an_error(there: System) -> None:
+    for name, text in (("blue", "not in .*/netns"), ("43", "no such process"),
+                       ("/none/net", "not in .*/netns")):
+        with pytest.raises(Gone, match=f"^netns {name}: {text}; see: ip netns$"):
+            namespaces.find(name)
 
 
 def test_process_that_only_root_may_see(there: System, monkeypatch) -> None:
@@ -125,16 +119,13 @@ def test_process_that_only_root_may_see(there: System, monkeypatch) -> None:
         namespaces.find("44")
 
 
-@pytest.mark.parametrize(
-    ("error", "raised", "text"),
-    [
-        (FileNotFoundError(2, "x"), Gone, "vanished; see: ip netns"),
-        (PermissionError(1, "x"), Denied, "cannot be entered; run it as root"),
-        (OSError(22, "x"), Gone, "is none; see: ip netns"),
-        (OSError(12, "x"), SluiceError,
-         r"cannot be entered \(cannot allocate memory\); see: ip netns"),
-    ],
-)
+@pytest.mark.parametrize(("error", "raised", "text"), [
+    (FileNotFoundError(2, "x"), Gone, "vanished; see: ip netns"),
+    (PermissionError(1, "x"), Denied, "cannot be entered; run it as root"),
+    (OSError(22, "x"), Gone, "is none; see: ip netns"),
+    (OSError(12, "x"), SluiceError,
+     r"cannot be entered \(cannot allocate memory\); see: ip netns"),
+])
 def test_namespace_that_cannot_be_entered(
     there: System, monkeypatch, error: OSError, raised: type[SluiceError], text: str
 ) -> None:

@@ -122,15 +122,12 @@ def test_only_what_sets_asks_for_a_capability() -> None:
     assert "netlink_capable(skb, CAP_NET_ADMIN)" in rules
 
 
-@pytest.mark.parametrize(
-    ("operation", "result"),
-    [
-        ("device-get", netlink.Device),
-        ("queue-get", netlink.Queue),
-        ("queue-event", netlink.Event),
-        ("rule-get", netlink.Rule),
-    ],
-)
+@pytest.mark.parametrize(("operation", "result"), [
+    ("device-get", netlink.Device),
+    ("queue-get", netlink.Queue),
+    ("queue-event", netlink.Event),
+    ("rule-get", netlink.Rule),
+])
 def test_answers_are_dataclasses_of_the_same_fields(operation, result) -> None:
     one = {each["name"]: each for each in SPEC["operations"]["list"]}[operation]
     said = one["event"] if "event" in one else one["dump"]["reply"]

@@ -94,8 +94,7 @@ def dpkg(release: str, owner: str, *installed: str, known: str = "") -> dict[str
     }
 
 
-HWE, OEM = "6.14.0-27-generic", "6.11.0-1016-oem"
-KVM, ROCK = "5.4.0-1100-kvm", "6.6.62-current-rockchip64"
+HWE, KVM, ROCK = "6.14.0-27-generic", "5.4.0-1100-kvm", "6.6.62-current-rockchip64"
 CASES: list[tuple[tuple[str, ...], str, Mapping[str, str], str]] = [
     (DEBIAN, "6.12.95+deb12-amd64", BACKPORTS,
      "apt install linux-headers-6.12.95+deb12-amd64 "
@@ -109,11 +108,6 @@ CASES: list[tuple[tuple[str, ...], str, Mapping[str, str], str]] = [
         f"linux-modules-extra-{HWE} linux-image-{HWE} | linux-image-unsigned-{HWE}",
         known=f"linux-headers-{HWE} linux-headers-generic-hwe-24.04",
     ), f"apt install linux-headers-{HWE} linux-headers-generic-hwe-24.04"),
-    (UBUNTU, OEM, dpkg(
-        OEM, f"linux-image-unsigned-{OEM}",
-        f"linux-image-oem-24.04b linux-image-{OEM}",
-        known=f"linux-headers-{OEM} linux-headers-oem-24.04b",
-    ), f"apt install linux-headers-{OEM} linux-headers-oem-24.04b"),
     # An older one is booted: the package of its flavour counts.
     (UBUNTU, KVM, dpkg(
         KVM, f"linux-image-{KVM}", f"linux-image-{KVM} ",
@@ -183,17 +177,14 @@ def test_headers_are_those_that_the_kernel_came_with(
     assert bool(advice.reason) == bool(advice.instead)
 
 
-@pytest.mark.parametrize(
-    ("release", "reason", "instead"),
-    [
-        ("6.6.87.2-microsoft-standard-WSL2", "WSL's kernel", "build Microsoft's"),
-        ("6.15.7-x86_64-linode169", "Linode's kernel", "Linode's panel"),
-        ("5.15.62-mod-std-ipv6-64", "OVH's kernel", "boot the distribution's kernel"),
-        ("6.1.21-v8+", "rpi-update", "--reinstall raspberrypi-kernel"),
-        ("6.12.54-linuxkit", "Docker Desktop", "a kernel of its own"),
-        ("6.12.1-own", "no package has them", "make HEADERS=DIR"),
-    ],
-)
+@pytest.mark.parametrize(("release", "reason", "instead"), [
+    ("6.6.87.2-microsoft-standard-WSL2", "WSL's kernel", "build Microsoft's"),
+    ("6.15.7-x86_64-linode169", "Linode's kernel", "Linode's panel"),
+    ("5.15.62-mod-std-ipv6-64", "OVH's kernel", "boot the distribution's kernel"),
+    ("6.1.21-v8+", "rpi-update", "--reinstall raspberrypi-kernel"),
+    ("6.12.54-linuxkit", "Docker Desktop", "a kernel of its own"),
+    ("6.12.1-own", "no package has them", "make HEADERS=DIR"),
+])
 @pytest.mark.parametrize("distribution", [DEBIAN, UBUNTU])
 def test_kernel_whose_headers_are_in_no_package(
     asked, distribution, release: str, reason: str, instead: str
@@ -213,30 +204,27 @@ F42, EL9 = "6.16.3-200.fc42.x86_64", "5.14.0-570.el9.aarch64+64k"
 LEAP = "6.4.0-150600.23.65-default"
 
 
-@pytest.mark.parametrize(
-    ("distribution", "release", "answers", "command"),
-    [
-        # RECORDED.
-        (("fedora",), F42, {
-            f"{F42}/vmlinuz": "kernel-core 6.16.3-200.fc42\n",
-            "repoquery": "kernel-devel-0:6.16.3-200.fc42.x86_64\n",
-        }, f"dnf install kernel-devel-{F42}"),
-        (("rocky", "rhel", "centos", "fedora"), EL9,
-         {f"{EL9}/vmlinuz": "kernel-64k-core 5.14.0-570.el9\n"},
-         "dnf install kernel-64k-devel-5.14.0-570.el9.aarch64"),
-        (("opensuse-leap", "suse", "opensuse"), LEAP,
-         {f"vmlinuz-{LEAP}": "kernel-default 6.4.0-150600.23.65.1\n"},
-         "zypper install kernel-default-devel=6.4.0-150600.23.65.1"),
-        # Not asked: the names alone.
-        (("almalinux", "rhel"), "6.9.1-1.el9.elrepo.x86_64",
-         {"vmlinuz": "kernel-ml-core 6.9.1-1.el9.elrepo\n"},
-         "dnf install kernel-ml-devel-6.9.1-1.el9.elrepo.x86_64"),
-        (("amzn", "fedora"), "6.12.40-63.114.amzn2023.x86_64",
-         {"vmlinuz": "kernel6.12 6.12.40-63.114.amzn2023\n"},
-         "dnf install kernel6.12-devel-6.12.40-63.114.amzn2023.x86_64"),
-        (("fedora",), F42, {}, f"dnf install kernel-devel-{F42}"),
-    ],
-)
+@pytest.mark.parametrize(("distribution", "release", "answers", "command"), [
+    # RECORDED.
+    (("fedora",), F42, {
+        f"{F42}/vmlinuz": "kernel-core 6.16.3-200.fc42\n",
+        "repoquery": "kernel-devel-0:6.16.3-200.fc42.x86_64\n",
+    }, f"dnf install kernel-devel-{F42}"),
+    (("rocky", "rhel", "centos", "fedora"), EL9,
+     {f"{EL9}/vmlinuz": "kernel-64k-core 5.14.0-570.el9\n"},
+     "dnf install kernel-64k-devel-5.14.0-570.el9.aarch64"),
+    (("opensuse-leap", "suse", "opensuse"), LEAP,
+     {f"vmlinuz-{LEAP}": "kernel-default 6.4.0-150600.23.65.1\n"},
+     "zypper install kernel-default-devel=6.4.0-150600.23.65.1"),
+    # Not asked: the names alone.
+    (("almalinux", "rhel"), "6.9.1-1.el9.elrepo.x86_64",
+     {"vmlinuz": "kernel-ml-core 6.9.1-1.el9.elrepo\n"},
+     "dnf install kernel-ml-devel-6.9.1-1.el9.elrepo.x86_64"),
+    (("amzn", "fedora"), "6.12.40-63.114.amzn2023.x86_64",
+     {"vmlinuz": "kernel6.12 6.12.40-63.114.amzn2023\n"},
+     "dnf install kernel6.12-devel-6.12.40-63.114.amzn2023.x86_64"),
+    (("fedora",), F42, {}, f"dnf install kernel-devel-{F42}"),
+])
 def test_headers_by_the_name_of_an_rpm(
     asked, distribution, release: str, answers, command: str
 ) -> None:
@@ -265,15 +253,12 @@ def test_arch_kernels_name_their_package(asked, tmp_path: Path, base: str) -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("there", "gone"),
-    [
-        ([], False),  # a kernel without modules, or a container
-        (["6.16.4-arch1-1"], False),
-        (["6.16.4-arch1-1", "6.16.5-arch1-1"], False),
-        (["6.16.5-arch1-1"], True),  # upgraded, and not booted again
-    ],
-)
+@pytest.mark.parametrize(("there", "gone"), [
+    ([], False),  # a kernel without modules, or a container
+    (["6.16.4-arch1-1"], False),
+    (["6.16.4-arch1-1", "6.16.5-arch1-1"], False),
+    (["6.16.5-arch1-1"], True),  # upgraded, and not booted again
+])
 def test_modules_that_an_upgrade_took_away(
     asked, tmp_path: Path, there: list[str], gone: bool
 ) -> None:
@@ -286,16 +271,13 @@ def test_modules_that_an_upgrade_took_away(
     assert packages.modules_are_gone("6.16.4-arch1-1") is gone
 
 
-@pytest.mark.parametrize(
-    ("names", "ostree", "kind"),
-    [
-        ("fedora bazzite", True, "ostree"),
-        ("opensuse-microos opensuse-aeon sl-micro", False, "transactional-update"),
-        ("steamos", False, "SteamOS"),
-        ("flatcar", False, "image"),
-        ("fedora opensuse-tumbleweed debian", False, ""),
-    ],
-)
+@pytest.mark.parametrize(("names", "ostree", "kind"), [
+    ("fedora bazzite", True, "ostree"),
+    ("opensuse-microos opensuse-aeon sl-micro", False, "transactional-update"),
+    ("steamos", False, "SteamOS"),
+    ("flatcar", False, "image"),
+    ("fedora opensuse-tumbleweed debian", False, ""),
+])
 def test_systems_whose_usr_is_an_image(names: str, ostree: bool, kind: str) -> None:
     assert {image_kind({"ID": name}, ostree) for name in names.split()} == {kind}
     assert image_kind({}, False) == ""
@@ -317,63 +299,57 @@ RHEL = ("rhel", "fedora")
 ARCH = ("arch",)
 
 
-@pytest.mark.parametrize(
-    ("distribution", "release", "command"),
-    [
-        (DEBIAN, "6.12.43+deb13-amd64",
-         "apt install linux-headers-6.12.43+deb13-amd64 linux-headers-amd64"),
-        (DEBIAN, "6.1.0-38-cloud-amd64",
-         "apt install linux-headers-6.1.0-38-cloud-amd64 linux-headers-cloud-amd64"),
-        (DEBIAN, "6.12.1-own", "apt install linux-headers-6.12.1-own"),
-        (UBUNTU, "6.8.0-79-generic",
-         "apt install linux-headers-6.8.0-79-generic linux-headers-generic"),
-        (("raspbian", "debian"), "6.12.25+rpt-rpi-v8",
-         "apt install linux-headers-6.12.25+rpt-rpi-v8 linux-headers-rpi-v8"),
-        (DEBIAN, "6.14.8-2-bpo12-pve",
-         "apt install proxmox-headers-6.14.8-2-bpo12-pve proxmox-default-headers"),
-        (DEBIAN, "6.2.16-5-pve", "apt install pve-headers-6.2.16-5-pve pve-headers"),
-        (("fedora",), "6.16.3-200.fc42.x86_64",
-         "dnf install kernel-devel-6.16.3-200.fc42.x86_64"),
-        (RHEL, "5.14.0-570.el9.x86_64", "dnf install kernel-devel-5.14.0-570.el9.x86_64"),
-        (("rocky", "rhel", "centos", "fedora"), "5.14.0-570.el9.x86_64+debug",
-         "dnf install kernel-debug-devel-5.14.0-570.el9.x86_64"),
-        (("almalinux", "rhel", "centos", "fedora"), "5.14.0-570.el9.aarch64+64k",
-         "dnf install kernel-64k-devel-5.14.0-570.el9.aarch64"),
-        (("ol", "fedora"), "6.12.0-100.28.2.el9uek.x86_64",
-         "dnf install kernel-uek-devel-6.12.0-100.28.2.el9uek.x86_64"),
-        (("amzn", "centos", "rhel", "fedora"), "6.1.147-172.266.amzn2023.x86_64",
-         "dnf install kernel-devel-6.1.147-172.266.amzn2023.x86_64"),
-        (("amzn", "centos", "rhel", "fedora"), "6.12.40-63.114.amzn2023.x86_64",
-         "dnf install kernel6.12-devel"),
-        (("opensuse-leap", "suse", "opensuse"), "6.4.0-150600.23.65-default",
-         "zypper install kernel-default-devel"),
-        (ARCH, "6.16.4-arch1-1", "pacman -S linux-headers"),
-        (ARCH, "6.12.44-1-lts", "pacman -S linux-lts-headers"),
-        (ARCH, "6.12.39-rt11-1-rt-lts", "pacman -S linux-rt-lts-headers"),
-        (("cachyos", "arch"), "6.16.4-2-cachyos", "pacman -S linux-cachyos-headers"),
-        (("manjaro", "arch"), "6.12.44-1-MANJARO", "pacman -S linux612-headers"),
-        (("alpine",), "6.12.44-0-virt", "apk add linux-virt-dev"),
-        (("nixos",), "6.12.44", ""),
-        (("gentoo",), "6.12.44-gentoo", ""),
-        ((), "6.12.44", ""),
-    ],
-)
+@pytest.mark.parametrize(("distribution", "release", "command"), [
+    (DEBIAN, "6.12.43+deb13-amd64",
+     "apt install linux-headers-6.12.43+deb13-amd64 linux-headers-amd64"),
+    (DEBIAN, "6.1.0-38-cloud-amd64",
+     "apt install linux-headers-6.1.0-38-cloud-amd64 linux-headers-cloud-amd64"),
+    (DEBIAN, "6.12.1-own", "apt install linux-headers-6.12.1-own"),
+    (UBUNTU, "6.8.0-79-generic",
+     "apt install linux-headers-6.8.0-79-generic linux-headers-generic"),
+    (("raspbian", "debian"), "6.12.25+rpt-rpi-v8",
+     "apt install linux-headers-6.12.25+rpt-rpi-v8 linux-headers-rpi-v8"),
+    (DEBIAN, "6.14.8-2-bpo12-pve",
+     "apt install proxmox-headers-6.14.8-2-bpo12-pve proxmox-default-headers"),
+    (DEBIAN, "6.2.16-5-pve", "apt install pve-headers-6.2.16-5-pve pve-headers"),
+    (("fedora",), "6.16.3-200.fc42.x86_64",
+     "dnf install kernel-devel-6.16.3-200.fc42.x86_64"),
+    (RHEL, "5.14.0-570.el9.x86_64", "dnf install kernel-devel-5.14.0-570.el9.x86_64"),
+    (("rocky", "rhel", "centos", "fedora"), "5.14.0-570.el9.x86_64+debug",
+     "dnf install kernel-debug-devel-5.14.0-570.el9.x86_64"),
+    (("almalinux", "rhel", "centos", "fedora"), "5.14.0-570.el9.aarch64+64k",
+     "dnf install kernel-64k-devel-5.14.0-570.el9.aarch64"),
+    (("ol", "fedora"), "6.12.0-100.28.2.el9uek.x86_64",
+     "dnf install kernel-uek-devel-6.12.0-100.28.2.el9uek.x86_64"),
+    (("amzn", "centos", "rhel", "fedora"), "6.1.147-172.266.amzn2023.x86_64",
+     "dnf install kernel-devel-6.1.147-172.266.amzn2023.x86_64"),
+    (("amzn", "centos", "rhel", "fedora"), "6.12.40-63.114.amzn2023.x86_64",
+     "dnf install kernel6.12-devel"),
+    (("opensuse-leap", "suse", "opensuse"), "6.4.0-150600.23.65-default",
+     "zypper install kernel-default-devel"),
+    (ARCH, "6.16.4-arch1-1", "pacman -S linux-headers"),
+    (ARCH, "6.12.44-1-lts", "pacman -S linux-lts-headers"),
+    (ARCH, "6.12.39-rt11-1-rt-lts", "pacman -S linux-rt-lts-headers"),
+    (("cachyos", "arch"), "6.16.4-2-cachyos", "pacman -S linux-cachyos-headers"),
+    (("manjaro", "arch"), "6.12.44-1-MANJARO", "pacman -S linux612-headers"),
+    (("alpine",), "6.12.44-0-virt", "apk add linux-virt-dev"),
+    (("nixos",), "6.12.44", ""),
+    (("gentoo",), "6.12.44-gentoo", ""),
+    ((), "6.12.44", ""),
+])
 def test_headers(distribution, release: str, command: str) -> None:
     assert headers_advice(distribution, release).command == command
 
 
-@pytest.mark.parametrize(
-    ("distribution", "dkms", "module"),
-    [
-        (DEBIAN, "apt install dkms", "make deb"),
-        (("fedora",), "dnf install dkms", "make install"),
-        (("opensuse-tumbleweed", "opensuse", "suse"), "zypper install dkms",
-         "make install"),
-        (ARCH, "pacman -S dkms", "make install"),
-        (("alpine",), "apk add akms", "make install"),
-        (("gentoo",), "", "make install"),
-    ],
-)
+@pytest.mark.parametrize(("distribution", "dkms", "module"), [
+    (DEBIAN, "apt install dkms", "make deb"),
+    (("fedora",), "dnf install dkms", "make install"),
+    (("opensuse-tumbleweed", "opensuse", "suse"), "zypper install dkms",
+     "make install"),
+    (ARCH, "pacman -S dkms", "make install"),
+    (("alpine",), "apk add akms", "make install"),
+    (("gentoo",), "", "make install"),
+])
 def test_dkms_and_the_module(distribution, dkms: str, module: str) -> None:
     assert distributions.install_dkms(distribution) == dkms
     found = distributions.install_module(distribution)

@@ -22,21 +22,18 @@ TREE = Path(__file__).resolve().parents[2]
 INSTALL = TREE / "packaging/install"
 
 
-@pytest.mark.parametrize(
-    ("name", "pattern"),
-    [
-        ("kmod/main.c", r'^MODULE_VERSION\("(.*)"\);$'),
-        ("kmod/dkms.conf", r'^PACKAGE_VERSION="(.*)"$'),
-        ("debian/changelog", r"\Asluice \((.*)\) "),
-        ("packaging/rpm/sluice.spec", r"^%\{!\?version_: %global version_ (.*)}$"),
-        ("packaging/rpm/sluice-kmod.spec", r"^Version: +(.*)$"),
-        ("packaging/rpm/sluice-kmp.spec", r"^%global version_ (.*)$"),
-        ("packaging/arch/PKGBUILD", r"^pkgver=(.*)$"),
-        ("packaging/nixos/module.nix", r'^  version = "(.*)";$'),
-        ("packaging/kubernetes/module.yaml", r"^ +value: REGISTRY/sluice-source:(.*)$"),
-        ("packaging/kubernetes/daemonset.yaml", r"^ +image: REGISTRY/.*:(.*)$"),
-    ],
-)
+@pytest.mark.parametrize(("name", "pattern"), [
+    ("kmod/main.c", r'^MODULE_VERSION\("(.*)"\);$'),
+    ("kmod/dkms.conf", r'^PACKAGE_VERSION="(.*)"$'),
+    ("debian/changelog", r"\Asluice \((.*)\) "),
+    ("packaging/rpm/sluice.spec", r"^%\{!\?version_: %global version_ (.*)}$"),
+    ("packaging/rpm/sluice-kmod.spec", r"^Version: +(.*)$"),
+    ("packaging/rpm/sluice-kmp.spec", r"^%global version_ (.*)$"),
+    ("packaging/arch/PKGBUILD", r"^pkgver=(.*)$"),
+    ("packaging/nixos/module.nix", r'^  version = "(.*)";$'),
+    ("packaging/kubernetes/module.yaml", r"^ +value: REGISTRY/sluice-source:(.*)$"),
+    ("packaging/kubernetes/daemonset.yaml", r"^ +image: REGISTRY/.*:(.*)$"),
+])
 def test_version_is_the_commands(name: str, pattern: str) -> None:
     found = re.search(pattern, (TREE / name).read_text(), re.MULTILINE)
     assert found and found[1] == VERSION
@@ -62,17 +59,14 @@ def files(folder: Path) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        ("install kmod", 2, "install: kmod: unknown; usage: "),
-        ("module", 2, "usage:"),
-        # As the scenarios look for it.
-        ("module build 0.0-none", 1, "sluice: kernel 0.0-none: no headers, so no module; "
-         f"{STOCK}; install linux-headers-0.0-none (or kernel-devel-0.0-none), see: "
-         "sluice doctor\n"),
-    ],
-)
+@pytest.mark.parametrize(("words", "status", "said"), [
+    ("install kmod", 2, "install: kmod: unknown; usage: "),
+    ("module", 2, "usage:"),
+    # As the scenarios look for it.
+    ("module build 0.0-none", 1, "sluice: kernel 0.0-none: no headers, so no module; "
+     f"{STOCK}; install linux-headers-0.0-none (or kernel-devel-0.0-none), see: "
+     "sluice doctor\n"),
+])
 def test_scripts_refuse(words: str, status: int, said: str) -> None:
     name, *more = words.split()
     command = [str(TREE / "packaging" / name), *more]
@@ -248,20 +242,17 @@ def test_what_compiles_is_had(tmp_path) -> None:
 OTHER = "Debian clang version"
 
 
-@pytest.mark.parametrize(
-    ("refuses", "name", "built", "said"),
-    [
-        ("never|tun", "gcc", "gcc", "sluice: this kernel's CONFIG_TUN is off: there is "
-         "no device to serve; no module is built\n"),
-        ("never|kernel_nofault|ftrace_*|direct_*", "gcc", "gcc", "sluice: needs Linux "
-         "5.10 or newer, this is 4.18.0-553.el8; no module is built\n"),
-        ("*", "gcc", "gcc", "cc does not compile this kernel's headers ("),
-        ("nothing", "gcc", "gcc", "a function that does not exist"),
-        ("never", OTHER, "gcc", "is built with gcc"),
-        ("never", OTHER, "gcc", "without LLVM=1"),
-        ("never", "gcc", "clang", "run make with LLVM=1"),
-    ],
-)
+@pytest.mark.parametrize(("refuses", "name", "built", "said"), [
+    ("never|tun", "gcc", "gcc", "sluice: this kernel's CONFIG_TUN is off: there is "
+     "no device to serve; no module is built\n"),
+    ("never|kernel_nofault|ftrace_*|direct_*", "gcc", "gcc", "sluice: needs Linux "
+     "5.10 or newer, this is 4.18.0-553.el8; no module is built\n"),
+    ("*", "gcc", "gcc", "cc does not compile this kernel's headers ("),
+    ("nothing", "gcc", "gcc", "a function that does not exist"),
+    ("never", OTHER, "gcc", "is built with gcc"),
+    ("never", OTHER, "gcc", "without LLVM=1"),
+    ("never", "gcc", "clang", "run make with LLVM=1"),
+])
 def test_refusal_is_said_and_no_header_made(tmp_path, refuses, name, built, said) -> None:
     done, header = _run(tmp_path, refuses, name, built)
     assert done.returncode == 1 and header == ""

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sluice import config, devices, output, status, system
+from sluice import config, devices, status, system
 from sluice.cli import main
 from sluice.system import Owner, parse_iff, parse_tun_flags
 from tests.unit._machine import DEVICE0, QDISC0, QEMU, QUEUE0, TAP0, TARGET_US, Machine
@@ -47,9 +47,8 @@ def test_owners_are_read_from_proc(tmp_path: Path, monkeypatch) -> None:
     assert system.read_owners() == {"tun0": [Owner(42, "openvpn", True, 0)]}
 
 
-def test_table(machine: Machine, capsys) -> None:
-    assert main([]) == 0
-    assert capsys.readouterr().out == """\
+def test_table(machine: Machine, run) -> None:
+    assert run("").out == """\
 DEVICE STATE   QDISC    FILL                       WAIT STOPS STALLS DROPS QDROPS OWNER
 tap0   on      fq_codel 312 of 1000, stops at 976 1.6ms  1204      0    17     34 \
 qemu-system-x86
@@ -59,14 +58,13 @@ tun0: noqueue: nothing to stop, a full ring drops; run: sluice on --qdisc
 """
 
 
-def test_details(machine: Machine, capsys) -> None:
+def test_details(machine: Machine, run) -> None:
     by_rule, by_hand = ("on", "stall-ms"), ("limit",)
     machine.devices[0] = replace(
         DEVICE0, stall_ms=900, limit=7, rule="/etc/sluice.conf:3", qdisc="fq_codel",
         by_rule=by_rule, by_hand=by_hand, low_percent=60,
     )
-    assert main(["status", "tap0", "tun0"]) == 0
-    assert capsys.readouterr().out == f"""\
+    assert run("status tap0 tun0").out == f"""\
 tap0 (tap): on, served
   owner    qemu-system-x86 (4711) with vhost-net
   qdisc    fq_codel; backlog 12 packets, 18000 bytes; 34 drops, 5 ECN marks, 0
@@ -103,7 +101,7 @@ tun0 (tun): on, noqueue: nothing to stop
 """
 
 
-def test_details_of_several_queues_and_owners(machine: Machine, capsys) -> None:
+def test_details_of_several_queues_and_owners(machine: Machine, run) -> None:
     second = replace(QUEUE0, id=1, fill=88, rescued=2, reader_ns=15000,
                      longest_stop_ns=250_000_000)
     machine.links[0] = replace(TAP0, queues=2)
@@ -112,8 +110,7 @@ def test_details_of_several_queues_and_owners(machine: Machine, capsys) -> None:
     machine.owners["tap0"] = [QEMU, other]
     machine.qdiscs[2] = replace(QDISC0, marks=None)
     machine.devices[0] = replace(DEVICE0, on=False, state="off")
-    assert main(["status", "tap0"]) == 0
-    assert capsys.readouterr().out.startswith("""\
+    assert run("status tap0").out.startswith("""\
 tap0 (tap): off
   owner    qemu-system-x86 (4711) with vhost-net, reader (4712)
   qdisc    fq_codel; backlog 12 packets, 18000 bytes; 34 drops, 0 overlimits
@@ -130,13 +127,12 @@ tap0 (tap): off
            qdisc 0 drops/s, 0 overlimits/s
   settings off (module parameter)
 """)
-    assert main([]) == 0
-    row = capsys.readouterr().out.splitlines()[1]
+    row = run("").out.splitlines()[1]
     assert row.startswith("tap0   off     fq_codel queue 0: 312 of 1000 1.5ms")
     assert row.endswith("qemu-system-x86 +1")
 
 
-def test_each_rate_is_that_of_its_own_count(machine, capsys, monkeypatch) -> None:
+def test_each_rate_is_that_of_its_own_count(machine, run, monkeypatch) -> None:
     start = time.monotonic()
 
     def sleep(_: float) -> None:
@@ -150,49 +146,41 @@ def test_each_rate_is_that_of_its_own_count(machine, capsys, monkeypatch) -> Non
 
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic", lambda: start)
-    assert main(["status", "tap0"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(run("status tap0").out.split())
     assert (
         "rates 10 packets/s, 20 stops/s, 30 stalls/s, 40 drops/s at the ring; in the "
         "qdisc 50 drops/s, 60 ECN marks/s, 70 overlimits/s "
     ) in said
-    assert main(["status", "--json", "tun0"]) == 0
-    (tun0,) = json.loads(capsys.readouterr().out)["devices"]
+    (tun0,) = json.loads(run("status --json tun0").out)["devices"]
     assert set(tun0["per_second"].values()) == {0}
 
 
-@pytest.mark.parametrize(
-    ("states", "word", "why"),
-    [
-        (("open", "open"), "on", "served"),
-        (("open", "stopped"), "stopped", "served"),
-        (("stopped", "stalled"), "stalled", "stalled: the reader makes no room"),
-        (("open", "lockless"), "lockless", "lockless qdisc: not stopped"),
-        (("open", "unread"), "on", "served"),
-        (("unread", "unread"), "unread", "no reader now"),
-    ],
-)
+@pytest.mark.parametrize(("states", "word", "why"), [
+    (("open", "open"), "on", "served"),
+    (("open", "stopped"), "stopped", "served"),
+    (("stopped", "stalled"), "stalled", "stalled: the reader makes no room"),
+    (("open", "lockless"), "lockless", "lockless qdisc: not stopped"),
+    (("open", "unread"), "on", "served"),
+    (("unread", "unread"), "unread", "no reader now"),
+])
 def test_state_of_a_device_follows_from_those_of_its_queues(
-    machine: Machine, capsys, states: tuple[str, str], word: str, why: str
+    machine: Machine, run, states: tuple[str, str], word: str, why: str
 ) -> None:
     machine.queues = [replace(QUEUE0, id=n, state=one) for n, one in enumerate(states)]
-    assert main([]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["tap0", word]
-    assert main(["status", "tap0"]) == 0
-    assert capsys.readouterr().out.startswith(f"tap0 (tap): on, {why}")
+    assert run("").out.splitlines()[1].split()[:2] == ["tap0", word]
+    assert run("status tap0").out.startswith(f"tap0 (tap): on, {why}")
 
 
 STALLED = replace(QUEUE0, state="stalled", fill=997, limit=4, low=2, stalls=3)
 
 
-def test_what_is_wrong_is_said_below_the_table(machine: Machine, capsys) -> None:
+def test_what_is_wrong_is_said_below_the_table(machine: Machine, run) -> None:
     machine.links = [replace(TAP0, ifindex=n, name=f"tap{n}") for n in range(6)]
     machine.devices = [replace(DEVICE0, ifindex=n, ifname=f"tap{n}") for n in range(6)]
     machine.queues = [replace(STALLED, ifindex=n) for n in range(4)]
     machine.queues += [replace(QUEUE0, ifindex=4, drops=3), replace(QUEUE0, ifindex=5)]
     machine.owners = {"tap0": [QEMU]}
-    assert main([]) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
+    head, *lines = run("").out.splitlines()
     assert "997 of 1000, stops at 4" in lines[0] and len(lines) > 6
     said = " ".join(" ".join(lines[6:]).split())
     rest = "reads too little, a full ring drops; see: sluice doctor"
@@ -203,35 +191,21 @@ def test_what_is_wrong_is_said_below_the_table(machine: Machine, capsys) -> None
     )
 
 
-def test_a_device_that_loses_is_red(machine: Machine, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(output, "is_terminal", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    machine.queues[0] = STALLED
-    assert main([]) == 0
-    row = capsys.readouterr().out.splitlines()[1]
-    red = re.findall(r"\x1b\[31m(.*?)\x1b\[0m", row)
-    assert red == ["stalled", "3", "17"]
-
-
-def test_of_several_queues_the_worst_is_shown(machine: Machine, capsys) -> None:
+def test_of_several_queues_the_worst_is_shown(machine: Machine, run) -> None:
     stalled = replace(STALLED, id=2, fill=800)
     machine.queues = [QUEUE0, replace(QUEUE0, id=1, fill=900), stalled]
-    assert main([]) == 0
-    assert "queue 2: 800 of 1000, stops at 4" in capsys.readouterr().out
+    assert "queue 2: 800 of 1000, stops at 4" in run("").out
     machine.queues.pop()
-    assert main([]) == 0
-    assert "queue 1: 900 of 1000, stops at 976" in capsys.readouterr().out
-    assert main(["tap0"]) == 0
-    said = capsys.readouterr().out
+    assert "queue 1: 900 of 1000, stops at 976" in run("").out
+    said = run("tap0").out
     for queue, fill in ((0, 312), (1, 900)):
         assert f"         {queue} open, {fill} of 1000 packets, stops at 976, " in said
 
 
-def test_waiting_time_is_packets_over_packets_per_second(machine, capsys) -> None:
+def test_waiting_time_is_packets_over_packets_per_second(machine, run) -> None:
     machine.queues[0] = replace(QUEUE0, reader_ns=2_000_000)
     machine.queues[1] = replace(machine.queues[1], fill=5, reader_ns=1_000_000)
-    assert main(["--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = json.loads(run("--json").out)
     assert answer["module"] == {"loaded": True, "version": "0.1.0"}
     first, second = answer["devices"]
     assert (first["name"], first["stops"], first["wakes"]) == ("tap0", 1204, 1204)
@@ -239,8 +213,7 @@ def test_waiting_time_is_packets_over_packets_per_second(machine, capsys) -> Non
     assert first["queues"][0]["limit"] == 976 and first["owners"][0]["pid"] == 4711
     assert second["waiting_seconds"] is None, "the pace is assumed"
     machine.loaded = False
-    assert main(["--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["devices"][0]["waiting_seconds"] is None
+    assert json.loads(run("--json").out)["devices"][0]["waiting_seconds"] is None
 
 
 def test_waiting_time_is_short() -> None:
@@ -249,20 +222,18 @@ def test_waiting_time_is_short() -> None:
     assert [status.format_seconds(seconds) for seconds in times] == texts
 
 
-def test_pace_of_a_reader_that_was_not_measured(machine: Machine, capsys) -> None:
+def test_pace_of_a_reader_that_was_not_measured(machine: Machine, run) -> None:
     for state in ("open", "stalled"):
         machine.queues[0] = replace(QUEUE0, state=state, reader_ns=1_000_000)
-        assert main(["status", "tap0"]) == 0
-        assert "pace not known yet, 1000 packets/s assumed" in capsys.readouterr().out
+        assert "pace not known yet, 1000 packets/s assumed" in run("status tap0").out
     machine.queues[0] = replace(QUEUE0, state="stalled")
-    assert main(["status", "tap0"]) == 0
-    assert "pace not known yet" not in capsys.readouterr().out
+    assert "pace not known yet" not in run("status tap0").out
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 140])
 @pytest.mark.parametrize("loaded", [True, False])
 def test_no_line_is_wider_than_the_terminal(
-    machine: Machine, capsys, monkeypatch, plain_terminal, columns: int, loaded: bool
+    machine: Machine, run, monkeypatch, plain_terminal, columns: int, loaded: bool
 ) -> None:
     """With the longest names and numbers there are, of several namespaces."""
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -275,119 +246,77 @@ def test_no_line_is_wider_than_the_terminal(
     machine.queues = [replace(QUEUE0, id=n, drops=huge, **counts) for n in range(4)]
     machine.owners = {name: [Owner(4000000 + n, "x" * 15, True, 1) for n in range(9)]}
     for words in ([], [name]):
-        assert main(["status", *words]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = run(["status", *words]).out.splitlines()
         assert max(map(len, lines)) <= columns, lines
         start = "module:" if not loaded else name if words else "DEVICE"
         assert lines[0].startswith(start)
 
 
-@pytest.mark.parametrize(
-    ("state", "on", "reason", "text"),
-    [
-        ("served", True, "", "on, served"),
-        ("off", False, "", "off"),
-        ("down", True, "", "on, link down"),
-        ("upstream", True, "", "on, served by the driver (IFF_BACKPRESSURE)"),
-        ("upstream", False, "", "off, served by the driver (IFF_BACKPRESSURE)"),
-        ("unread", True, "", "on, no reader yet"),
-        ("refused", True, "odd driver", "on, refused: odd driver"),
-    ],
-)
+@pytest.mark.parametrize(("state", "on", "reason", "text"), [
+    ("served", True, "", "on, served"),
+    ("off", False, "", "off"),
+    ("down", True, "", "on, link down"),
+    ("upstream", True, "", "on, served by the driver (IFF_BACKPRESSURE)"),
+    ("upstream", False, "", "off, served by the driver (IFF_BACKPRESSURE)"),
+    ("unread", True, "", "on, no reader yet"),
+    ("refused", True, "odd driver", "on, refused: odd driver"),
+])
 def test_every_state_has_words(
-    machine: Machine, capsys, state: str, on: bool, reason: str, text: str
+    machine: Machine, run, state: str, on: bool, reason: str, text: str
 ) -> None:
     machine.devices[0] = replace(DEVICE0, state=state, on=on, reason=reason)
-    assert main(["status", "tap0"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"tap0 (tap): {text}"
+    assert run("status tap0").out.splitlines()[0] == f"tap0 (tap): {text}"
 
 
-@pytest.mark.parametrize(
-    ("change", "line", "text"),
-    [
-        ({}, "", "drops at a full ring; sluice would stop the queue"),
-        ({"up": False}, "", "link down; sluice would serve it once it is up"),
-        ({"qdisc": "noqueue"}, "", "noqueue: sluice would have nothing to stop"),
-        ({"upstream": True}, "", "served by the driver; sluice would leave"),
-        ({}, "tap? off", "; sluice would leave it alone"),
-    ],
-)
+@pytest.mark.parametrize(("change", "line", "text"), [
+    ({}, "", "drops at a full ring; sluice would stop the queue"),
+    ({"up": False}, "", "link down; sluice would serve it once it is up"),
+    ({"qdisc": "noqueue"}, "", "noqueue: sluice would have nothing to stop"),
+    ({"upstream": True}, "", "served by the driver; sluice would leave"),
+    ({}, "tap? off", "; sluice would leave it alone"),
+])
 def test_without_the_module_what_it_would_change(
-    machine: Machine, capsys, change: dict, line: str, text: str
+    machine: Machine, run, monkeypatch, change: dict, line: str, text: str
 ) -> None:
     machine.loaded = False
     machine.links = [replace(TAP0, **change)]
     config.PATH.write_text(line + "\n")
-    assert main(["status", "tap0"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("module: not loaded")
+    said = run("status tap0").out
+    assert said.startswith("module: not loaded, stock behaviour")
     assert text in " ".join(said.split())
-
-
-def test_realtime_kernel_is_named_as_the_reason(
-    machine: Machine, capsys, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine.loaded = False
     uname = SimpleNamespace(version="#1 SMP PREEMPT_RT Debian")
     monkeypatch.setattr(os, "uname", lambda: uname)
-    assert main(["status"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("module: not loaded, as this kernel is PREEMPT_RT"), said
+    assert run("").out.startswith("module: not loaded, as this kernel is PREEMPT_RT")
 
 
-def test_no_device(machine: Machine, capsys) -> None:
-    machine.links = []
-    assert main(["status"]) == 0
-    said = capsys.readouterr().out
-    assert said == "no tun or tap device in 1 network namespace\n"
-    machine.namespaces["red"] = 2
-    assert main(["status", "--netns", "red"]) == 0
-    said = capsys.readouterr().out
+def test_which_devices_are_shown(machine: Machine, run) -> None:
+    machine.namespaces = {"": 1, "red": 2, "4711": 3}  # the last has no name
+    head, *rows = run("").out.splitlines()[:7]
+    assert head.split()[:2] == ["DEVICE", "NETNS"]
+    assert [row.split()[1] for row in rows[2:]] == ["red", "red", "4711", "4711"]
+    found = json.loads(run("--netns red --json").out)["devices"]
+    assert {one["netns"] for one in found} == {"red"} and len(found) == 2
+    machine.devices = machine.devices[1:]  # rtnetlink still had it
+    assert "tap0" not in run("").out
+    machine.links, machine.namespaces = [], {"": 1, "red": 2}
+    assert run("").out == "no tun or tap device in 2 network namespaces\n"
+    said = run("status --netns red").out
     assert said == "no tun or tap device in network namespace red\n"
 
 
-def test_devices_of_all_namespaces_are_shown(machine: Machine, capsys) -> None:
-    """Those without a name as well, by a process."""
-    machine.namespaces = {"": 1, "red": 2, "4711": 3}
-    assert main([]) == 0
-    head, *rows = capsys.readouterr().out.splitlines()[:7]
-    assert head.split()[:2] == ["DEVICE", "NETNS"]
-    assert [row.split()[1] for row in rows[2:]] == ["red", "red", "4711", "4711"]
-    assert main(["--netns", "red", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["devices"]
-    assert {one["netns"] for one in found} == {"red"} and len(found) == 2
-
-
-def test_namespace_that_cannot_be_entered_is_an_error_of_its_own(
-    machine: Machine, capsys
-) -> None:
-    machine.namespaces = {"": 1, "odd": 2}
-    machine.stale = {"odd"}
-    assert main([]) == 1
-    said = capsys.readouterr()
-    assert "tap0" in said.out and said.err.startswith("sluice: netns odd: cannot be")
-    assert main(["--netns", "gone"]) == 1
-    assert "netns gone: not in /run/netns" in capsys.readouterr().err
-
-
-def test_whoever_is_not_root_is_told_that_some_are_not_shown(machine, capsys) -> None:
+def test_namespaces_that_cannot_be_entered(machine: Machine, run) -> None:
     machine.namespaces = {"": 1, "red": 2, "blue": 3}
     machine.denied = {"red", "blue"}
-    assert main([]) == 0
-    said = capsys.readouterr()
+    said = run("")
     assert said.out.endswith("\n2 network namespaces not shown; run it as root\n")
     assert not said.err
-    assert main(["--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["hidden_namespaces"] == 2
-    assert main(["--netns", "red"]) == 4
-
-
-def test_device_that_vanishes_between_two_looks_is_left_out(
-    machine: Machine, capsys
-) -> None:
-    machine.devices = machine.devices[1:]  # rtnetlink still had it
-    assert main(["status"]) == 0
-    assert "tap0" not in capsys.readouterr().out
+    assert json.loads(run("--json").out)["hidden_namespaces"] == 2
+    run("--netns red", 4)
+    machine.namespaces = {"": 1, "odd": 2}
+    machine.stale = {"odd"}
+    said = run("", 1)
+    assert "tap0" in said.out and said.err.startswith("sluice: netns odd: cannot be")
+    assert "netns gone: not in /run/netns" in run("--netns gone", 1).err
 
 
 @pytest.mark.parametrize(
@@ -395,13 +324,16 @@ def test_device_that_vanishes_between_two_looks_is_left_out(
     [(True, "", True), (True, "1", False), (False, "", False)],
 )
 def test_color_on_a_terminal_unless_no_color(
-    machine: Machine, capsys, monkeypatch, terminal, no_color, colored
+    machine: Machine, run, monkeypatch, terminal, no_color, colored
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", no_color)
-    assert main(["status"]) == 0
-    assert ("\x1b" in capsys.readouterr().out) is colored
+    machine.queues[0] = STALLED
+    said = run("status").out
+    assert ("\x1b" in said) is colored
+    red = re.findall(r"\x1b\[31m(.*?)\x1b\[0m", said.splitlines()[1])
+    assert red == (["stalled", "3", "17"] if colored else [])
 
 
 HOSTILE = "\x1b[2J\x07\x1b]0;\udcff"
@@ -443,16 +375,14 @@ def test_counter_that_began_again_has_no_rate() -> None:
 
 
 def test_without_the_module_its_counters_are_unknown_and_not_zero(
-    machine: Machine, capsys
+    machine: Machine, run
 ) -> None:
     machine.loaded = False
     view = seen(machine)
     assert (view.total("stops"), view.wakes, view.on) == (None, None, None)
-    assert main(["--json"]) == 0
-    tap0 = json.loads(capsys.readouterr().out)["devices"][0]
+    tap0 = json.loads(run("--json").out)["devices"][0]
     assert (tap0["stops"], tap0["wakes"], tap0["fill"]) == (None, None, None)
-    assert main([]) == 0
-    row = capsys.readouterr().out.splitlines()[2].split()
+    row = run("").out.splitlines()[2].split()
     assert row[:9] == "tap0 stock fq_codel 1000 slots - - - 17".split()
 
 
@@ -467,15 +397,12 @@ def test_queues_and_ring_are_those_that_the_module_sees(machine: Machine) -> Non
     assert (seen(machine).queue_count, seen(machine).ring) == (8, 700)
 
 
-@pytest.mark.parametrize(
-    ("flag", "state", "upstream"),
-    [
-        (None, "upstream", True),  # without sysfs the module knows
-        (None, "served", None),
-        (False, "served", False),
-        (True, "off", True),
-    ],
-)
+@pytest.mark.parametrize(("flag", "state", "upstream"), [
+    (None, "upstream", True),  # without sysfs the module knows
+    (None, "served", None),
+    (False, "served", False),
+    (True, "off", True),
+])
 def test_who_knows_that_the_driver_serves(machine, flag, state, upstream) -> None:
     machine.links[0] = replace(TAP0, upstream=flag)
     machine.devices[0] = replace(DEVICE0, state=state)

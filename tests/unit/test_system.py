@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import errno
 import gzip
-import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,18 +124,15 @@ def test_version_and_parameters_of_the_module(folder: Path) -> None:
     assert system.read_parameters() == {"secret": "?", "stall_ms": "250"}
 
 
-@pytest.mark.parametrize(
-    ("content", "on"),
-    [(None, None), (b"\6\0\0\0\1", True), (b"\6\0\0\0\0", False), (b"\1", False)],
-)
-def test_secure_boot_is_the_byte_after_the_attributes(folder, content, on) -> None:
-    name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-    if content is not None:
-        write(folder / "sys/firmware/efi/efivars" / name, content)
-    assert system.read_secure_boot() is on
-
-
 def test_kernel_says_what_it_allows(folder: Path) -> None:
+    assert system.read_secure_boot() is None
+    name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    for content in (b"\6\0\0\0\1", b"\6\0\0\0\0", b"\1"):
+        write(folder / "sys/firmware/efi/efivars" / name, content)
+        assert system.read_secure_boot() is (content[4:] == b"\1")
+    assert system.read_kernel_config("no-such-release") is None
+    write(folder / "proc/config.gz", gzip.compress(b"CONFIG_MODULES=y\n"))
+    assert system.read_kernel_config("no-such-release") == "CONFIG_MODULES=y\n"
     assert not system.has_modules() and not system.read_modules_disabled()
     write(folder / "proc/modules", "")
     write(folder / "proc/sys/kernel/modules_disabled", "0\n")
@@ -154,41 +151,24 @@ def test_kernel_says_what_it_allows(folder: Path) -> None:
     assert system.read_signed_only() == "module.sig_enforce"
 
 
-def test_configuration_of_a_kernel_that_carries_it(folder: Path) -> None:
-    assert system.read_kernel_config("no-such-release") is None
-    write(folder / "proc/config.gz", gzip.compress(b"CONFIG_MODULES=y\n"))
-    assert system.read_kernel_config("no-such-release") == "CONFIG_MODULES=y\n"
-
-
-def test_program_that_fails_or_hangs_or_does_not_exist() -> None:
+def test_program_that_fails_or_hangs_or_does_not_exist(monkeypatch) -> None:
     assert system.read_output("sh", "-c", "echo out; echo err >&2; exit 3") == (
         3, "out\nerr\n",
     )
     assert system.read_output("no such program") == (127, "")
     assert system.read_output("sleep", "60", seconds=0.05) == (126, "")
     assert system.read_output("cat") == (0, ""), "it waits for no input"
-
-
-@pytest.mark.parametrize(
-    ("answer", "dkms"),
-    [
-        ((127, ""), None),
-        ((126, ""), system.NO_ANSWER),
-        ((0, " sluice/0.1.0: installed\n"), "sluice/0.1.0: installed"),
-        ((0, ""), ""),
-    ],
-)
-def test_answer_of_dkms(monkeypatch, answer: tuple[int, str], dkms: str | None) -> None:
-    monkeypatch.setattr(system, "read_output", lambda *_, **__: answer)
-    assert system.read_dkms() == dkms
+    for answer, dkms in (((127, ""), None), ((126, ""), system.NO_ANSWER), ((0, ""), ""),
+                         ((0, " sluice/0.1.0: installed\n"), "sluice/0.1.0: installed")):
+        monkeypatch.setattr(system, "read_output", lambda *_, it=answer, **__: it)
+        assert system.read_dkms() == dkms
 
 
 # rtnetlink
 
 STATS = struct.pack("=24Q", *(100 + n for n in range(24)))
-DATA = attribute(rtnl.TUN_TYPE, b"\2") + attribute(
-    rtnl.TUN_NUM_QUEUES, struct.pack("=I", 4)
-)
+FOUR = attribute(rtnl.TUN_NUM_QUEUES, struct.pack("=I", 4))
+DATA = attribute(rtnl.TUN_TYPE, b"\2") + FOUR
 
 
 def link_message(
@@ -206,36 +186,24 @@ def link_message(
     return header + b"".join(attribute(kind, value) for kind, value in parts)
 
 
-def test_tap_of_several_queues() -> None:
-    expected = Link(5, "tap0", "tap", True, "pfifo_fast", 1000, 4, 107, 101, None)
-    assert rtnl.parse_link(link_message()) == expected
-
-
-def test_kernel_that_does_not_tell_the_type() -> None:
-    kinds = {1: "tap", 65534: "tun"}
-    for hardware, kind in kinds.items():
+def test_links_that_are_ours() -> None:
+    tap = Link(5, "tap0", "tap", True, "pfifo_fast", 1000, 4, 107, 101, None)
+    assert rtnl.parse_link(link_message()) == tap
+    assert rtnl.parse_link(link_message(name=b"t\xff")) == replace(tap, name="t\udcff")
+    for hardware, kind in ((1, "tap"), (65534, "tun")):  # the kernel does not tell
         link = rtnl.parse_link(link_message(data=b"", hardware=hardware))
-        assert link is not None and (link.kind, link.queues) == (kind, 1)
-
-
-def test_other_links_are_none_of_ours() -> None:
+        assert link == replace(tap, kind=kind, queues=1)
     assert rtnl.parse_link(link_message(b"veth")) is None
     loopback = struct.pack("=BxHiII", 0, 772, 1, 1, 0) + attribute(rtnl.IFNAME, b"lo\0")
     assert rtnl.parse_link(loopback) is None
-
-
-def test_name_that_is_no_text_is_kept() -> None:
-    link = rtnl.parse_link(link_message(name=b"t\xff"))
-    assert link is not None and os.fsencode(link.name) == b"t\xff"
 
 
 def qdisc_message(parent: int, drops: int, kind: bytes, app: bytes = b"") -> bytes:
     queue = struct.pack("=5I", 3, 300, drops, 1, 2)
     stats = attribute(rtnl.STATS_QUEUE, queue) + attribute(rtnl.STATS_APP, app)
     header = struct.pack("=BxxxiIII", 0, 5, 0, parent, 0)
-    return header + attribute(rtnl.TCA_KIND, kind + b"\0") + attribute(
-        rtnl.TCA_STATS2, stats
-    )
+    named = header + attribute(rtnl.TCA_KIND, kind + b"\0")
+    return named + attribute(rtnl.TCA_STATS2, stats)
 
 
 def test_qdisc_counts_are_the_roots_and_marks_those_of_all() -> None:

@@ -123,16 +123,13 @@ def test_boot_has_no_cycle(tmp_path: Path, fstab: str, network: str) -> None:
     assert complaints(verify(tmp_path, FSTABS[fstab], network, units)) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "fstab", "network"),
-    [
-        ("[Service]\nPrivateTmp=yes", "var on NFS", "ifupdown"),
-        ("[Service]\nPrivateTmp=yes", "tmp and var/tmp on NFS", "networkd"),
-        ("[Service]\nStateDirectory=sluice", "var on CIFS", "ifupdown"),
-        ("[Unit]\nAfter=local-fs.target", "var by its service", "networkd"),
-        ("[Service]\nPrivateTemp=yes", "root alone", "ifupdown"),  # is unknown
-    ],
-)
+@pytest.mark.parametrize(("line", "fstab", "network"), [
+    ("[Service]\nPrivateTmp=yes", "var on NFS", "ifupdown"),
+    ("[Service]\nPrivateTmp=yes", "tmp and var/tmp on NFS", "networkd"),
+    ("[Service]\nStateDirectory=sluice", "var on CIFS", "ifupdown"),
+    ("[Unit]\nAfter=local-fs.target", "var by its service", "networkd"),
+    ("[Service]\nPrivateTemp=yes", "root alone", "ifupdown"),  # is unknown
+])
 def test_unit_with_a_fault_is_found(tmp_path: Path, line, fstab, network) -> None:
     units = ours()
     units["sluice.service"] += f"\n{line}\n"

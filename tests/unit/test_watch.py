@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import signal
 import sys
 import termios
@@ -21,7 +20,6 @@ from sluice.cli import main
 from sluice.devices import read_views
 from sluice.watch import (
     BARS,
-    COLUMNS,
     PLAIN_BARS,
     Row,
     Screen,
@@ -177,23 +175,15 @@ def test_state_has_its_colour_and_loss_is_red(machine, state: str, colour: str) 
         assert [line.plain[one.start : one.end].strip() for one in spans] == red
 
 
-def test_help_explains_every_column(machine: Machine) -> None:
-    watched, screen = Watched(), Screen(80, 24)
-    rows = look(machine, watched, 1.0)
-    assert not screen.press("?", len(rows))
-    text = "\n".join(shown(rows, watched, screen))
-    assert len(text.splitlines()) <= 24 and max(map(len, text.splitlines())) < 80
-    for heading in ("QUEUE", "STATE", *(column.heading for column in COLUMNS)):
-        assert re.search(rf"\b{heading}\b", text), heading
-    screen.press("?", len(rows))
-    assert shown(rows, watched, screen)[0].startswith("QUEUE  ")
-
-
 def test_long_labels_are_cut_in_the_middle(machine: Machine) -> None:
     row = replace(look(machine, Watched(), 1.0)[0], label="abcdefghijklmno/12")
     for width, start in ((77, "abcdef~mno/12 open"), (81, "abcdefgh~klmno/12 open")):
         line = format_row(row, [], lay_out(width, [row])).plain
         assert line.startswith(start) and len(line) == width
+    for width, bars in ((93, 0), (94, 10)):
+        line = format_row(replace(row, fill=1000, limit=1000), [1000] * 99,
+                          lay_out(width, [row])).plain
+        assert line.count("█") == bars
 
 
 def test_a_number_is_shown_whole_or_not_at_all(machine: Machine) -> None:
@@ -223,9 +213,8 @@ def test_json_is_one_line_for_each_look(machine: Machine, capsys) -> None:
     assert 0.05 <= lines[1]["time"] - lines[0]["time"] < 5
 
 
-def test_without_a_terminal_it_says_so(machine: Machine, capsys) -> None:
-    assert main(["watch"]) == 1
-    assert capsys.readouterr().err == (
+def test_without_a_terminal_it_says_so(machine: Machine, run) -> None:
+    assert run("watch", 1).err == (
         "sluice: watch: stdout is not a terminal; use: sluice watch --json\n"
     )
 
