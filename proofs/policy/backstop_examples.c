@@ -24,11 +24,9 @@ static void add_idle_device(bool first, unsigned int list)
 static void begin(void)
 {
 	fresh();
-	watching = false;
-	review_lost(NULL);	/* it found nothing the last time */
-	review_lost(NULL);
-	for (int i = 0; i < 3; i++)
-		run_works();
+	for (int i = 0; i < 3; i++)	/* it found nothing the last time */
+		review_lost(NULL);
+	runner.work.queued = false;
 }
 
 /* Where a device with a stopped queue is: it runs each second while it is stopped. */
@@ -44,13 +42,13 @@ static void tables(void)
 		add_idle_device(cases[i].idle_first, cases[i].list);
 		sluice_backstop_watch();
 		EXPECT_OF(i, runner.work.due, now + NSEC_PER_SEC);
-		EXPECT_OF(i, run_works() && q->stopped && runner.work.queued, true);
+		EXPECT_OF(i, run_work(&runner.work) && q->stopped && runner.work.queued, true);
 		now = q->timer.expires + NSEC_PER_SEC + 1;
-		EXPECT_OF(i, run_works() && !q->stopped && q->rescued, true);
+		EXPECT_OF(i, run_work(&runner.work) && !q->stopped && q->rescued, true);
 		EXPECT_OF(i, complaints, 1);
 		/* once more: a qdisc may come back */
-		EXPECT_OF(i, run_works() && runner.work.queued, true);
-		EXPECT_OF(i, run_works() && !runner.work.queued, true);
+		EXPECT_OF(i, run_work(&runner.work) && runner.work.queued, true);
+		EXPECT_OF(i, run_work(&runner.work) && !runner.work.queued, true);
 	}
 }
 

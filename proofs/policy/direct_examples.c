@@ -68,6 +68,7 @@ static void try_direct_call(void)
 	direct_call.filter = 0;
 	called_from = 0;
 	tries = allocations = 0;
+	direct_call_work.queued = false;
 	sluice_direct_call = true;
 }
 
@@ -118,7 +119,7 @@ static void direct_calls(void)
 		clobbered_at = cases[i].clobbered_at;
 		UNDER_RTNL(sluice_hook_place(&tun->dev));
 		EXPECT_OF(i, tracer.callback->filter, transmit_ip());
-		EXPECT_OF(i, run_works(), cases[i].asked);
+		EXPECT_OF(i, run_work(&direct_call_work), cases[i].asked);
 		EXPECT_OF(i, sluice_direct_call, cases[i].used);
 		EXPECT_OF(i, !!tracer.direct, cases[i].used);
 		EXPECT_OF(i, direct_call.filter != 0, cases[i].used);
@@ -131,7 +132,7 @@ static void direct_calls(void)
 	try_direct_call();	/* unloaded before it was tried */
 	UNDER_RTNL(sluice_hook_place(&tun->dev));
 	EXPECT(hook_is_removed(), true);
-	EXPECT(run_works(), false);
+	EXPECT(run_work(&direct_call_work), false);
 	hook_is_forgotten();
 }
 

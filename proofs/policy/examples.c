@@ -14,7 +14,6 @@ bool has_rule, no_memory, sluice_direct_call;
 bool sluice_locked_reset = true;
 int complaints;
 unsigned int waiting[QUEUES], runs[QUEUES];
-struct work_struct *works[4];
 static unsigned int examples;
 
 void expect(const char *file, int line, int at, const char *what, s64 is, s64 expected)
@@ -39,7 +38,7 @@ const struct sluice_rule *sluice_rules_find(const struct net_device *of)
 	return has_rule ? &rule : NULL;
 }
 
-/* Timers, and work in the order in which it began to wait */
+/* Timers, and work, that wait for their time */
 void hrtimer_setup_in_world(struct hrtimer *timer,
 			    enum hrtimer_restart (*function)(struct hrtimer *))
 {
@@ -62,13 +61,8 @@ int hrtimer_cancel(struct hrtimer *timer)
 
 bool start_work(struct work_struct *work, u64 after_ns)
 {
-	unsigned int i = 0;
-
 	if (work->queued)
 		return false;
-	while (works[i])
-		i++;
-	works[i] = work;
 	work->queued = true;
 	work->due = now + after_ns;
 	return true;
@@ -76,25 +70,18 @@ bool start_work(struct work_struct *work, u64 after_ns)
 
 bool cancel_work_sync(struct work_struct *work)
 {
-	for (unsigned int i = 0; i < ARRAY_SIZE(works); i++)
-		if (works[i] == work)
-			works[i] = NULL;
 	work->queued = false;
 	return true;
 }
 
-bool run_works(void)
+/* At its time; whether it waited for that. */
+bool run_work(struct work_struct *work)
 {
-	struct work_struct *first = NULL;
-
-	for (unsigned int i = 0; i < ARRAY_SIZE(works); i++)
-		if (works[i] && (!first || works[i]->due < first->due))
-			first = works[i];
-	if (!first)
+	if (!work->queued)
 		return false;
-	cancel_work_sync(first);
-	now = max(now, first->due);
-	first->func(first);
+	work->queued = false;
+	now = max(now, work->due);
+	work->func(work);
 	return true;
 }
 
@@ -151,9 +138,6 @@ void set_full_ring(int size, int head, int producer)
 void fresh(void)
 {
 	sluice_devices[0].first = sluice_devices[1].first = NULL;
-	for (unsigned int i = 0; i < ARRAY_SIZE(works); i++)
-		if (works[i])
-			cancel_work_sync(works[i]);
 	memset(waiting, 0, sizeof(waiting));
 	memset(runs, 0, sizeof(runs));
 	memset(&rule, 0, sizeof(rule));

@@ -41,14 +41,13 @@ extern bool has_rule, no_memory;
 extern int complaints;			/* of the module, so far */
 extern unsigned int waiting[QUEUES];	/* packets in the qdisc of each queue */
 extern unsigned int runs[QUEUES];	/* of the qdisc */
-extern struct work_struct *works[4];	/* that wait for their time, at most so many */
 
 void fresh(void);			/* at 1 s; 2 CPUs; nothing else is known */
 void fresh_stopped(void);		/* stopped now, by us, with 60 packets */
 bool is_stopped(unsigned int id);
 void set_ring(int size, int tail, int head, int producer);
 void set_full_ring(int size, int head, int producer);
-bool run_works(void);			/* what is due, at its time; whether there was any */
+bool run_work(struct work_struct *work);
 
 extern u64 now;
 extern int cpus, locks_held, read_sides;
