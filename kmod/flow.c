@@ -174,10 +174,16 @@ int sluice_flow_room(const struct sluice_flow *f,
  * Returns how many packets were read since the last look; less than 0 if more were
  * handed back (vhost-net) than read.
  */
-static int look(struct sluice_flow *f, const struct sluice_flow_ring *ring)
+static int read_since(const struct sluice_flow *f, const struct sluice_flow_ring *ring)
 {
 	int came = sluice_slots_between(f->producer, ring->producer, ring->size);
-	int read = f->fill + came - ring->fill;
+
+	return f->fill + came - ring->fill;
+}
+
+static int look(struct sluice_flow *f, const struct sluice_flow_ring *ring)
+{
+	int read = read_since(f, ring);
 
 	WRITE_ONCE(f->producer, ring->producer);
 	WRITE_ONCE(f->fill, ring->fill);
@@ -198,6 +204,35 @@ static void pay(struct sluice_flow *f, const struct sluice_flow_settings *s,
 	f->debt_ns -= min(f->debt_ns, price * packets);
 }
 
+static bool stall_goes_on(const struct sluice_flow *f,
+			  const struct sluice_flow_settings *s,
+			  const struct sluice_flow_ring *ring, int unread, u64 now)
+{
+	int low = sluice_flow_low(s, sluice_flow_depth(f, s, ring->safe_limit));
+
+	if (ring->fill < f->least && ring->fill <= low)
+		return false;
+	return unread > 0 || now < f->passes_until;
+}
+
+/**
+ * sluice_flow_is_stalled() - would the next sender pass because of a stall?
+ * @f: the queue's policy
+ * @s: the settings
+ * @ring: the ring
+ * @now: the time
+ *
+ * Context: the queue's lock.
+ * Return: whether it would.
+ */
+bool sluice_flow_is_stalled(const struct sluice_flow *f,
+			    const struct sluice_flow_settings *s,
+			    const struct sluice_flow_ring *ring, u64 now)
+{
+	return f->stalled &&
+	       stall_goes_on(f, s, ring, f->unread - read_since(f, ring), now);
+}
+
 /**
  * sluice_flow_passes() - do the senders of a stalled queue still pass?
  * @f: the queue's policy, @stalled
@@ -211,12 +246,8 @@ static void pay(struct sluice_flow *f, const struct sluice_flow_settings *s,
 bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			const struct sluice_flow_ring *ring, u64 now)
 {
-	int depth = sluice_flow_depth(f, s, ring->safe_limit);
-	bool is_short;
-
 	f->unread = min(f->unread - look(f, ring), STALL_READ);
-	is_short = ring->fill < f->least && ring->fill <= sluice_flow_low(s, depth);
-	if (!is_short && (f->unread > 0 || now < f->passes_until))
+	if (stall_goes_on(f, s, ring, f->unread, now))
 		return true;
 	f->debt_ns = div_u64(stall_ns(s) * max(f->unread, 0), STALL_READ);
 	f->looked_at = now;

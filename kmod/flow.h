@@ -130,6 +130,9 @@ int sluice_flow_room(const struct sluice_flow *f,
 		     const struct sluice_flow_ring *ring, bool more);
 bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			const struct sluice_flow_ring *ring, u64 now);
+bool sluice_flow_is_stalled(const struct sluice_flow *f,
+			    const struct sluice_flow_settings *s,
+			    const struct sluice_flow_ring *ring, u64 now);
 u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s,
 		     const struct sluice_flow_ring *ring,
 		     struct sluice_flow_device *device, u64 now);

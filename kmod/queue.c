@@ -433,7 +433,7 @@ bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped)
 
 static enum sluice_queue_state
 __queue_state(const struct sluice_queue *q, const struct ptr_ring *ring,
-	      const struct sluice_queue_view *view)
+	      const struct sluice_flow_ring *count)
 {
 	enum sluice_queue_state qdisc;
 
@@ -448,8 +448,7 @@ __queue_state(const struct sluice_queue *q, const struct ptr_ring *ring,
 	qdisc = qdisc_state(q->txq);
 	if (qdisc != SLUICE_QUEUE_OPEN)
 		return qdisc;
-	/* if the ring is short again the next sender ends the stall */
-	return q->flow.stalled && view->fill > view->low ?
+	return sluice_flow_is_stalled(&q->flow, settings(q), count, ktime_get_ns()) ?
 		       SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
 }
 
@@ -462,7 +461,7 @@ __queue_state(const struct sluice_queue *q, const struct ptr_ring *ring,
  */
 void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 {
-	struct sluice_flow_ring count;
+	struct sluice_flow_ring count = { };
 	struct ptr_ring *ring;
 
 	memset(view, 0, sizeof(*view));
@@ -477,7 +476,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 		view->low = sluice_flow_low(settings(q), view->limit);
 	}
 	raw_spin_lock_irq(&q->lock);
-	view->state = __queue_state(q, ring, view);
+	view->state = __queue_state(q, ring, &count);
 	view->reader_ns = q->flow.pace_ns;
 	view->stops = q->stops;
 	memcpy(view->wakes, q->wakes, sizeof(view->wakes));
