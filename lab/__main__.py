@@ -344,8 +344,6 @@ def command_lint() -> int:
     return FINE if quick.lint() else NO
 
 
-
-
 @subcommand(
     "run every proof",
     switch("--short", "only those of make test"),

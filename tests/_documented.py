@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List
 
 TREE = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/*.md", "man/*.[58]")
@@ -61,7 +61,7 @@ class Line:
     cron: bool = False
 
     @property
-    def programs(self) -> List[str]:
+    def programs(self) -> list[str]:
         """The first word of each command in it; `sluice bench` counts as one."""
         lexer = shlex.shlex(self.text, posix=True, punctuation_chars="|&;")
         lexer.whitespace_split = True
@@ -107,7 +107,7 @@ def _manual(text: str) -> Iterator[tuple[int, str]]:
             yield number, found[1]
 
 
-def read_lines() -> List[Line]:
+def read_lines() -> list[Line]:
     found = []
     for path in sorted(path for page in PAGES for path in TREE.glob(page)):
         name, text = str(path.relative_to(TREE)), path.read_text()
@@ -118,6 +118,6 @@ def read_lines() -> List[Line]:
     return found
 
 
-def played_lines() -> List[Line]:
+def played_lines() -> list[Line]:
     lines = (line for line in read_lines() if not line.is_prose)
     return [line for line in lines if not line.is_example]

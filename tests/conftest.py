@@ -106,7 +106,7 @@ def show(pytestconfig: pytest.Config) -> Callable[[str], None]:
 def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
     """Plays the scenarios of a suite on a kernel when first asked about it."""
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
         show(f"\n    kernel {kernel.name}: playing the {suite.name} scenarios")
         names = plays_of(pytestconfig, suite)[kernel]

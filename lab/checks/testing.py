@@ -318,6 +318,14 @@ def play_across_boots(
     return played
 
 
+def _require_scenario(name: str) -> None:
+    """Its text is read: to import it takes packages that only the guest has for sure."""
+    module, _, function = name.partition(".")
+    source = vm.REPOSITORY / f"tests/kernel/scenarios/{module}.py"
+    if not source.exists() or f"\ndef {function}(" not in source.read_text():
+        raise UsageError(f"{name}: no kernel scenario; name it MODULE.FUNCTION")
+
+
 def again(
     kernel: Kernel, scenarios: list[str], times: int, path: Path | None = None
 ) -> int:
@@ -325,39 +333,26 @@ def again(
 
     path: there the messages of the plays are saved, with their provenance.
     """
-    for scenario in scenarios:
-        module, _, function = scenario.partition(".")
-        # Its text is read: to import it takes packages that only the guest has for sure.
-        source = vm.REPOSITORY / f"tests/kernel/scenarios/{module}.py"
-        if not source.exists() or f"\ndef {function}(" not in source.read_text():
-            raise UsageError(f"{scenario}: no kernel scenario; name it MODULE.FUNCTION")
+    for name in scenarios:
+        _require_scenario(name)
     with machine_for(kernel) as machine:
         load = HostLoad()
         say(f"kernel {machine.root.release}: {', '.join(scenarios)}, {times} times")
+        seconds = KERNEL.seconds * times * len(scenarios)
         settled, trouble = play_on(
-            machine,
-            kernel,
-            scenarios,
-            say,
-            seconds=KERNEL.seconds * times * len(scenarios),
-            times=times,
+            machine, kernel, scenarios, say, seconds=seconds, times=times
         )
-        plays = {
-            scenario: [one for one in settled if one.name == scenario]
-            for scenario in scenarios
-        }
+        plays = {name: [one for one in settled if one.name == name] for name in scenarios}
         if path:
-            messages = {
-                name: [one.message for one in ones] for name, ones in plays.items()
-            }
+            messages = {n: [one.message for one in ones] for n, ones in plays.items()}
             facts = {"provenance": asdict(read_provenance(machine, load))}
             path.write_text(json.dumps(facts | {"plays": messages}, indent=1) + "\n")
     fine = not trouble
-    for scenario, ones in plays.items():
+    for name, ones in plays.items():
         outcomes = [one.outcome for one in ones]
         passed, skipped = map(outcomes.count, GOOD)
         rest = f", {skipped} skipped" if skipped else ""
-        print(f"{scenario}: {passed} of {times} plays passed{rest}")
+        print(f"{name}: {passed} of {times} plays passed{rest}")
         fine = fine and passed + skipped == times
     for line in trouble:
         print(f"the kernel said: {line}")

@@ -196,4 +196,3 @@ def run_bench(job: dict[str, Any], report: Report, say: Say) -> tuple[int, str]:
             bench.take_until_sure(job["minutes"])
     missing = sum(line["status"] in ("failed", "lost") for line in bench.lines)
     return (1, f"{missing} samples missing") if missing else (0, "all measured")
-

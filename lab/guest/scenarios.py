@@ -168,7 +168,6 @@ def reset() -> None:
 
 
 def _result(one: Scenario, env: Env, log: KernelLog) -> dict[str, Any]:
-
     def play() -> str | None:
         with env._deferred:
             return one.function(env)

@@ -41,8 +41,7 @@ def read_mirror() -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise Unsuitable(
-            f"apt: cannot name its mirrors ({error}); "
-            "the lab needs a Debian-like machine"
+            f"apt: cannot name its mirrors ({error}); the lab needs a Debian-like machine"
         ) from error
     return parse_mirror(done.stdout)
 

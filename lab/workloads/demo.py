@@ -133,9 +133,9 @@ def call(variant: str, seconds: float, env: GuestEnv) -> Sample:
             carried = tcp.run_client(BULK_STREAMS, seconds, *options)
             voice.end()
             sender.join()
-            after = wait_drained([NEAR, FAR])
+            after, read = tcp.settle(reader)
             heard = voice.heard(read_times(peer))
-        read = sum(count["read"] for count in reader.end())
+        reader.end()
     return sample(carried.mbit, after, {}, heard, read=read)
 
 

@@ -39,6 +39,7 @@ from tests.kernel.scenarios._traffic import (
     sink,
 )
 
+
 @scenario(deadline=SECONDS)
 def command_sees_and_switches_two_namespaces(env: Env) -> None:
     needs_click(env)

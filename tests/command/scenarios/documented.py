@@ -9,8 +9,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP, IFF_TUN

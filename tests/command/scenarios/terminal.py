@@ -49,7 +49,7 @@ def watch_follows_traffic_size_devices_and_the_module(env: Env) -> None:
     one = _open(env, "watch")
     _wait_for_line(env, one, HERE.name)
     columns = dict(
-        zip(  # noqa: B905
+        zip(
             _wait_for_line(env, one, "QUEUE", "STATE"),
             _wait_for_line(env, one, HERE.name),
         )

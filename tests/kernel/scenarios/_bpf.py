@@ -8,7 +8,7 @@ import ctypes
 import os
 import platform
 import struct
-from typing import Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 SYSCALL = {"x86_64": 321, "aarch64": 280}
 PROG_LOAD, LINK_CREATE = 5, 28

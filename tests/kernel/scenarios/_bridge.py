@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, Iterator, List, Sequence
+from collections.abc import Iterator, Sequence
 
+from lab.failure import Skipped, WorkloadError
 from lab.guest.devices import Device, add_neighbour, run_tool
 from lab.guest.scenarios import Env
 from lab.guest.tun import IFF_TAP
-from lab.failure import Skipped, WorkloadError
 from tests.kernel.scenarios._tap import Tap
 from tests.kernel.scenarios._traffic import read_device, read_queues, send
 
@@ -42,9 +42,9 @@ def add_port(name: str) -> None:
 
 
 @contextlib.contextmanager
-def bridge(names: Sequence[str]) -> Iterator[Dict[str, Tap]]:
+def bridge(names: Sequence[str]) -> Iterator[dict[str, Tap]]:
     """Taps as ports of one bridge, which the scenario itself reads."""
-    taps: List[Tap] = []
+    taps: list[Tap] = []
     with empty_bridge():
         try:
             for name in names:
@@ -63,7 +63,7 @@ def port_mac(number: int) -> str:
     return f"02:00:00:00:93:{number:02x}"
 
 
-def teach(names: Sequence[str]) -> List[str]:
+def teach(names: Sequence[str]) -> list[str]:
     """Makes a static neighbour behind each port; returns their addresses."""
     addresses = []
     for number, name in enumerate(names, 2):

@@ -7,9 +7,9 @@ import contextlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Iterator, Optional
 
 from lab.guest.devices import HERE, Device
 from lab.guest.program import succeeds
@@ -32,7 +32,7 @@ def needs_click(env: Env) -> None:
 
 
 def sluice(
-    *arguments: str, status: Optional[int] = 0, beside: Device = HERE
+    *arguments: str, status: int | None = 0, beside: Device = HERE
 ) -> str:
     """The command's output, in the device's namespace; it must print nothing to stderr
     when its status is 0. status: the one expected, None for any."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Iterator, Sequence
 
 DEBUG = Path("/sys/kernel/debug")
 KINDS = ("failslab", "fail_page_alloc")

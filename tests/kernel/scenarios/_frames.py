@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import struct
-from typing import Iterator
+from collections.abc import Iterator
 
 from lab.guest.devices import HERE
 from lab.guest.program import SO_SNDBUFFORCE

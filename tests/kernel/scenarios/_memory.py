@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from lab.guest.debug import finds_leaks
-
 
 LEAK_KB = 16 * 1024
 

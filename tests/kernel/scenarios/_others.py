@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, ContextManager
+from contextlib import AbstractContextManager
+from typing import Callable
 
 from lab.guest.devices import Reader
 from lab.guest.scenarios import Env
@@ -18,7 +19,8 @@ from tests.kernel.scenarios._traffic import (
 
 PACKETS = 200
 Calls = Callable[[], int]  # how many calls the other user has seen
-Other = Callable[[], ContextManager[Calls]]  # attaches it, and detaches it at the end
+# Attaches it, and detaches it at the end.
+Other = Callable[[], AbstractContextManager[Calls]]
 
 
 def load(env: Env, *parameters: str) -> Reader:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from lab.guest.scenarios import Env
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import random
 import socket
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Callable
 
 from sluice import netlink
 from sluice.netlink import Client
@@ -38,7 +39,7 @@ def u32(value: int) -> bytes:
 
 
 # The settings of device-set: payloads that are valid, and those out of range.
-SETTINGS: Dict[int, Tuple[List[bytes], List[bytes]]] = {
+SETTINGS: dict[int, tuple[list[bytes], list[bytes]]] = {
     3: ([u8(0), u8(1)], [u8(2), u8(255)]),  # on
     7: ([u32(1), u32(60000)], [u32(0), u32(60001), u32(1 << 31)]),  # stall-ms
     8: ([u32(0), u32(95)], [u32(96), u32(0xFFFFFFFF)]),  # low-percent
@@ -47,7 +48,7 @@ SETTINGS: Dict[int, Tuple[List[bytes], List[bytes]]] = {
 }
 
 
-def parse_attrs(data: bytes) -> Dict[int, bytes]:
+def parse_attrs(data: bytes) -> dict[int, bytes]:
     found, at = {}, 0
     while at + 4 <= len(data):
         length, number = struct.unpack_from("=HH", data, at)
@@ -62,10 +63,10 @@ class Answer:
 
     code: int
     text: str
-    replies: Tuple[bytes, ...] = ()  # the attributes of each
+    replies: tuple[bytes, ...] = ()  # the attributes of each
 
 
-def messages(datagram: bytes) -> Iterator[Tuple[int, int, bytes]]:
+def messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
     """The type, the flags and the rest of each."""
     at = 0
     while at + HEADER.size <= len(datagram):
@@ -124,7 +125,7 @@ class Asker:
         """Ask for a dump that nobody reads."""
         self._socket.send(self.message(REQUEST | DUMP, cmd, b""))
 
-    def flags_of_dump(self, cmd: int, after_first: Callable[[], object]) -> List[int]:
+    def flags_of_dump(self, cmd: int, after_first: Callable[[], object]) -> list[int]:
         """Of all messages of a dump; something happens once the first are read."""
         self._socket.send(self.message(REQUEST | DUMP, cmd, b""))
         told = list(messages(self._socket.recv(_ANSWER_MAX)))
@@ -136,7 +137,7 @@ class Asker:
     def ask(self, flags: int, cmd: int, attrs: bytes) -> Answer:
         return self.send(self.message(flags, cmd, attrs))
 
-    def settings(self, ifindex: int) -> Dict[int, bytes]:
+    def settings(self, ifindex: int) -> dict[int, bytes]:
         """The settings of a device, by their attribute numbers."""
         answer = self.ask(REQUEST, netlink.DEVICE_GET, attr(1, u32(ifindex)))
         (reply,) = answer.replies
@@ -144,7 +145,7 @@ class Asker:
         return {number: attrs[number] for number in SETTINGS}
 
 
-def wrong_attrs(number: int, right: bytes) -> Iterator[Tuple[str, bytes]]:
+def wrong_attrs(number: int, right: bytes) -> Iterator[tuple[str, bytes]]:
     """An attribute in every wrong form."""
     yield "empty", attr(number, b"")
     yield "too short", attr(number, right[:-1])

@@ -8,15 +8,22 @@ import fcntl
 import functools
 import os
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable
 
-from lab.guest.devices import HERE, THERE, Counters, Device, attach
-from lab.guest.devices import silence_first_netns
+from lab.guest.devices import HERE, THERE, Counters, Device, attach, silence_first_netns
 from lab.guest.scenarios import Env
-from lab.guest.tun import IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_TUN, TUNSETIFF
-from lab.guest.tun import open_queue, request
+from lab.guest.tun import (
+    IFF_MULTI_QUEUE,
+    IFF_NO_PI,
+    IFF_TAP,
+    IFF_TUN,
+    TUNSETIFF,
+    open_queue,
+    request,
+)
 from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._traffic import read_queue, read_queues, send
 
@@ -36,7 +43,7 @@ class Tap:
     def __init__(self, flags: int, name: str = HERE.name) -> None:
         self.flags = flags | IFF_NO_PI
         self.name = name
-        self.queues: List[int] = []
+        self.queues: list[int] = []
         self.read_count = 0
         self.on_packet: Callable[[bytes], None] = lambda packet: None
 

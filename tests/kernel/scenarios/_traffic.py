@@ -8,11 +8,11 @@ import functools
 import itertools
 import socket
 import time
-from typing import Any, Callable, Iterator, List, Optional, Protocol
+from collections.abc import Iterator
+from typing import Any, Callable, Protocol
 
-from lab.guest.devices import HERE, THERE, Counters, Reader, ask_module
+from lab.guest.devices import HERE, THERE, Counters, Reader, ask_module, read_counters
 from lab.guest.devices import Device as Link
-from lab.guest.devices import read_counters
 from lab.guest.devices import sink as open_sink
 from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env
@@ -52,7 +52,7 @@ def read_device(of: Link = HERE) -> Device:
     return ask_module(of, lambda client, index: client.device(index))
 
 
-def read_queues(of: Link = HERE) -> List[Queue]:
+def read_queues(of: Link = HERE) -> list[Queue]:
     return ask_module(of, lambda client, index: client.queues(index))
 
 
@@ -60,11 +60,11 @@ def read_queue(of: Link = HERE) -> Queue:
     return read_queues(of)[0]
 
 
-def wait_until_open(env: Env, of: Link = HERE) -> List[Queue]:
+def wait_until_open(env: Env, of: Link = HERE) -> list[Queue]:
     """After everything was read: the last packets may have stopped a queue, which opens
     when its timer expires."""
 
-    def opened() -> List[Queue]:
+    def opened() -> list[Queue]:
         queues = read_queues(of)
         return queues if all(queue.state == "open" for queue in queues) else []
 
@@ -172,13 +172,13 @@ def flood(senders: int = 2, flows: int = 1, rest: float = 0.0) -> Iterator[Flood
         running.end()
 
 
-def read_stops(index: Optional[int] = None) -> int:
+def read_stops(index: int | None = None) -> int:
     """How often the queue with this index was stopped; by default, all queues."""
     return sum(queue.stops for queue in read_queues() if index in (None, queue.id))
 
 
 def wait_for_stops(
-    env: Env, reader: Slowing, more_than: int = 0, index: Optional[int] = None
+    env: Env, reader: Slowing, more_than: int = 0, index: int | None = None
 ) -> None:
     """Until read_stops() is larger than that.
 
@@ -281,8 +281,8 @@ def _flood_for(env: Env, seconds: float, stops: bool) -> int:
 def assert_senders_are_held_shortly(
     env: Env,
     reader: Reader,
-    rests: Optional[Repeated] = None,
-    stops: Optional[int] = None,
+    rests: Repeated | None = None,
+    stops: int | None = None,
 ) -> str:
     """A flood to this reader while sluice is off and then on, with the default
     stall_ms: senders go on, and no packet is unaccounted for; rests: left at the end;
@@ -317,7 +317,7 @@ def assert_flows(env: Env) -> None:
     assert after.read > before.read, (before, after)
 
 
-def pktgen(env: Env, senders: int, packets: int) -> List[int]:
+def pktgen(env: Env, senders: int, packets: int) -> list[int]:
     """Direct senders of exactly so many packets each; returns what each sent."""
     from lab.workloads import pktgen as generator
 

@@ -8,7 +8,7 @@ import ctypes
 import mmap
 import socket
 import struct
-from typing import Sequence
+from collections.abc import Sequence
 
 # Numbers of linux/if_xdp.h.
 AF_XDP, SOL_XDP = 44, 283

@@ -21,14 +21,22 @@ import struct
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError as RouteError
 
-from lab.guest.devices import HERE, THERE, Counters, Reader, make_netns
-from lab.guest.devices import silence_first_netns
+from lab.failure import WorkloadError
+from lab.guest.devices import (
+    HERE,
+    THERE,
+    Counters,
+    Reader,
+    make_netns,
+    silence_first_netns,
+)
 from lab.guest.job import write_json
 from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.rows import unload
@@ -43,13 +51,12 @@ from lab.guest.tun import (
     open_queue,
     request,
 )
-from lab.failure import WorkloadError
-from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
 from sluice import system
-from sluice.netlink import Client
 from sluice.errors import NetlinkError
+from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _ftrace, _patch
 from tests.kernel.scenarios._bpf import choosing
+from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
 from tests.kernel.scenarios._tap import (
     IFF_MULTI_QUEUE,
@@ -124,10 +131,10 @@ def _send_for_ever(flow: int, burst: int) -> None:
 
 
 @contextlib.contextmanager
-def _senders(burst: int) -> Iterator[Tuple[Callable[[int], None], List[int]]]:
+def _senders(burst: int) -> Iterator[tuple[Callable[[int], None], list[int]]]:
     """Senders of bursts of so many packets: a function that signals them and waits until
     they stopped, and their process ids."""
-    children: List[int] = []
+    children: list[int] = []
     for flow in range(SENDERS):
         child = os.fork()
         if not child:
@@ -158,7 +165,7 @@ class Link:
         """Reads the index: the device was made, or moved here."""
         self.index = socket.if_nametoindex(HERE.name)
 
-    def attach(self, ring: Optional[int] = None) -> None:
+    def attach(self, ring: int | None = None) -> None:
         """As devices.attach() does."""
         facts = {} if ring is None else {"txqlen": ring}
         if self.is_tap:
@@ -207,8 +214,8 @@ class Abuser:
         self.seconds: Counter[str] = Counter()
         self.link = Link(IPRoute())
         self.loaded = False
-        self.helper: Optional[Reader] = None  # one more queue's
-        self.senders: List[int] = []
+        self.helper: Reader | None = None  # one more queue's
+        self.senders: list[int] = []
         self.load()
         self.frees_twice = frees_twice(env)
         self.create(USUAL_FLAGS)
@@ -220,7 +227,7 @@ class Abuser:
 
     def create(self, flags: int) -> None:
         self.tap = Tap(flags)
-        self.detached: List[int] = []
+        self.detached: list[int] = []
         self.tap.open_queue()
         self.tap.flags &= ~FLAGS["IFF_TUN_EXCL"]  # further queues, later readers
         self.link.is_tap = bool(flags & IFF_TAP)
@@ -291,7 +298,7 @@ class Abuser:
     def add_reader(self) -> None:
         """Another process reads one more queue, with read() or by vhost-net."""
         if self.helper is None:
-            how: Tuple[str, ...] = self.random.choice(((), ("--vhost",), ("--paused",)))
+            how: tuple[str, ...] = self.random.choice(((), ("--vhost",), ("--paused",)))
             options = ("--link-us", "20", *how)
             queue = open_queue(USUAL_FLAGS | IFF_NO_PI, HERE.name, options=0)
             self.helper = Reader(self.env.helper("reader"), "sink", [queue], options)
@@ -456,7 +463,7 @@ class Abuser:
         time.sleep(self.random.choice((0.001, 0.003, 0.01, 0.3)))
 
     @staticmethod
-    def lacks() -> List[str]:
+    def lacks() -> list[str]:
         """Operations that this kernel does not offer."""
         lacking = [] if _faults.is_offered() else ["starve"]
         return lacking if has_ftrace() else [*lacking, *Abuser.RARE]
@@ -475,7 +482,7 @@ class Abuser:
     STARVING += ("qdisc", "offload", "steer", "switch", "tune", "reload")
 
     def play(self) -> None:
-        weights: Dict[str, float] = dict.fromkeys(self.RARE, 0.2)
+        weights: dict[str, float] = dict.fromkeys(self.RARE, 0.2)
         weights.update(dict.fromkeys(self.SELDOM, 1))
         weights.update(dict.fromkeys(self.USUAL, 4))
         weights.update(dict.fromkeys(self.OFTEN, 12))
@@ -587,7 +594,7 @@ def _use_copies(module: Path) -> None:
     os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
 
 
-def _read_taken_kb() -> Tuple[int, int]:
+def _read_taken_kb() -> tuple[int, int]:
     """Memory in use, measured in two ways: before f227f0faf63b (5.14) slabs count what
     kfree_rcu() gave back in large pieces."""
     return read_kb("SUnreclaim"), -read_kb("MemAvailable")

@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from typing import Iterator
+from collections.abc import Iterator
 
 from lab.guest.devices import FAR, HERE, NEAR, Counters, Device, read_counters
 from lab.guest.program import read_backpressure

@@ -17,7 +17,7 @@ import socket
 import statistics
 import time
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable
 
 from lab.guest import debug
 from lab.guest.devices import HERE
@@ -249,7 +249,7 @@ def netconsole_over_a_bridge(env: Env) -> str:
     env.run("ip", "address", "add", "10.93.0.1/24", "dev", "bridge0")
     env.run("ip", "link", "set", "bridge0", "up")
     _send_messages_to_netconsole(env, "bridge0")
-    took: List[float] = []
+    took: list[float] = []
     with open("/dev/kmsg", "wb", buffering=0) as log:
 
         def write() -> None:

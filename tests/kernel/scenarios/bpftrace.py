@@ -15,8 +15,8 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _ftrace, _others
@@ -42,7 +42,7 @@ class Bpftrace:
     """Counts the calls of the function until end()."""
 
     def __init__(self, where: str) -> None:
-        program = 'BEGIN { printf("attached\\n"); } %s { @calls = count(); }' % where
+        program = f'BEGIN {{ printf("attached\\n"); }} {where} {{ @calls = count(); }}'
         self._said = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             ["bpftrace", "-e", program],

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import Iterator, List
+from collections.abc import Iterator
 
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _ftrace, _others, _patch
@@ -55,7 +55,7 @@ def _probe(
         _append("kprobe_events", "-:sluice_other\n")
 
 
-def _stack_traces() -> List[List[str]]:
+def _stack_traces() -> list[list[str]]:
     """The functions of each stack trace in the trace, innermost first."""
     _, *traces = (TRACING / "trace").read_text().split("<stack trace>")
     return [re.findall(r"^ => (\w+)", text, re.MULTILINE) for text in traces]

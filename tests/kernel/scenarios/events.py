@@ -13,7 +13,8 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Callable, List, Sequence
+from collections.abc import Sequence
+from typing import Callable
 
 from lab.guest.devices import HERE, silence_first_netns
 from lab.guest.scenarios import Env, scenario
@@ -35,9 +36,9 @@ def _collect(listener: Listener, seconds: float) -> list[Event]:
 
 
 def _collect_until(
-    env: Env, listener: Listener, enough: Callable[[List[Event]], bool], what: str
-) -> List[Event]:
-    told: List[Event] = []
+    env: Env, listener: Listener, enough: Callable[[list[Event]], bool], what: str
+) -> list[Event]:
+    told: list[Event] = []
 
     def read() -> bool:
         told.extend(listener.read(0.1))
@@ -78,7 +79,7 @@ def stalls_are_counted_when_they_are_not_reported(env: Env) -> None:
         stall_again(env, device)
     news = read_queue().stalls - before
 
-    def are_all(told: List[Event]) -> bool:
+    def are_all(told: list[Event]) -> bool:
         return sum(event.count for event in told) >= news
 
     events = _collect_until(env, listener, are_all, "the last message")
@@ -174,7 +175,7 @@ def _stall_again_and_again(storm: Sequence[Tap]) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with its parent
     wires = [Wire(device.name) for device in storm]
     while True:
-        for device, wire in zip(storm, wires):  # noqa: B905
+        for device, wire in zip(storm, wires):
             wire.send(4 * len(device.queues))
             for place in range(len(device.queues)):
                 device.read(place)

@@ -6,15 +6,16 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Dict, Iterator
+from typing import Any
 
 from lab.guest.devices import FAR, NEAR, attach, read_counters
 from lab.guest.path import FAR_END, NEAR_END, path
 from lab.guest.program import READY_SECONDS, Program, has_device, program, succeeds
 from lab.guest.scenarios import Env, scenario
-from lab.workloads.vpns import openvpn_arguments
 from lab.workloads.tcp import server
+from lab.workloads.vpns import openvpn_arguments
 from tests.kernel.scenarios._command import (
     SECONDS,
     SLUICE,
@@ -107,7 +108,7 @@ def running_vpn_is_seen_and_switched(env: Env) -> None:
     env.wait_for(lambda: read_queue(NEAR).stops > stops, "stops again", seconds=30)
 
 
-def _watch() -> list[Dict[str, Any]]:
+def _watch() -> list[dict[str, Any]]:
     """The only queue in each line that watch prints."""
     how = ("--netns", "", "--json", "--interval", "0.5", "--count", "4")
     said = sluice("watch", *how, beside=NEAR)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Dict, Tuple
 
 from lab.guest.devices import HERE, THERE, Device, Reader, attach
 from lab.guest.devices import reader as open_reader
@@ -49,7 +48,7 @@ ROUTER, SENDER = "10.94.0.1", "10.94.0.2"
 REFUSED = (errno.EINVAL, errno.ERANGE)
 IFINDEX = 1
 # Each request of the family, and the attributes that it takes.
-REQUESTS: Dict[str, Tuple[int, int, Tuple[int, ...]]] = {
+REQUESTS: dict[str, tuple[int, int, tuple[int, ...]]] = {
     "device-get": (REQUEST, netlink.DEVICE_GET, (IFINDEX,)),
     "device-get, all": (REQUEST | DUMP, netlink.DEVICE_GET, (IFINDEX,)),
     "device-set": (REQUEST | ACK, netlink.DEVICE_SET, (IFINDEX, *SETTINGS)),
@@ -115,7 +114,7 @@ def truncated_and_unknown_requests_change_nothing(env: Env) -> None:
     assert_flows(env)
 
 
-def _in_range(settings: Dict[int, bytes]) -> bool:
+def _in_range(settings: dict[int, bytes]) -> bool:
     """Whether the settings are in the ranges of docs/sluice.yaml."""
 
     def value(number: int) -> int:

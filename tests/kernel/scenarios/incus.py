@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from lab.guest.devices import Device
 from lab.guest.program import succeeds

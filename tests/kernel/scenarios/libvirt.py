@@ -12,15 +12,20 @@ import os
 import shutil
 import subprocess
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from lab.guest.devices import Device
 from lab.guest.program import succeeds
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bridge import assert_full_ring_stops
-from tests.kernel.scenarios._command import CONFIG, REPOSITORY, SLUICE
-from tests.kernel.scenarios._command import needs_click, sluice
+from tests.kernel.scenarios._command import (
+    CONFIG,
+    REPOSITORY,
+    SLUICE,
+    needs_click,
+    sluice,
+)
 
 SECONDS = 600
 FOLDER = Path("/etc/libvirt")

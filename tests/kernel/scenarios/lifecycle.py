@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterator
 
-from lab.guest.devices import HERE, THERE, Reader, add_neighbour, attach
-from lab.guest.devices import read_counters
+from lab.guest.devices import HERE, THERE, Reader, add_neighbour, attach, read_counters
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios import _ftrace, _patch
 from tests.kernel.scenarios._frames import Freed, frame_flood, send_frames
+from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,

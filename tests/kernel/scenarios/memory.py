@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List
 
 from lab.guest.devices import run_tool, silence_first_netns
 from lab.guest.scenarios import Env, scenario
@@ -33,7 +33,7 @@ DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")
 
 
 @contextlib.contextmanager
-def _ports() -> Iterator[List[Tap]]:
+def _ports() -> Iterator[list[Tap]]:
     """Taps with fq_codel as ports of one bridge."""
     silence_first_netns()
     kind = DEFAULT_QDISC.read_text()
@@ -54,7 +54,7 @@ def _ports() -> Iterator[List[Tap]]:
         DEFAULT_QDISC.write_text(kind)
 
 
-def _slow_readers(ports: List[Tap]) -> Repeated:
+def _slow_readers(ports: list[Tap]) -> Repeated:
     """One packet of each port, then a rest, until it is left."""
     return Repeated(lambda: [port.read(0, 1) for port in ports], rest=REST)
 
@@ -65,7 +65,7 @@ def _held() -> int:
     return sum(one.get("qlen", 0) for one in qdiscs)
 
 
-def _most_taken() -> Dict[str, int]:
+def _most_taken() -> dict[str, int]:
     """A flood of broadcasts; the most packets that waited, and memory they took."""
     frame = FRAME.ljust(FRAME_BYTES, b"x")
     before = read_kb("MemAvailable")
@@ -84,19 +84,19 @@ def _most_taken() -> Dict[str, int]:
     return most
 
 
-def _set_ports(ports: List[Tap], **settings: int) -> None:
+def _set_ports(ports: list[Tap], **settings: int) -> None:
     with Client() as client:
         for port in ports:
             client.set_device(socket.if_nametoindex(port.name), **settings)
 
 
-def _limit(ports: List[Tap], packets: int) -> None:
+def _limit(ports: list[Tap], packets: int) -> None:
     what = f"root fq_codel limit {packets}"
     lines = (f"qdisc replace dev {port.name} {what}\n" for port in ports)
     run_tool(["tc", "-batch", "-"], stdin="".join(lines))
 
 
-def _drain(env: Env, ports: List[Tap]) -> None:
+def _drain(env: Env, ports: list[Tap]) -> None:
     """A lower limit drops what waits in the qdiscs; the rings are read."""
     _limit(ports, 1)
 
@@ -115,7 +115,7 @@ def broadcasts_to_150_slow_taps_take_what_the_qdiscs_may_hold(env: Env) -> str:
         env.skip("a machine with 1 GB; tests/kernel/test_memory.py has one")
     env.load()
     ports = env.enter(_ports())
-    most: Dict[str, Dict[str, int]] = {}
+    most: dict[str, dict[str, int]] = {}
 
     def measure(name: str, limit: int = LIMIT) -> None:
         _limit(ports, limit)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Dict, List, Tuple
 
 from lab.guest.devices import HERE, Reader
 from lab.guest.devices import sink as open_sink
@@ -30,7 +29,7 @@ HISTOGRAM = "hist:keys=location"
 ALL_TO_THE_CLASS = "filter add parent 1: matchall flowid 1:1"
 # Commands of tc without their device. Each rate is less than what the senders make, and
 # more than what a slowed down reader takes: the shaper waits, and the ring fills.
-FURTHER: Dict[str, Tuple[str, ...]] = {
+FURTHER: dict[str, tuple[str, ...]] = {
     "cake with a bandwidth": ("qdisc replace root cake bandwidth 20mbit",),
     "choke": ("qdisc replace root choke limit 1000 bandwidth 20mbit",),
     "codel": ("qdisc replace root codel",),
@@ -75,7 +74,7 @@ def _count_freed(env: Env) -> None:
     env.defer((FREED / "trigger").write_text, "!" + HISTOGRAM)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _read_place(function: str) -> range:
     """The addresses of a function of a module."""
     lines = Path("/proc/kallsyms").read_text().splitlines()
@@ -217,8 +216,8 @@ def _attach_further(env: Env, kind: str) -> bool:
 def further_qdiscs_lose_nothing(env: Env) -> str:
     """Each with a device of its own; what is wrong with one does not hide the others."""
     env.load("stall_ms=60000")
-    lacks: List[str] = []
-    wrong: List[str] = []
+    lacks: list[str] = []
+    wrong: list[str] = []
     for kind in FURTHER:
         with open_sink(env.helper("reader"), "sluice", ring=100) as reader:
             try:

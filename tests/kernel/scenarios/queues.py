@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import ContextManager
+from contextlib import AbstractContextManager
 
 from lab.guest.devices import HERE, THERE, attach
 from lab.guest.scenarios import Env, scenario
@@ -111,7 +111,7 @@ def closed_queue_leaves_no_stopped_queue(env: Env) -> None:
     _assert_all_flow(env, device)
 
 
-def _lockless_tap(ring: int) -> ContextManager[Tap]:
+def _lockless_tap(ring: int) -> AbstractContextManager[Tap]:
     """With one queue. mq is attached before others are opened, so these have pfifo_fast,
     which is lockless; some kernels reset it unlocked when its queue is closed
     (docs/kernels.md)."""

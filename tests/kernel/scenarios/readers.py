@@ -11,13 +11,24 @@ import os
 import select
 import socket
 import struct
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
-from lab.guest.devices import FAR, HERE, NEAR, THERE, Device, Reader, attach
-from lab.guest.devices import netns, read_counters, silence_first_netns
+from lab.guest.devices import (
+    FAR,
+    HERE,
+    NEAR,
+    THERE,
+    Device,
+    Reader,
+    attach,
+    netns,
+    read_counters,
+    silence_first_netns,
+)
 from lab.guest.devices import reader as open_reader
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_NAPI, IFF_NAPI_FRAGS, IFF_VNET_HDR

@@ -13,11 +13,11 @@ from lab.guest.devices import HERE
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import read_has_backpressure
-from tests.kernel.scenarios._ftrace import mount_tracefs
-from sluice.errors import NetlinkError
 from sluice import netlink
+from sluice.errors import NetlinkError
 from sluice.netlink import Client, Device, Rule
 from tests.kernel.scenarios import _ftrace
+from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios._requests import (
     DUMP,
     REQUEST,

@@ -9,10 +9,10 @@ import sys
 import time
 from dataclasses import replace
 
-from lab.guest.scenarios import Env, scenario
 from lab.guest.devices import HERE
-from sluice.netlink import RULES_MAX, Client, Device, Listener, Rule
+from lab.guest.scenarios import Env, scenario
 from sluice.errors import NetlinkError
+from sluice.netlink import RULES_MAX, Client, Device, Listener, Rule
 from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import read_device, set_device, set_qdisc
 

@@ -10,7 +10,6 @@ import re
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Dict
 
 from lab.guest.scenarios import Env, scenario
 
@@ -19,7 +18,7 @@ FOLDER = Path("/out/selftests")
 RESULT = re.compile(r"^(not ok|ok) \d+ (\S+)( # SKIP)?", re.MULTILINE)
 
 
-def parse_results(text: str) -> Dict[str, str]:
+def parse_results(text: str) -> dict[str, str]:
     """Each test's outcome, from what the kernel's test harness prints."""
     return {
         name: "skipped" if skipped else "failed" if verdict != "ok" else "passed"
@@ -27,13 +26,13 @@ def parse_results(text: str) -> Dict[str, str]:
     }
 
 
-def _play(name: str) -> Dict[str, str]:
+def _play(name: str) -> dict[str, str]:
     """One program's tests, in a network namespace of their own."""
     done = subprocess.run(
         ["unshare", "--net", str(FOLDER / name)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        universal_newlines=True,
+        text=True,
     )
     results = parse_results(done.stdout)
     assert "passed" in results.values(), done.stdout[-500:]

@@ -15,10 +15,22 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
-from lab.guest.devices import HERE, THERE, Counters, Device, Reader, attach
-from lab.guest.devices import FAR, NEAR, forwarder, netns, read_counters, read_stops
+from lab.guest.devices import (
+    FAR,
+    HERE,
+    NEAR,
+    THERE,
+    Counters,
+    Device,
+    Reader,
+    attach,
+    forwarder,
+    netns,
+    read_counters,
+    read_stops,
+)
 from lab.guest.devices import reader as open_reader
 from lab.guest.job import write_json
 from lab.guest.latency import Latency, percentile, ping
@@ -37,7 +49,7 @@ MEMORY_EVERY = 60.0
 RESULT = Path("/out/soak.json")
 
 
-def paced(env: Env, option: str, microseconds: int) -> Tuple[str, str]:
+def paced(env: Env, option: str, microseconds: int) -> tuple[str, str]:
     """A reader's options: its time per packet.
 
     A debug kernel has slower senders, so its readers are slower, too.
@@ -56,7 +68,7 @@ class Plan:
     vhost: bool = False
     dies: bool = False  # its reader; the device is persistent
     senders: int = 1
-    pace: Tuple[str, int] = ("--link-us", 100)  # of its reader, per packet
+    pace: tuple[str, int] = ("--link-us", 100)  # of its reader, per packet
 
     @property
     def device(self) -> Device:
@@ -91,11 +103,11 @@ class Tally:
     longest_stop_ms: float = 0.0
     pauses: int = 0
     deaths: int = 0
-    ping_p50_ms: Optional[float] = None
-    ping_p99_ms: Optional[float] = None
+    ping_p50_ms: float | None = None
+    ping_p99_ms: float | None = None
     unaccounted: int = 0
 
-    def count(self, now: Counters, queues: List[Queue], pinged: Latency) -> None:
+    def count(self, now: Counters, queues: list[Queue], pinged: Latency) -> None:
         self.read = now.read
         self.lost_at_ring = now.lost_at_ring
         self.qdisc_drops = now.qdisc_drops
@@ -205,7 +217,7 @@ class Lane:
         return self.tally
 
 
-def _drained(device: Device) -> Optional[Counters]:
+def _drained(device: Device) -> Counters | None:
     """The counters, once qdisc and ring are empty and no counter changes."""
     before = read_counters(device)
     time.sleep(0.2)
@@ -252,16 +264,16 @@ class TcpLane:
         return self.tally
 
 
-def read_memory() -> Dict[str, int]:
+def read_memory() -> dict[str, int]:
     """Slabs in use, and memory that is available."""
     return {"slab_kb": read_kb("SUnreclaim"), "available_kb": read_kb("MemAvailable")}
 
 
-def _make_trouble(lanes: List[Any], seconds: float) -> List[Dict[str, int]]:
+def _make_trouble(lanes: list[Any], seconds: float) -> list[dict[str, int]]:
     """For so many seconds; returns the memory in use over time."""
     choose = random.Random(SEED)
     started = time.monotonic()
-    memory: List[Dict[str, int]] = []
+    memory: list[dict[str, int]] = []
     while (elapsed := time.monotonic() - started) < seconds:
         if elapsed >= len(memory) * MEMORY_EVERY:
             memory.append({"at_s": round(elapsed), **read_memory()})
@@ -276,7 +288,7 @@ def mixed_traffic_loses_nothing_but_in_stalls(env: Env) -> str:
     env.run("modprobe", "vhost_net")
     before = read_memory()
     env.load()
-    lanes: List[Any] = [Lane(env, plan) for plan in PLANS]
+    lanes: list[Any] = [Lane(env, plan) for plan in PLANS]
     lanes.append(TcpLane(env))
     memory = _make_trouble(lanes, seconds)
     tallies = [lane.end() for lane in lanes]

@@ -7,9 +7,16 @@ import functools
 import operator
 from dataclasses import replace
 
-from lab.guest.devices import HERE, THERE, Counters, Device, attach, read_counters
+from lab.guest.devices import (
+    HERE,
+    THERE,
+    Counters,
+    Device,
+    attach,
+    read_counters,
+    silence_first_netns,
+)
 from lab.guest.devices import reader as open_reader
-from lab.guest.devices import silence_first_netns
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._frames import send_frames

@@ -10,8 +10,8 @@ import contextlib
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator
 
 from lab.guest.devices import HERE, THERE, attach, silence_first_netns
 from lab.guest.scenarios import Env, scenario
@@ -29,7 +29,7 @@ NR_HUGE = Path("/proc/sys/vm/nr_hugepages")
 TOTAL = re.compile(r"RX-packets:\s*(\d+)\s+RX-dropped:\s*(\d+)")
 
 
-def parse_totals(text: str) -> Dict[str, int]:
+def parse_totals(text: str) -> dict[str, int]:
     """Packets that testpmd received, from the last statistics it prints."""
     got, dropped = TOTAL.findall(text)[-1]
     return {"got": int(got), "dropped": int(dropped)}
@@ -63,7 +63,7 @@ class Testpmd:
                 return
         raise AssertionError(f"{PROGRAM} ended: {self._said[-500:]}")
 
-    def end(self) -> Dict[str, int]:
+    def end(self) -> dict[str, int]:
         return parse_totals(self._process.communicate("\n", timeout=30)[0])
 
     def kill(self) -> None:

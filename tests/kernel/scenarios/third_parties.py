@@ -13,17 +13,16 @@ import select
 import socket
 import struct
 import time
-from typing import Any, Callable, Dict, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable
 
 from lab.guest import tasks
-from lab.guest.devices import HERE, THERE, Device, read_counters
+from lab.guest.devices import HERE, THERE, Device, read_counters, silence_first_netns
 from lab.guest.devices import reader as open_reader
-from lab.guest.devices import silence_first_netns
 from lab.guest.latency import ping
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
-from tests.kernel.scenarios._bridge import add_port, bridge, empty_bridge
-from tests.kernel.scenarios._bridge import port_mac, teach
+from tests.kernel.scenarios._bridge import add_port, bridge, empty_bridge, port_mac, teach
 from tests.kernel.scenarios._tap import TUNSETSNDBUF, Tap, slow_reader, tap
 from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._traffic import (
@@ -53,7 +52,7 @@ def _read_ports(env: Env, pace: int) -> list[str]:
     silence_first_netns()
     env.enter(empty_bridge())
     cpus = os.sched_getaffinity(0)
-    slow: Dict[str, Any] = {"options": ("--link-us", str(1_000_000 // max(pace, 1)))}
+    slow: dict[str, Any] = {"options": ("--link-us", str(1_000_000 // max(pace, 1)))}
     for port, how in ((SLOW, slow if pace else {"paused": True}), (FAST, {})):
         reader = open_reader(env.helper("reader"), "sink", (port,), "sluice", **how)
         readers = tasks.read_tasks(env.enter(reader).pid, vhost=False)

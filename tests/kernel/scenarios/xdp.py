@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Dict, Iterator
 
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._bpf import redirected
@@ -30,7 +30,7 @@ from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 class Seen:
     """Packets that a reader read, through the qdisc and from XDP."""
 
-    counts: Dict[str, int] = field(default_factory=lambda: {"qdisc": 0, "xdp": 0})
+    counts: dict[str, int] = field(default_factory=lambda: {"qdisc": 0, "xdp": 0})
 
     def add(self, packet: bytes) -> None:
         self.counts["xdp" if is_frame(packet) else "qdisc"] += 1

@@ -12,9 +12,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, Set, Tuple
 
 from lab.guest.devices import THERE
 from lab.guest.scenarios import Env
@@ -51,7 +51,7 @@ class Done:
     status: int
     said: str
 
-    def lines(self, beginning: str) -> List[str]:
+    def lines(self, beginning: str) -> list[str]:
         return [line for line in self.said.splitlines() if line.startswith(beginning)]
 
 
@@ -74,7 +74,7 @@ def run(*argv: str) -> Done:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        universal_newlines=True,
+        text=True,
     )
     seconds = time.monotonic() - started
     print(f"{seconds:.0f} s: {' '.join(argv)}"[:100], file=sys.stderr, flush=True)
@@ -92,7 +92,7 @@ def package(name: str) -> str:
     return str(path)
 
 
-def names() -> Tuple[str, ...]:
+def names() -> tuple[str, ...]:
     """The packages this Debian can have."""
     return ("sluice-dkms", "sluice-tun") if has_command() else ("sluice-dkms",)
 
@@ -122,14 +122,14 @@ def purge(pattern: str = "sluice*") -> None:
         assert os.path.exists("/dev/net/tun"), "tun was taken along"
 
 
-def read_files() -> Set[str]:
+def read_files() -> set[str]:
     """Every path of the root file system that is not SPARED."""
     found = run("find", "/", "-xdev", "-path", "/usr/src/linux-*", "-prune",
                 "-o", "-print")
     return {path for path in found.said.splitlines() if not SPARED.match(path)}
 
 
-def assert_no_trace(before: Set[str]) -> None:
+def assert_no_trace(before: set[str]) -> None:
     after = read_files()
     left, gone = after - before, before - after
     kept = run("find", *sorted(left)).said if left else ""
@@ -181,7 +181,7 @@ def broken_headers() -> Iterator[None]:
         header.write_text(text)
 
 
-def module_files(release: str = RELEASE) -> List[Path]:
+def module_files(release: str = RELEASE) -> list[Path]:
     return sorted((MODULES / release).rglob("sluice.ko*"))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List, Set
 
 from lab.guest.scenarios import Env, scenario
 from sluice import VERSION
@@ -22,14 +21,13 @@ from tests.packaging.scenarios._machine import (
     run,
 )
 
-
 BUILT = Path(f"/var/lib/dkms/sluice/{VERSION}/{os.uname().release}")
 
 # Which a guest may lack.
 FOLDERS = ("/etc/systemd/system/multi-user.target.wants", "/etc/udev/rules.d")
 
 
-def read_machine() -> Set[str]:
+def read_machine() -> set[str]:
     """Its files before, with the folders each machine with systemd has."""
     for folder in FOLDERS:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -37,7 +35,7 @@ def read_machine() -> Set[str]:
 
 
 def install(*options: str) -> Done:
-    parts: List[str] = [] if has_command() else ["module"]
+    parts: list[str] = [] if has_command() else ["module"]
     return run("/sluice/packaging/install", *options, *parts)
 
 
@@ -48,7 +46,7 @@ def command(verb: str, *options: str) -> Done:
     return done
 
 
-def assert_installs_nothing(before: Set[str], status: int, *words: str) -> None:
+def assert_installs_nothing(before: set[str], status: int, *words: str) -> None:
     done = install()
     assert done.status == status, done.said
     last = done.said.splitlines()[-1]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from typing import Iterator
+from collections.abc import Iterator
 
 # A device in a network namespace of its own; says whether it is on when asked.
 CONTAINER = """
