@@ -76,7 +76,6 @@ class Fault:
     file: str
     edits: dict[str, str]  # expression -> what is there instead
     said: str = ""  # by the program of it; if empty, anything
-    short: bool = True
 
     def put_into(self, text: str) -> str:
         for pattern, instead in self.edits.items():
@@ -94,11 +93,8 @@ def read_faults(folder: str) -> list[Fault]:
     listed = tomllib.loads((PROOFS / folder / "guards.toml").read_text())
     if "patterns" in listed:
         return read_meanings(listed["patterns"], listed["ring"])
-    long = listed.pop("long", [])
     return [
-        Fault(
-            program, name, file, {re.escape(old): _literal(new)}, short=name not in long
-        )
+        Fault(program, name, file, {re.escape(old): _literal(new)})
         for file, guards in listed.items()
         for name, (program, old, new) in guards.items()
     ]

@@ -47,10 +47,15 @@
 #define ANY	((1 << KINDS) - 1)
 #define SENDER	(1 << RATE | 1 << SOCKET)
 
+/* A sequence, and what it came to. */
+struct plays {
+	const struct sequence *of;
+	struct outcome sluice, stock;
+};
+
 struct bound {
 	const char *name, *what;
-	double (*score)(const struct sequence *of, const struct outcome *sluice,
-			const struct outcome *stock);
+	double (*score)(const struct plays *p);
 	const char *begin;		/* settings that all its sequences have */
 	unsigned int kinds, settings;	/* what the search may use and change */
 	unsigned int ops_most;
@@ -63,40 +68,33 @@ struct known {
 	bool is_limit;		/* docs/limits.md names it: it passes the bound */
 };
 
-static double fewer_than_half(const struct sequence *of,
-			      const struct outcome *sluice)
+static double fewer_than_half(const struct plays *p)
 {
-	double half = STALL_PACKETS / 2 * (double)NSEC_PER_SEC / of->set[STALL];
+	double half = STALL_PACKETS / 2 * (double)NSEC_PER_SEC / p->of->set[STALL];
 
-	return sluice->net_reads < half ? 1 : half / sluice->net_reads;
+	return p->sluice.net_reads < half ? 1 : half / p->sluice.net_reads;
 }
 
 /* Senders are held only so long by a device that reads little. */
-static double score_held(const struct sequence *of,
-			 const struct outcome *sluice,
-			 const struct outcome *stock)
+static double score_held(const struct plays *p)
 {
-	double fewer = fewer_than_half(of, sluice);
-	double score = sluice->held / HELD_MOST;
+	double fewer = fewer_than_half(p);
+	double score = p->sluice.held / HELD_MOST;
 
 	return fewer < 1 ? min(score, .99) * fewer : score;
 }
 
 /* Of one that opens again now and then, whatever its ring lost by that. */
-static double score_again(const struct sequence *of,
-			  const struct outcome *sluice,
-			  const struct outcome *stock)
+static double score_again(const struct plays *p)
 {
-	return sluice->held / HELD_MOST;
+	return p->sluice.held / HELD_MOST;
 }
 
 /* A peer on the same socket gets nearly what it gets without us. */
-static double score_peer(const struct sequence *of,
-			 const struct outcome *sluice,
-			 const struct outcome *stock)
+static double score_peer(const struct plays *p)
 {
-	double fewer = fewer_than_half(of, sluice);
-	double score = (1 - sluice->peer) / (1 - PEER_LEAST);
+	double fewer = fewer_than_half(p);
+	double score = (1 - p->sluice.peer) / (1 - PEER_LEAST);
 
 	return fewer < 1 ? min(score, .99) * fewer : score;
 }
@@ -106,67 +104,55 @@ static double score_peer(const struct sequence *of,
  * on while the ring is full; one that loses packets then, and at other times is too
  * slow for the reader, sends less if it is held: that is no fault.
  */
-static double score_reads(const struct sequence *of,
-			  const struct outcome *sluice,
-			  const struct outcome *stock)
+static double score_reads(const struct plays *p)
 {
 	double score;
 
-	if (stock->reads <= 0)
+	if (p->stock.reads <= 0)
 		return 0;
-	score = (1 - sluice->reads / stock->reads) / (1 - READS_LEAST);
-	return 100 * stock->lost > stock->taken && stock->dry ?
+	score = (1 - p->sluice.reads / p->stock.reads) / (1 - READS_LEAST);
+	return 100 * p->stock.lost > p->stock.taken && p->stock.dry ?
 		       min(score, .99) : score;
 }
 
 /* One that is fast enough loses nothing. */
-static double score_lost(const struct sequence *of,
-			 const struct outcome *sluice,
-			 const struct outcome *stock)
+static double score_lost(const struct plays *p)
 {
-	if (sluice->slowest >= 1)
-		return .5 / sluice->slowest;
-	return sluice->lost ? 1 + sluice->lost : .5 + .4 * sluice->slowest;
+	if (p->sluice.slowest >= 1)
+		return .5 / p->sluice.slowest;
+	return p->sluice.lost ? 1 + p->sluice.lost : .5 + .4 * p->sluice.slowest;
 }
 
-static double score_reviews(const struct sequence *of,
-			    const struct outcome *sluice,
-			    const struct outcome *stock)
+static double score_reviews(const struct plays *p)
 {
-	return sluice->review_share;
+	return p->sluice.review_share;
 }
 
 /* Of many queues, those that see nothing read. */
-static double score_crowd(const struct sequence *of,
-			  const struct outcome *sluice,
-			  const struct outcome *stock)
+static double score_crowd(const struct plays *p)
 {
-	double most = CROWD_REVIEWS * of->set[QUEUES] / (double)CROWD;
+	double most = CROWD_REVIEWS * p->of->set[QUEUES] / (double)CROWD;
 
-	return sluice->idle_reviews / (most + CROWD_PER_READ * sluice->reads);
+	return p->sluice.idle_reviews / (most + CROWD_PER_READ * p->sluice.reads);
 }
 
-static double score_stop(const struct sequence *of,
-			 const struct outcome *sluice,
-			 const struct outcome *stock)
+static double score_stop(const struct plays *p)
 {
-	return sluice->longest_stop /
-	       (double)(of->set[STALL] + REVIEW_NS + of->set[LATE]);
+	return p->sluice.longest_stop /
+	       (double)(p->of->set[STALL] + REVIEW_NS + p->of->set[LATE]);
 }
 
 /* A steady reader that is fast enough has no more than the target, or FEWEST. */
-static double score_wait(const struct sequence *of,
-			 const struct outcome *sluice,
-			 const struct outcome *stock)
+static double score_wait(const struct plays *p)
 {
 	u64 slowest = 0;
 
-	if (sluice->slowest >= 1)
-		return .5 / sluice->slowest;
-	for (unsigned int i = 0; i < of->count; i++)
-		slowest = max(slowest, of->ops[i].ns);
-	return sluice->median_wait / (double)(of->set[LATE] + slowest +
-		max(of->set[TARGET], FEWEST * slowest));
+	if (p->sluice.slowest >= 1)
+		return .5 / p->sluice.slowest;
+	for (unsigned int i = 0; i < p->of->count; i++)
+		slowest = max(slowest, p->of->ops[i].ns);
+	return p->sluice.median_wait / (double)(p->of->set[LATE] + slowest +
+		max(p->of->set[TARGET], FEWEST * slowest));
 }
 
 static const struct bound bounds[] = {
@@ -316,35 +302,32 @@ static u64 length_of(const struct bound *of, const struct sequence *sequence,
  * @events.
  */
 static double measure(const struct bound *of, const struct sequence *sequence,
-		      double units, u64 events, struct outcome *sluice,
-		      struct outcome *stock)
+		      double units, u64 events, struct plays *p)
 {
 	u64 end = length_of(of, sequence, units);
 
-	if (!play(sequence, end, false, events, sluice)) {
+	*p = (struct plays){ .of = sequence };
+	if (!play(sequence, end, false, events, &p->sluice)) {
 		end = now;
-		play(sequence, end, false, ~0ULL, sluice);
+		play(sequence, end, false, ~0ULL, &p->sluice);
 	}
-	memset(stock, 0, sizeof(*stock));
 	if (of->score == score_reads)
-		play(sequence, end, true, ~0ULL, stock);
-	return of->score(sequence, sluice, stock);
+		play(sequence, end, true, ~0ULL, &p->stock);
+	return of->score(p);
 }
 
-static double score_short(const struct bound *of,
-			  const struct sequence *sequence)
+static double score_short(const struct bound *of, const struct sequence *sequence)
 {
-	struct outcome sluice, stock;
+	struct plays p;
 
-	return measure(of, sequence, of->few, EVENTS_SHORT, &sluice, &stock);
+	return measure(of, sequence, of->few, EVENTS_SHORT, &p);
 }
 
-static double score_long(const struct bound *of,
-			 const struct sequence *sequence)
+static double score_long(const struct bound *of, const struct sequence *sequence)
 {
-	struct outcome sluice, stock;
+	struct plays p;
 
-	return measure(of, sequence, of->many, EVENTS_LONG, &sluice, &stock);
+	return measure(of, sequence, of->many, EVENTS_LONG, &p);
 }
 
 /*
@@ -354,23 +337,22 @@ static double score_long(const struct bound *of,
 static bool tell_play(const struct bound *of, const struct sequence *sequence,
 		      const char *what, bool is_limit)
 {
-	struct outcome sluice, stock;
-	double score = measure(of, sequence, of->many, EVENTS_LONG, &sluice,
-			       &stock);
+	struct plays p;
+	double score = measure(of, sequence, of->many, EVENTS_LONG, &p);
 
 	printf("%s %s (%s): ", of->name, print_sequence(sequence), what);
 	if (of->score == score_reads)
-		printf("reads %.1f/s of %.1f (%.3f), ", sluice.reads,
-		       stock.reads, sluice.reads / stock.reads);
+		printf("reads %.1f/s of %.1f (%.3f), ", p.sluice.reads,
+		       p.stock.reads, p.sluice.reads / p.stock.reads);
 	else
-		printf("reads %.1f/s, ", sluice.net_reads);
+		printf("reads %.1f/s, ", p.sluice.net_reads);
 	if (of->score == score_peer)
-		printf("peer's share %.3f, ", sluice.peer);
+		printf("peer's share %.3f, ", p.sluice.peer);
 	printf("held %.1f %%, lost %lu, %lu stalls, longest stop %.3f ms, ",
-	       100 * sluice.held, sluice.lost, sluice.stalls,
-	       sluice.longest_stop / 1e6);
+	       100 * p.sluice.held, p.sluice.lost, p.sluice.stalls,
+	       p.sluice.longest_stop / 1e6);
 	printf("median wait %.3f ms, %.0f reviews/s, %.0f idle%s\n",
-	       sluice.median_wait / 1e6, sluice.reviews, sluice.idle_reviews,
+	       p.sluice.median_wait / 1e6, p.sluice.reviews, p.sluice.idle_reviews,
 	       score <= 1 ? is_limit ? ", no limit any more: TOO MUCH" : "" :
 	       is_limit ? ", a limit" : ": TOO MUCH");
 	return (score <= 1) != is_limit;

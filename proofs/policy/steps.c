@@ -560,12 +560,10 @@ static void handle(void *argument)
 	struct hrtimer *timer = argument;
 
 	memory_locked();
-	handler_begins(timer);
 	if (timer->function(timer) != HRTIMER_NORESTART)
 		fail("a timer's handler wants it restarted");
 	memory_unlocked();
 	timer->running = false;
-	handler_ended(timer);
 }
 
 /* Interrupts the CPUs whose timers are due. */

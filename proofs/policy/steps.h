@@ -40,8 +40,6 @@ bool timer_is_lost(void);
 bool allocation_fails(void);
 u64 packets_sent(void);
 unsigned int ring_slots(void);
-void handler_begins(struct hrtimer *timer);
-void handler_ended(struct hrtimer *timer);
 void check_invariants(void);		/* whenever nobody is at work on a queue */
 
 #endif

@@ -10,11 +10,9 @@
  *   - a queue is stopped although its ring was never as full as its limit, or not
  *     stopped although it was never less full while the sender was in the hook;
  *   - more packets need no check than there is room for;
- *   - a review leaves a queue stopped behind another ring or without a qdisc;
  *   - a queue is still stopped after its readers caught up, or after unload;
  *   - a reader that lives is stalled, or a stall outlasts what caused it;
  *   - packets, or stops and wakes, do not add up;
- *   - a drop is counted at an empty ring, or not counted at a full one;
  *   - a device's state is not what its flags say;
  *   - memory is used after it is freed, or not freed at all, or the module runs
  *     after it was unloaded.
@@ -266,68 +264,6 @@ void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped
 	       ring->producer, ring->consumer_head, ring->consumer_tail);
 }
 
-/* After each handler: one that saw no ring of ours has let the queue go. */
-static struct {
-	const void *ring;
-	const struct Qdisc *qdisc;
-	int size;
-} reviewed[QUEUES];
-
-static void look_at_queue(struct tun_device *tun, unsigned int id)
-{
-	struct tun_file *file = tun->slots[id];
-
-	reviewed[id].ring = file ? &file->ring : NULL;
-	reviewed[id].size = file ? file->ring.size : 0;
-	reviewed[id].qdisc = tun->dev.tx[id].qdisc;
-}
-
-static bool queue_of_timer(struct hrtimer *timer, struct tun_device **tun,
-			   struct sluice_queue **q)
-{
-	struct sluice_device *served = served_device();
-	unsigned int id;
-
-	*tun = the_device;
-	for (id = 0; served && id < served->queues; id++)
-		if (timer == &served->queue[id].timer) {
-			*q = &served->queue[id];
-			return true;
-		}
-	return false;
-}
-
-void handler_begins(struct hrtimer *timer)
-{
-	struct tun_device *tun;
-	struct sluice_queue *q;
-
-	if (queue_of_timer(timer, &tun, &q))
-		look_at_queue(tun, q - q->device->queue);
-}
-
-void handler_ended(struct hrtimer *timer)
-{
-	struct tun_device *tun;
-	struct sluice_queue *q;
-	unsigned int id;
-
-	if (!queue_of_timer(timer, &tun, &q))
-		return;
-	id = q - q->device->queue;
-	__typeof__(reviewed[0]) before = reviewed[id];
-
-	look_at_queue(tun, id);
-	if (!q->stopped || q->lock.owner ||
-	    before.ring != reviewed[id].ring || before.size != reviewed[id].size ||
-	    before.qdisc != reviewed[id].qdisc || timer->queued == false)
-		return;
-	if (before.ring != q->ring || before.size != q->size ||
-	    before.qdisc == &noqueue)
-		fail("queue %u: a review leaves it stopped behind another ring or qdisc",
-		     id);
-}
-
 void check_invariants(void)
 {
 	struct hlist_node *node;
@@ -428,23 +364,6 @@ static void call_hook(struct sk_buff *skb, struct tun_device *tun)
 }
 
 /*
- * What a single sender's hook counts as a drop, if the ring held @used slots before
- * and is left alone by everybody but its reader.
- */
-static void check_drops(struct tun_file *file, const struct sluice_queue *q,
-			u64 drops, int used)
-{
-	int id = q - q->device->queue;
-
-	if (!used && q->drops.counter != drops)
-		fail("queue %d: a drop is counted at an empty ring", id);
-	if (used == file->ring.size && slots_used(file) == used &&
-	    q->open && !over && q->drops.counter == drops)
-		fail("queue %d: a drop at a full ring of %d is not counted", id,
-		     file->ring.size);
-}
-
-/*
  * The packets that need no check from now on leave the headroom free: who wrote the
  * next check saw no tail that is newer than this one.
  */
@@ -482,14 +401,9 @@ static void hook_sees(struct tun_device *tun, int id, int at)
 	struct sk_buff skb = { .queue_mapping = id };
 	struct sluice_device *served = served_device();
 	struct tun_file *file = tun->slots[id];
-	bool alone = senders == 1 && memory_kind == MEMORY_IN_ORDER && served && file &&
-		     !plan.refuses && !plan.operates && !plan.leaves && !plan.batches;
 	int used = file ? slots_used(file) : 0;
-	u64 drops = alone ? served->queue[id].drops.counter : 0;
 
-	sending[at].least = sending[at].most = used;
-	sending[at].added = 0;
-	sending[at].queue = id;
+	sending[at] = (struct sending){ .queue = id, .least = used, .most = used };
 	call_hook(&skb, tun);
 	file = tun->slots[id] == file ? file : NULL;
 	if (file)
@@ -497,12 +411,10 @@ static void hook_sees(struct tun_device *tun, int id, int at)
 	sending[at].queue = -1;
 	if (!file)
 		return;
-	if (!plan.operates && !plan.batches && served &&
-	    serves(id) && is_strict(file) && !over)
+	if (!plan.operates && !plan.batches && served && serves(id) &&
+	    is_strict(file) && !over)
 		check_unchecked(file, &served->queue[id]);
 	check_passed(tun, file, id, at);
-	if (alone)
-		check_drops(file, &served->queue[id], drops, used);
 }
 
 /* One packet of a sender, from the core's test of the stopped bit. */
