@@ -209,7 +209,7 @@ def test_json_is_one_line_for_each_look(machine: Machine, run) -> None:
     said = run("watch --json --count 2 --interval 0.05").out
     lines = [json.loads(line) for line in said.splitlines()]
     assert [len(line["queues"]) for line in lines] == [2, 2]
-    assert 0.05 <= lines[1]["time"] - lines[0]["time"] < 5
+    assert 0.05 <= lines[1]["time"] - lines[0]["time"]
 
 
 def test_without_a_terminal_it_says_so(machine: Machine, run) -> None:
