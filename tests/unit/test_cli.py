@@ -136,31 +136,6 @@ def test_whatever_goes_wrong_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_developer_gets_the_traceback_of_a_defect(machine, capsys, monkeypatch) -> None:
-    def fail(_: object) -> None:
-        raise errors.pop()
-
-    errors = [ValueError("what"), NetlinkError(errno.EINVAL), OSError(24, "Too many")]
-    monkeypatch.setattr("sluice.system.read_links", fail)
-    monkeypatch.setenv("SLUICE_TRACEBACK", "1")
-    assert [main(["status"]), main(["status"]), main(["--nonsense"])] == [1, 1, 2]
-    with pytest.raises(ValueError, match="what"):
-        main(["status"])
-
-
-@pytest.mark.parametrize("stream", ["stdout", "stderr", "stdin"])
-def test_stream_that_is_closed(stream: str) -> None:
-    number = {"stdin": 0, "stdout": 1, "stderr": 2}[stream]
-    shell = f'"$0" -B -m sluice completion bash {number}>&-'
-    command = ["sh", "-c", shell, sys.executable]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
-    if stream == "stdout":
-        assert done.returncode == 1
-        assert done.stderr == "sluice: output: stdout is closed; leave it open\n"
-    else:
-        assert (done.returncode, done.stderr) == (0, "") and done.stdout
-
-
 @pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1", "C.UTF-8"])
 def test_names_are_shown_in_every_locale(tmp_path: Path, locale: str) -> None:
     """A table that is cut on a terminal has a mark that not every locale has."""
@@ -239,16 +214,6 @@ def test_reader_that_leaves_early_gets_no_traceback() -> None:
     process.stdout.close()
     assert b"Traceback" not in process.stderr.read()
     process.wait()
-
-
-@pytest.mark.parametrize("words", ["completion bash", "config show --json"])
-def test_full_disk_behind_stdout_is_one_line(words: str) -> None:
-    with open("/dev/full", "w") as full:
-        command = [sys.executable, "-B", "-m", "sluice", *words.split()]
-        how = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
-        done = subprocess.run(command, cwd=REPOSITORY, **how)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr == "sluice: output: the disk is full; free some space\n"
 
 
 @pytest.mark.parametrize(("words", "completed"), [

@@ -16,21 +16,9 @@ from sluice.system import QdiscStats
 from tests.unit._machine import QEMU, QUEUE0, Machine
 
 TAP0 = View(
-    netns="",
-    ifindex=2,
-    name="tap0",
-    kind="tap",
-    up=True,
-    owners=(QEMU,),
-    qdisc="fq_codel",
-    upstream=False,
-    on=True,
-    state="served",
-    why="served",
-    ring=1000,
-    queue_count=1,
-    tx_dropped=17,
-    queues=(QUEUE0,),
+    netns="", ifindex=2, name="tap0", kind="tap", up=True, owners=(QEMU,),
+    qdisc="fq_codel", upstream=False, on=True, state="served", why="served", ring=1000,
+    queue_count=1, tx_dropped=17, queues=(QUEUE0,),
 )
 # The line of 7.3's enabled_functions, shortened.
 HOOKED = (
@@ -44,20 +32,11 @@ CONFIG_DYNAMIC_FTRACE=y
 CONFIG_DYNAMIC_FTRACE_WITH_ARGS=y
 """
 FINE = Facts(
-    release="6.12.1-amd64",
-    version="#1 SMP PREEMPT_DYNAMIC Debian",
-    distribution=("debian",),
-    kernel_config=CONFIG,
-    dkms="sluice/0.1.0, 6.12.1-amd64, x86_64: installed",
-    loaded="0.1.0",
-    answers=True,
-    secure_boot=False,
-    traced=HOOKED,
-    before=(TAP0,),
-    views=(TAP0,),
+    release="6.12.1-amd64", version="#1 SMP PREEMPT_DYNAMIC Debian",
+    distribution=("debian",), kernel_config=CONFIG,
+    dkms="sluice/0.1.0, 6.12.1-amd64, x86_64: installed", loaded="0.1.0", answers=True,
+    secure_boot=False, traced=HOOKED, before=(TAP0,), views=(TAP0,),
 )
-
-
 UNLOADED = {"loaded": "", "traced": "", "views": ()}
 
 

@@ -25,21 +25,10 @@ from lab.workloads import tcp
 TREE = Path(__file__).resolve().parents[2]
 ROW = Row(name="fake", title="made-up row", unit="packets/s", floor=1.0)
 PROVENANCE = Provenance(
-    date="2026-01-01T00:00:00+00:00",
-    kernel="7.3",
-    kernel_package="linux-image-7.3.4 7.3.4-1",
-    module_commit="0" * 40,
-    module_dirty=False,
-    host_cpu="X",
-    host_cpus=2,
-    accelerator="TCG",
-    qemu_version="QEMU 7.2",
-    qemu_command=["qemu"],
-    vcpus=4,
-    memory_mb=2048,
-    boot_id="one",
-    command_line=["python3"],
-    other_load_percent=1.0,
+    date="2026-01-01T00:00:00+00:00", kernel="7.3", kernel_package="linux-image-7.3.4 1",
+    module_commit="0" * 40, module_dirty=False, host_cpu="X", host_cpus=2,
+    accelerator="TCG", qemu_version="QEMU 7.2", qemu_command=["qemu"], vcpus=4,
+    memory_mb=2048, boot_id="one", command_line=["python3"], other_load_percent=1.0,
 )
 
 

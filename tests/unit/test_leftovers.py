@@ -61,18 +61,16 @@ def test_what_is_no_file_of_rules_is_said_on_one_line(
 
 
 @pytest.mark.parametrize(("make", "reason"), ODD[:-2])
-def test_file_that_is_given_is_checked_alike(tmp_path, capsys, make, reason) -> None:
+def test_file_that_is_given_is_checked_alike(tmp_path, run, make, reason) -> None:
     make(tmp_path / "x")
-    assert main(["config", "check", str(tmp_path / "x")]) == 1
-    assert reason in capsys.readouterr().err
+    assert reason in run(["config", "check", str(tmp_path / "x")], 1).err
 
 
-def test_hidden_file_is_not_read_and_doctor_says_so(machine, capsys) -> None:
+def test_hidden_file_is_not_read_and_doctor_says_so(machine, run) -> None:
     config.FOLDER.mkdir()
     (config.FOLDER / ".10-a.conf").write_text("* off\n")
     (config.FOLDER / ".#10-a.conf").symlink_to("somebody@here.1")  # an editor's lock
-    assert main(["config", "show"]) == 0
-    assert "no rule" in capsys.readouterr().out
+    assert "no rule" in run("config show").out
     names = doctor.read_facts().unused
     assert [Path(one).name for one in names] == [".#10-a.conf", ".10-a.conf"]
 
@@ -81,29 +79,26 @@ FULL = "output: the disk is full"
 CLOSED = "output: stdout is closed"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("status >&-", 1, CLOSED),
-        ("status >/dev/full", 1, FULL),
-        ("metrics >/dev/full", 1, FULL),
-        ("-V >&-", 1, CLOSED),
-        ("-V >/dev/full", 1, FULL),
-        ("--help >/dev/full", 1, FULL),
-        ("status --json /x >/dev/full", 2, "no name has '/'"),
-        ("status /x 2>/dev/full", 2, ""),
-        ("status /x 2>&-", 2, ""),
-        ("-V >/dev/full 2>/dev/full", 1, ""),
-        ("-V <&- >&- 2>&-", 1, ""),
-        ("config check nowhere <&-", 1, "nowhere: no such file"),
-        ("metrics --output pipe", 1, "pipe: not a regular file"),
-        # Without its library:
-        ("-S -V >&-", 1, CLOSED),
-        ("-S --help >/dev/full", 1, "output: No space left"),
-        ("-S -V >/dev/full 2>/dev/full", 1, ""),
-        ("-S status >&- 2>/dev/full", 3, ""),
-    ],
-)
+@pytest.mark.parametrize(("words", "code", "said"), [
+    ("status >&-", 1, CLOSED),
+    ("status >/dev/full", 1, FULL),
+    ("metrics >/dev/full", 1, FULL),
+    ("-V >&-", 1, CLOSED),
+    ("-V >/dev/full", 1, FULL),
+    ("--help >/dev/full", 1, FULL),
+    ("status --json /x >/dev/full", 2, "no name has '/'"),
+    ("status /x 2>/dev/full", 2, ""),
+    ("status /x 2>&-", 2, ""),
+    ("-V >/dev/full 2>/dev/full", 1, ""),
+    ("-V <&- >&- 2>&-", 1, ""),
+    ("config check nowhere <&-", 1, "nowhere: no such file"),
+    ("metrics --output pipe", 1, "pipe: not a regular file"),
+    # Without its library:
+    ("-S -V >&-", 1, CLOSED),
+    ("-S --help >/dev/full", 1, "output: No space left"),
+    ("-S -V >/dev/full 2>/dev/full", 1, ""),
+    ("-S status >&- 2>/dev/full", 3, ""),
+])
 def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None:
     os.mkfifo(tmp_path / "pipe")
     python = "-S" if words.startswith("-S ") else ""

@@ -18,7 +18,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lab.setup import promtool
 from sluice import VERSION, config, metrics
-from sluice.cli import main
 from sluice.devices import View
 from sluice.netlink import DEVICE_STATES
 from tests.unit._machine import DEVICE0, QDISC0, QUEUE0, QUEUE1, TAP0, Machine
@@ -163,23 +162,21 @@ def test_label_of_a_namespace_has_no_process_number() -> None:
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_file_is_replaced_at_once_and_can_be_read(
-    machine: Machine, capsys, tmp_path: Path, mask: int
+    machine: Machine, run, tmp_path: Path, mask: int
 ) -> None:
     path = tmp_path / "sluice.prom"
     path.write_text("old")
     before = os.umask(mask)
     try:
-        assert main(["metrics", "--output", str(path)]) == 0
+        assert run(["metrics", "--output", str(path)]).out == ""
     finally:
         os.umask(before)
-    assert capsys.readouterr().out == ""
     assert check_rules(path.read_text())["sluice_module_loaded"] == "1"
     assert path.stat().st_mode & 0o777 == 0o644
     assert [one.name for one in tmp_path.iterdir() if "prom" in one.name] == [path.name]
     path = tmp_path / "none" / "sluice.prom"
-    assert main(["metrics", "--output", str(path)]) == 1
     reason = "No such file or directory; see: sluice doctor"
-    assert capsys.readouterr().err == f"sluice: {path}: {reason}\n"
+    assert run(["metrics", "--output", str(path)], 1).err == f"sluice: {path}: {reason}\n"
 
 
 def test_without_the_module_drops_remain(machine: Machine, run) -> None:

@@ -33,23 +33,6 @@ def test_parameters_are_the_modules() -> None:
         assert modprobe.PARAMETERS[name] == kind
 
 
-def test_lines_about_the_module_in_the_answer_of_modprobe() -> None:
-    """As kmod 30 prints it."""
-    answer = (
-        "blacklist sluice\ninstall sluice /bin/false # no\n"
-        "options sluice stall_ms=1s default_on=0 # x y=1\noptions sluice_x a=1\n"
-        "options sluice direct_call\nalias char_major_10_200 tun\n"
-        "\n# End of configuration files. Dumping indexes now:\n\n"
-    )
-    assert modprobe.parse(answer) == [
-        Configured("blacklist", ""),
-        Configured("install", "/bin/false"),
-        Configured("options", "stall_ms=1s"),
-        Configured("options", "default_on=0"),
-        Configured("options", "direct_call"),
-    ]
-
-
 @pytest.mark.skipif(not shutil.which("modprobe"), reason="no modprobe (kmod)")
 @pytest.mark.parametrize("asked", [True, False])
 def test_file_of_each_line_is_found(tmp_path: Path, monkeypatch, asked: bool) -> None:

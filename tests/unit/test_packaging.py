@@ -100,19 +100,6 @@ def test_without_dpkg_dkms_itself_builds_for_new_kernels(tmp_path: Path) -> None
     assert not (place / "etc/kernel").exists()
 
 
-def test_package_has_what_an_operator_needs() -> None:
-    lines = (TREE / "debian/sluice-tun.install").read_text().splitlines()
-    found = set()
-    for line in lines:
-        pattern, into = line.split()
-        paths = list(TREE.glob(pattern))
-        assert paths and into.startswith("usr/share/doc/sluice-tun"), line
-        found |= {str(path.relative_to(TREE)) for path in paths}
-    for name in ("grafana", "libvirt", "prometheus"):
-        assert f"packaging/{name}" in found
-    assert {"README.md", "docs/operating.md", "docs/troubleshooting.md"} <= found
-
-
 KUBERNETES = TREE / "packaging/kubernetes"
 
 

@@ -16,17 +16,16 @@ from sluice.config import HEADER
 from sluice.errors import Denied, NetlinkError, SluiceError
 from tests.unit._machine import Machine
 
-def test_off_is_done_and_remembered(machine: Machine, capsys, run) -> None:
+def test_off_is_done_and_remembered(machine: Machine, run) -> None:
     answer = json.loads(run("off tap0 --json").out)
     assert answer["remembered"] == ["tap0"] and answer["devices"][0]["done"] is True
     machine.reset_calls.clear()
     config.PATH.unlink()
-    assert main(["off", "tap0"]) == 0
+    said = "".join(run("off tap0").out.split())  # a long path is wrapped
+    assert said == f"tap0:offtap0:rememberedin{config.PATH}"
     assert not machine.devices[0].on and machine.devices[1].on
     assert machine.reset_calls == [("tap0",)]
     assert config.PATH.read_text() == HEADER + "tap0 off\n"
-    said = "".join(capsys.readouterr().out.split())  # a long path is wrapped
-    assert said == f"tap0:offtap0:rememberedin{config.PATH}"
 
 
 def test_pattern_reaches_all_that_match(machine: Machine) -> None:
@@ -108,7 +107,7 @@ def test_device_to_come_is_remembered(machine: Machine, run) -> None:
     assert machine.rules[0].pattern == "vnet7" and "vnet7 on\n" in config.PATH.read_text()
 
 
-def test_qdisc_replaces_noqueue_only(machine: Machine, capsys, run) -> None:
+def test_qdisc_replaces_noqueue_only(machine: Machine, run) -> None:
     assert run("on --now tun0").out == (
         "tun0: on, noqueue: nothing to stop; attach a qdisc: --qdisc fq_codel\n"
     )
@@ -116,9 +115,8 @@ def test_qdisc_replaces_noqueue_only(machine: Machine, capsys, run) -> None:
     config.PATH.write_text("tun0 off qdisc=cake\n")
     assert main(["apply"]) == 0
     assert not machine.qdisc_calls, "it is off"
-    assert main(["on", "tap0", "tun0", "--qdisc", "fq_codel"]) == 0
+    assert "tun0: on, served\n" in run("on tap0 tun0 --qdisc fq_codel").out
     assert machine.qdisc_calls == [(3, 1, "fq_codel")]
-    assert "tun0: on, served\n" in capsys.readouterr().out
     assert "tun0 on qdisc=fq_codel\n" in config.PATH.read_text()
 
 
@@ -160,14 +158,11 @@ def test_device_that_vanishes_does_not_stop_the_others(
     assert "tap0: vanished meanwhile\n" in run("on --now tap0", 1).out
 
 
-def test_apply_loads_the_rules_and_attaches_their_qdiscs(machine, capsys) -> None:
+def test_apply_loads_the_rules_and_attaches_their_qdiscs(machine, run) -> None:
     config.PATH.write_text("t* on stall-ms=9\ntun0 on qdisc=cake\n")
-    assert main(["apply"]) == 0
+    assert run("apply").out == "tap0: on, served\ntun0: on, served\n2 rules loaded\n"
     assert [one.stall_ms for one in machine.devices] == [9, 250]
     assert machine.qdisc_calls == [(3, 1, "cake")]
-    assert capsys.readouterr().out == (
-        "tap0: on, served\ntun0: on, served\n2 rules loaded\n"
-    )
 
 
 def test_apply_takes_back_what_was_set_by_hand(machine: Machine) -> None:
@@ -182,11 +177,10 @@ def test_apply_takes_back_what_was_set_by_hand(machine: Machine) -> None:
     assert [one.on for one in machine.devices] == [True, True]
 
 
-def test_apply_keeps_what_was_set_by_hand_if_asked(machine: Machine, capsys, run) -> None:
+def test_apply_keeps_what_was_set_by_hand_if_asked(machine: Machine, run) -> None:
     """As udev and sluice.service run it: rules for all but those set by hand."""
-    assert main(["off", "--now", "tap0"]) == 0
+    run("off --now tap0")
     config.PATH.write_text("t* on stall-ms=9\ntun0 off\n")
-    capsys.readouterr()
     said = " ".join(run("apply --keep --dry-run").out.split())
     assert said.startswith("tap0: stays off, by hand tun0: would be off, is on; by ")
     assert main(["apply", "--keep"]) == 0
@@ -217,7 +211,7 @@ def test_refused_rules_leave_the_file(machine, run, code, status) -> None:
 
 
 def test_dry_run_shows_and_changes_nothing(
-    machine: Machine, capsys, run, monkeypatch, tmp_path
+    machine: Machine, run, monkeypatch, tmp_path
 ) -> None:
     config.PATH.write_text("t* on\n")
     said = " ".join(run("off tap0 --dry-run").out.split())
@@ -235,9 +229,8 @@ def test_dry_run_shows_and_changes_nothing(
     assert said.startswith("tap0: would be off, is on; by no rule: defaults")
     config.PATH.write_text("t* on\n")
     assert run("apply --dry-run").out.endswith("1 rule would be loaded\n")
-    assert main(["forget", "t*", "--dry-run"]) == 0
+    run("forget t* --dry-run")
     machine.loaded = False
-    capsys.readouterr()
     assert run("off tap0 --dry-run").out.startswith("tap0: would be off, is stock; by")
     assert not machine.reset_calls and config.PATH.read_text() == "t* on\n"
 
@@ -248,7 +241,7 @@ def test_follow_serves_every_device_and_prints_text(machine: Machine, run) -> No
     assert not machine.reset_calls
 
 
-def test_forget_removes_the_rule(machine: Machine, capsys, run) -> None:
+def test_forget_removes_the_rule(machine: Machine, run) -> None:
     config.PATH.write_text("tap0 off\nvnet* off\n")
     for more in ("--dry-run", ""):
         answer = json.loads(run(f"forget tap0 vnet* --json {more}").out)
@@ -257,12 +250,11 @@ def test_forget_removes_the_rule(machine: Machine, capsys, run) -> None:
         assert [one["name"] for one in answer["devices"]] == ["tap0"]
     assert not machine.rules and config.PATH.read_text() == ""
     config.PATH.write_text("# head\nt* on\ntap0 off\n")
-    assert main(["apply"]) == 0
+    run("apply")
     assert not machine.devices[0].on
-    assert main(["forget", "tap0"]) == 0
+    run("forget tap0")
     assert config.PATH.read_text() == "# head\nt* on\n"
     assert machine.devices[0].on
-    capsys.readouterr()
     assert "tap0: no such rule in " in run("forget tap0", 1).err
     assert "tap1: no such rule in " in run("forget t* tap1", 1).err
     config.FOLDER.mkdir()
@@ -270,14 +262,12 @@ def test_forget_removes_the_rule(machine: Machine, capsys, run) -> None:
     assert "a.conf:1; edit that file" in run("forget tap0", 1).err
 
 
-def test_by_hand_in_one_namespace_and_by_rule_in_the_host(machine, capsys) -> None:
+def test_by_hand_in_one_namespace_and_by_rule_in_the_host(machine, run) -> None:
     machine.namespaces = {"": 1, "red": 2}
-    assert main(["off", "tap0", "--now", "--netns", "red"]) == 0
+    run("off tap0 --now --netns red")
     assert machine.set_calls == [(2, {"on": 0})]
-    capsys.readouterr()
-    assert main(["off", "tap0", "--now"]) == 0
+    assert run("off tap0 --now").out == "tap0: off\ntap0 (netns red): off\n"
     assert len(machine.set_calls) == 3, "one for each namespace"
-    assert capsys.readouterr().out == "tap0: off\ntap0 (netns red): off\n"
     for verb in ("off", "on"):
         assert main([verb, "vnet*", "--host"]) == 0
         assert config.PATH.read_text().endswith(f"vnet* {verb} netns=host\n")
