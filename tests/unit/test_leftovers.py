@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice import config, doctor
+from sluice import config, doctor, monitor
 from sluice.cli import main
 
 TREE = Path(__file__).resolve().parents[2]
@@ -29,6 +29,7 @@ def _sparse(path: Path) -> None:
 LOOP = "too many levels of symbolic links"
 ODD = [
     (_sparse, "at most 1 MB"),
+    (lambda path: path.write_text("* off\n", "utf-16"), "has NUL bytes"),
     (Path.mkdir, "is a directory"),
     (os.mkfifo, "not a regular file"),
     (_socket, "not a regular file"),
@@ -116,3 +117,25 @@ def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None
     )
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr and done.stderr.count("\n") == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["tun 7"], 2, "no name has ' '"),
+        (["t\udcfe"], 2, r"'t\xfe' is not a subcommand or a device"),
+        (["status", "t\udcfe/"], 2, r"'t\xfe/' is not a device name"),
+        (["off", "x" * 16], 2, "longer than a device name (15 bytes)"),
+        (["--netns", "pipe"], 1, "netns pipe: not in"),
+        (["--netns", "./pipe"], 1, "netns ./pipe: is none"),
+        (["monitor", "--netns", "./nowhere"], 1, "netns ./nowhere: no such file"),
+    ],
+)
+def test_word_that_names_nothing_is_refused(
+    monkeypatch, tmp_path, capsys, words, code, said
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(monitor, "read_family", lambda: 1)
+    assert main(words) == code
+    assert said in capsys.readouterr().err
