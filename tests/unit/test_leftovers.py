@@ -139,3 +139,15 @@ def test_word_that_names_nothing_is_refused(
     monkeypatch.setattr(monitor, "read_family", lambda: 1)
     assert main(words) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["PYTHONPATH", "PYTHONHOME", "HOME", "PWD"])
+def test_no_module_of_the_caller_is_run(tmp_path, variable) -> None:
+    version = "python%d.%d" % sys.version_info[:2]
+    for folder in (".", f".local/lib/{version}/site-packages", f"lib/{version}"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        for name in ("click", "sluice", "errno", "json", "usercustomize"):
+            (tmp_path / folder / f"{name}.py").write_text("raise SystemExit(9)")
+    done = subprocess.run([TREE / "bin/sluice", "-V"], capture_output=True, text=True,
+                          cwd=tmp_path, env={variable: str(tmp_path)})
+    assert (done.returncode, done.stdout) == (0, "sluice 0.1.0\n"), done.stderr
