@@ -400,8 +400,17 @@ def unfinished(path: Path | None = None) -> Path:
     return path.with_name(f".{path.name}.new")
 
 
+def _keep_attributes(path: Path, fd: int) -> None:
+    """ACLs, SELinux's label and a user's own; what is of the content is not kept."""
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(path):
+            if name not in ("security.ima", "security.evm"):
+                with contextlib.suppress(OSError):
+                    os.setxattr(fd, name, os.getxattr(path, name))
+
+
 def _replace(path: Path, content: bytes) -> None:
-    """Atomically; the file keeps its mode and its owner."""
+    """Atomically; the file keeps its mode, its owner and its extended attributes."""
     new = unfinished(path)
     new.unlink(missing_ok=True)  # of a command that was killed
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -413,6 +422,7 @@ def _replace(path: Path, content: bytes) -> None:
                 os.fchown(handle.fileno(), path.stat().st_uid, path.stat().st_gid)
             mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
             os.fchmod(handle.fileno(), mode)
+            _keep_attributes(path, handle.fileno())
             os.fsync(handle.fileno())
         os.rename(new, path)
     except BaseException:
@@ -443,6 +453,9 @@ IN_PLACE = (errno.EBUSY, errno.EROFS, errno.EACCES, errno.EPERM)
 
 def write(content: bytes, path: Path) -> None:
     try:
+        if path.exists() and path.stat().st_nlink > 1:  # all names keep the same rules
+            _overwrite(path, content)
+            return
         try:
             _replace(path, content)
         except OSError as error:
