@@ -17,7 +17,7 @@ import click
 
 from sluice import VERSION
 from sluice.errors import DENIED, EXIT_CODES, FINE, INTERRUPTED, NO, USAGE
-from sluice.errors import NetlinkError, SluiceError
+from sluice.errors import NetlinkError, SluiceError, quoted
 from sluice.output import CLOSED, complain, prepare, say_json
 
 if TYPE_CHECKING:
@@ -114,9 +114,10 @@ class Sluice(click.Group):
         if args[0] not in MODULES:
             import glob
 
-            reason = f"{args[0]!r} is not a subcommand or a device"
-            if not args[0]:
-                reason = "a name is empty"
+            from sluice import config
+
+            reason = config.unmatchable(args[0])
+            reason = reason or f"{quoted(args[0])} is not a subcommand or a device"
             names = [glob.escape(name) for name in _read_names()]
             ctx.fail(_with_guess(reason, args[0], [*MODULES, *names]))
         return super().resolve_command(ctx, args)

@@ -22,7 +22,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sluice import netlink, system
-from sluice.errors import Denied, SluiceError
+from sluice.errors import Denied, SluiceError, quoted
 
 PATH = Path("/etc/sluice.conf")
 FOLDER = Path("/etc/sluice.conf.d")
@@ -84,17 +84,17 @@ def _parse_option(word: str) -> tuple[str, int | str]:
     name, equals, value = word.partition("=")
     if name == "qdisc" and equals:
         if value not in QDISCS:
-            raise ValueError(f"qdisc {value!r} is not one of {', '.join(QDISCS)}")
+            raise ValueError(f"qdisc {quoted(value)} is not one of {', '.join(QDISCS)}")
         return name, value
     if name == "netns" and equals:
         if value not in netlink.RULE_NETNS:
-            raise ValueError(f"netns {value!r} is neither host nor all")
+            raise ValueError(f"netns {quoted(value)} is neither host nor all")
         return name, value
     if name not in RANGES or not equals:
-        raise ValueError(f"option {word!r} is unknown")
+        raise ValueError(f"option {quoted(word)} is unknown")
     least, most = RANGES[name]
     if not re.fullmatch(r"[0-9]{1,10}", value) or not least <= int(value) <= most:
-        raise ValueError(f"{name} {value!r} is not between {least} and {most}")
+        raise ValueError(f"{name} {quoted(value)} is not between {least} and {most}")
     return name, int(value)
 
 
@@ -113,18 +113,18 @@ def unmatchable(word: str) -> str:
     if not word:
         return "a name is empty"
     if word in (".", ".."):
-        return f"{word!r} is not a device name or pattern: the kernel refuses it"
+        return f"{quoted(word)} is not a device name or pattern: the kernel refuses it"
     parts = [part for part in PART.findall(os.fsencode(word)) if part != b"*"]
     for part in parts:
         if part == b"%":
-            return (f"{word!r} is not a device name or pattern: no name has a '%', as "
-                    "the kernel makes a number of %d; write *")
+            return (f"{quoted(word)} is not a device name or pattern: no name has a "
+                    "'%', as the kernel makes a number of %d; write *")
         if not _possible(part):
             shown = os.fsdecode(part) if part.isascii() else f"the byte {part.hex()}"
-            shown = repr(shown) if part.isascii() else shown
-            return f"{word!r} is not a device name or pattern: no name has {shown}"
+            shown = quoted(shown) if part.isascii() else shown
+            return f"{quoted(word)} is not a device name or pattern: no name has {shown}"
     if len(parts) > NAME_MAX:
-        return f"{word!r} is longer than a device name ({NAME_MAX} bytes)"
+        return f"{quoted(word)} is longer than a device name ({NAME_MAX} bytes)"
     return ""
 
 
@@ -135,11 +135,11 @@ def wrong_pattern(word: str) -> str:
     if len(os.fsencode(module_pattern(word))) > PATTERN_MAX:
         return f"the pattern is longer than {PATTERN_MAX} bytes"
     if word.startswith("#"):
-        return f"{word!r} is not a device name or pattern in a file: write [#]"
+        return f"{quoted(word)} is not a device name or pattern in a file: write [#]"
     for letter in _to_file(word):
         if letter.isspace() or unicodedata.category(letter) == "Cf":
-            return (f"{word!r} has an invisible character (U+{ord(letter):04X}); delete "
-                    "it, or write ? for each of its bytes")
+            return (f"{quoted(word)} has an invisible character (U+{ord(letter):04X}); "
+                    "delete it, or write ? for each of its bytes")
     return ""
 
 
@@ -250,7 +250,7 @@ def remembered(lines: list[Line], rule: Rule) -> list[Line]:
 def read(path: Path | None = None) -> list[Line]:
     path = path or PATH
     try:
-        return parse_bytes(system.read_file(path, FILE_MAX))
+        content = system.read_file(path, FILE_MAX)
     except FileNotFoundError:
         if path.is_symlink():
             raise SluiceError(f"{path}: is a link to {os.readlink(path)}, which is "
@@ -258,6 +258,9 @@ def read(path: Path | None = None) -> list[Line]:
         return []
     except OSError as error:
         raise _refused(path, error) from error
+    if b"\0" in content:  # UTF-16, or what a crash left
+        raise SluiceError(f"{path}: has NUL bytes, so it is no text; save it as UTF-8")
+    return parse_bytes(content)
 
 
 # What to do about a file that cannot be changed; for root, too.
@@ -397,8 +400,17 @@ def unfinished(path: Path | None = None) -> Path:
     return path.with_name(f".{path.name}.new")
 
 
+def _keep_attributes(path: Path, fd: int) -> None:
+    """ACLs, SELinux's label and a user's own; what is of the content is not kept."""
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(path):
+            if name not in ("security.ima", "security.evm"):
+                with contextlib.suppress(OSError):
+                    os.setxattr(fd, name, os.getxattr(path, name))
+
+
 def _replace(path: Path, content: bytes) -> None:
-    """Atomically; the file keeps its mode and its owner."""
+    """Atomically; the file keeps its mode, its owner and its extended attributes."""
     new = unfinished(path)
     new.unlink(missing_ok=True)  # of a command that was killed
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -410,6 +422,7 @@ def _replace(path: Path, content: bytes) -> None:
                 os.fchown(handle.fileno(), path.stat().st_uid, path.stat().st_gid)
             mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
             os.fchmod(handle.fileno(), mode)
+            _keep_attributes(path, handle.fileno())
             os.fsync(handle.fileno())
         os.rename(new, path)
     except BaseException:
@@ -440,6 +453,9 @@ IN_PLACE = (errno.EBUSY, errno.EROFS, errno.EACCES, errno.EPERM)
 
 def write(content: bytes, path: Path) -> None:
     try:
+        if path.exists() and path.stat().st_nlink > 1:  # all names keep the same rules
+            _overwrite(path, content)
+            return
         try:
             _replace(path, content)
         except OSError as error:

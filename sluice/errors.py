@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
 FINE, NO, USAGE, NOT_SUITABLE, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -17,6 +18,11 @@ EXIT_CODES = {
     DENIED: "permission denied",
     INTERRUPTED: "interrupted",
 }
+
+
+def quoted(word: str) -> str:
+    """In quotes; what cannot be seen is escaped, and so is a byte that is no text."""
+    return re.sub(r"\\udc([89a-f].)", r"\\x\1", repr(word))
 
 
 class SluiceError(Exception):

@@ -142,22 +142,30 @@ def described(netns: str | None) -> str:
     return f"network namespace {netns}" if netns else "this network namespace"
 
 
+def _unseen(name: str) -> SluiceError:
+    if os.geteuid() == 0:
+        reason = "not shown to this root (a container?)"
+        return SluiceError(f"netns {name}: {reason}; see: ip netns")
+    return Denied(f"netns {name}: cannot be seen; run it as root")
+
+
 def find(name: str) -> Namespace:
     """The namespace with this name of ip netns, path or process number; "" is ours."""
     if not name:
         return own()
     path = NAMES / name if "/" not in name else Path(name)
-    inode = read_inode(path)
-    if inode:
-        return Namespace(name, inode, path)
+    try:
+        return Namespace(name, os.stat(path).st_ino, path)
+    except PermissionError:
+        raise _unseen(name) from None
+    except OSError:
+        if "/" in name:
+            raise Gone(f"netns {name}: no such file; see: ip netns") from None
     if name.isdigit():
         if one := _read_process(name):
             return one
         if (PROC / name).exists():
-            if os.geteuid() == 0:
-                reason = "not shown to this root (a container?)"
-                raise SluiceError(f"netns {name}: {reason}; see: ip netns")
-            raise Denied(f"netns {name}: cannot be seen; run it as root")
+            raise _unseen(name)
         raise Gone(f"netns {name}: no such process; see: ip netns")
     raise Gone(f"netns {name}: not in {NAMES}; see: ip netns")
 
@@ -184,7 +192,9 @@ def entered(one: Namespace) -> Iterator[Namespace]:
         return
     with contextlib.ExitStack() as stack:
         try:
-            there = os.open(str(one.path), os.O_RDONLY | os.O_CLOEXEC)
+            # Any file may lie in /run/netns, or be given: to open a FIFO would wait.
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+            there = os.open(str(one.path), flags)
             stack.callback(os.close, there)
             stack.enter_context(inside(there))
         except FileNotFoundError:

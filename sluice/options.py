@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice import config, namespaces, system
+from sluice.errors import quoted
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -51,7 +52,7 @@ def _check_netns(
     _: click.Context, __: click.Parameter, name: str | None
 ) -> str | None:
     if name in (".", ".."):
-        raise click.BadParameter(f"{name!r} is not a network namespace")
+        raise click.BadParameter(f"{quoted(name)} is not a network namespace")
     return name
 
 

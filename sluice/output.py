@@ -168,14 +168,18 @@ def has_colours() -> bool:
     return is_terminal() and not is_dumb() and not os.environ.get("NO_COLOR")
 
 
-def terminal_width() -> int:
-    """As shutil.get_terminal_size() has it, which takes long to import."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given):
-        return int(given)
+def terminal_size() -> tuple[int, int]:
+    """Columns and lines of the terminal. COLUMNS and LINES count only where it has no
+    size: a shell that exports them may have been on another one."""
+    columns, lines = 0, 0
     with contextlib.suppress(OSError):
-        return os.get_terminal_size().columns or 80
-    return 80
+        columns, lines = os.get_terminal_size()
+    return columns or _number("COLUMNS") or 80, lines or _number("LINES") or 24
+
+
+def _number(variable: str) -> int:
+    given = os.environ.get(variable, "")
+    return int(given) if given.isdecimal() else 0
 
 
 def styled(text: str, style: str = "") -> Text:
@@ -255,7 +259,7 @@ def _fitted(
     for all."""
     if not is_terminal():
         return list(range(len(columns))), widths
-    room = terminal_width()
+    room, _ = terminal_size()
     places = choose(columns, widths, room)
     least = [columns[place].least for place in places]
     gaps = len(places) - 1
@@ -328,7 +332,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 def wrap(text: str, first: str = "", rest: str | None = None) -> list[str]:
     """Lines under 80 columns, and no wider than the terminal; the first begins with
     `first`, others with `rest`."""
-    width = min(WIDTH, max(LEAST_WIDTH, terminal_width()))
+    width = min(WIDTH, max(LEAST_WIDTH, terminal_size()[0]))
     if len(first) + len(text) <= width and " ".join(text.split()) == text:
         return [(first + text).rstrip()]
     import textwrap  # takes long to import

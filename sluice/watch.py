@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import sys
 import termios
@@ -472,7 +471,7 @@ class Viewer:
         """Draw the rows until the next look; whether none is wanted."""
         until = time.monotonic() + self.interval
         while True:
-            self.screen.width, self.screen.height = shutil.get_terminal_size()
+            self.screen.width, self.screen.height = output.terminal_size()
             _draw(format_screen(rows, self.watched, self.screen))
             if self.count == 0 or held.came:
                 return True

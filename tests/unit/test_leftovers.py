@@ -4,22 +4,16 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sluice import config, doctor
+from sluice import config, doctor, monitor
 from sluice.cli import main
 
 TREE = Path(__file__).resolve().parents[2]
-
-def _socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(str(path))
-
 
 def _sparse(path: Path) -> None:
     with open(path, "wb") as handle:
@@ -29,9 +23,9 @@ def _sparse(path: Path) -> None:
 LOOP = "too many levels of symbolic links"
 ODD = [
     (_sparse, "at most 1 MB"),
+    (lambda path: path.write_text("* off\n", "utf-16"), "has NUL bytes"),
     (Path.mkdir, "is a directory"),
     (os.mkfifo, "not a regular file"),
-    (_socket, "not a regular file"),
     (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
     (lambda path: path.symlink_to("nowhere"), "link to nowhere, which is missing"),
     (lambda path: path.symlink_to(path.name), LOOP),
@@ -60,32 +54,23 @@ def test_what_is_no_file_of_rules_is_said_on_one_line(
     assert machine.rules == []
 
 
-@pytest.mark.parametrize(("make", "reason"), ODD[:-2])
-def test_file_that_is_given_is_checked_alike(tmp_path, run, make, reason) -> None:
-    make(tmp_path / "x")
-    assert reason in run(["config", "check", str(tmp_path / "x")], 1).err
-
-
-def test_hidden_file_is_not_read_and_doctor_says_so(machine, run) -> None:
+def test_hidden_file_is_not_read_and_doctor_says_so(machine, capsys) -> None:
     config.FOLDER.mkdir()
     (config.FOLDER / ".10-a.conf").write_text("* off\n")
     (config.FOLDER / ".#10-a.conf").symlink_to("somebody@here.1")  # an editor's lock
-    assert "no rule" in run("config show").out
+    assert main(["config", "show"]) == 0
+    assert "no rule" in capsys.readouterr().out
     names = doctor.read_facts().unused
     assert [Path(one).name for one in names] == [".#10-a.conf", ".10-a.conf"]
 
 
-FULL = "output: the disk is full"
-CLOSED = "output: stdout is closed"
-
-
 @pytest.mark.parametrize(("words", "code", "said"), [
-    ("status >&-", 1, CLOSED),
-    ("status >/dev/full", 1, FULL),
-    ("metrics >/dev/full", 1, FULL),
-    ("-V >&-", 1, CLOSED),
-    ("-V >/dev/full", 1, FULL),
-    ("--help >/dev/full", 1, FULL),
+    ("status >&-", 1, "output: stdout is closed"),
+    ("status >/dev/full", 1, "the disk is full"),
+    ("metrics >/dev/full", 1, "the disk is full"),
+    ("-V >&-", 1, "stdout is closed"),
+    ("-V >/dev/full", 1, "the disk is full"),
+    ("--help >/dev/full", 1, "the disk is full"),
     ("status --json /x >/dev/full", 2, "no name has '/'"),
     ("status /x 2>/dev/full", 2, ""),
     ("status /x 2>&-", 2, ""),
@@ -93,8 +78,9 @@ CLOSED = "output: stdout is closed"
     ("-V <&- >&- 2>&-", 1, ""),
     ("config check nowhere <&-", 1, "nowhere: no such file"),
     ("metrics --output pipe", 1, "pipe: not a regular file"),
+    ("config check pipe", 1, "pipe: not a regular file"),
     # Without its library:
-    ("-S -V >&-", 1, CLOSED),
+    ("-S -V >&-", 1, "stdout is closed"),
     ("-S --help >/dev/full", 1, "output: No space left"),
     ("-S -V >/dev/full 2>/dev/full", 1, ""),
     ("-S status >&- 2>/dev/full", 3, ""),
@@ -111,3 +97,57 @@ def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None
     )
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr and done.stderr.count("\n") == bool(said)
+
+
+@pytest.mark.parametrize(("words", "code", "said"), [
+    (["tun 7"], 2, "no name has ' '"),
+    (["t\udcfe"], 2, r"'t\xfe' is not a subcommand or a device"),
+    (["status", "t\udcfe/"], 2, r"'t\xfe/' is not a device name"),
+    (["off", "x" * 16], 2, "longer than a device name (15 bytes)"),
+    (["--netns", "pipe"], 1, "netns pipe: not in"),
+    (["--netns", "./pipe"], 1, "netns ./pipe: is none"),
+    (["monitor", "--netns", "./nowhere"], 1, "netns ./nowhere: no such file"),
+])
+def test_word_of_nothing(monkeypatch, tmp_path, capsys, words, code, said) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(monitor, "read_family", lambda: 1)
+    assert main(words) == code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["PYTHONPATH", "PYTHONHOME", "HOME", "PWD"])
+def test_no_module_of_the_caller_is_run(tmp_path, variable) -> None:
+    version = "python%d.%d" % sys.version_info[:2]
+    for folder in (".", f".local/lib/{version}/site-packages", f"lib/{version}"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        for name in ("click", "sluice", "errno", "json", "usercustomize"):
+            (tmp_path / folder / f"{name}.py").write_text("raise SystemExit(9)")
+    done = subprocess.run([TREE / "bin/sluice", "-V"], capture_output=True, text=True,
+                          cwd=tmp_path, env={variable: str(tmp_path)})
+    assert (done.returncode, done.stdout) == (0, "sluice 0.1.0\n"), done.stderr
+
+
+ACL = bytes.fromhex("02000000" "01000600ffffffff" "0200060007000000" "04000400ffffffff"
+                    "10000600ffffffff" "20000000ffffffff")  # user 7 may read and write
+
+
+@pytest.mark.parametrize(("name", "value", "linked"), [
+    ("user.note", b"ours", False),
+    ("system.posix_acl_access", ACL, False),
+    ("system.posix_acl_access", ACL, True),
+])
+def test_rewritten_file_keeps_what_it_has(machine, tmp_path, name, value, linked) -> None:
+    config.PATH.write_text("tun0 on\n" * 9)
+    try:
+        os.setxattr(config.PATH, name, value)
+    except OSError as error:
+        pytest.skip(f"{name}: {error.strerror}")
+    if linked:
+        (tmp_path / "other").hardlink_to(config.PATH)
+    before = config.PATH.stat().st_mode, config.PATH.stat().st_nlink
+    assert main(["forget", "tun0"]) == 0 == main(["off", "tap0"])
+    assert os.getxattr(config.PATH, name) == value
+    after = config.PATH.stat()
+    assert (after.st_mode, after.st_nlink) == before
+    assert "tap0 off" in (tmp_path / "other" if linked else config.PATH).read_text()

@@ -47,16 +47,18 @@ def test_line_is_cut_or_filled_up_by_columns(text, width, right, plain, styled) 
 
 
 @pytest.mark.parametrize(
-    ("columns", "width"), [("60", 60), ("", 33), ("x", 33), ("0", 33)]
+    ("columns", "width"), [("60", 60), ("", 80), ("x", 80), ("0", 80), ("\u00b2", 80)]
 )
-def test_width_is_that_of_the_variable_or_else_of_the_terminal(
+def test_size_is_that_of_the_terminal_or_else_of_the_variables(
     monkeypatch, columns: str, width: int
 ) -> None:
+    """Shells export these; they do not follow the terminal."""
     monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("LINES", "7")
     monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((33, 9)))
-    assert output.terminal_width() == width
+    assert output.terminal_size() == (33, 9)
     monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((0, 0)))
-    assert output.terminal_width() == (60 if columns == "60" else 80)
+    assert output.terminal_size() == (width, 7)
 
 
 def test_lines_are_wrapped_below_80_columns_and_not_in_a_word(monkeypatch) -> None:
