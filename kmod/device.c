@@ -206,7 +206,7 @@ void sluice_device_resize(const struct net_device *dev, unsigned int count)
 
 	rcu_read_lock();	/* many devices come here, some without RTNL */
 	device = sluice_device_find(dev);
-	if (device && count && count <= device->queues)	/* or it is refused */
+	if (device && device->verified && count && count <= device->queues)
 		for (id = 0; id < device->queues; id++)
 			sluice_queue_hold(&device->queue[id], id >= count);
 	rcu_read_unlock();

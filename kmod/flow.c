@@ -171,8 +171,8 @@ int sluice_flow_room(const struct sluice_flow *f,
 }
 
 /*
- * Returns how many packets were read since the last look; less than 0 if more were
- * handed back (vhost-net) than read.
+ * How many packets were read since the last look; less than 0 if more were handed
+ * back (vhost-net) than read.
  */
 static int read_since(const struct sluice_flow *f, const struct sluice_flow_ring *ring)
 {
@@ -185,6 +185,8 @@ static int look(struct sluice_flow *f, const struct sluice_flow_ring *ring)
 {
 	int read = read_since(f, ring);
 
+	if (ring->guessed)
+		return 0;
 	WRITE_ONCE(f->producer, ring->producer);
 	WRITE_ONCE(f->fill, ring->fill);
 	return read;
@@ -268,6 +270,25 @@ static void visit_begins(struct sluice_flow *f)
 	else if (f->visit / 3 * 2 - DEPTH_MIN <= f->depth)
 		f->lost_ns += f->looked_at - f->stopped_at;
 	f->visit = 0;
+}
+
+/**
+ * sluice_flow_wake() - a stop ends
+ * @f: the queue's policy
+ * @s: the settings
+ * @device: what its queues share
+ * @now: the time
+ *
+ * Also without a review: a reader that detaches or gets another ring has not paid.
+ *
+ * Context: the queue's lock.
+ */
+void sluice_flow_wake(struct sluice_flow *f, const struct sluice_flow_settings *s,
+		      struct sluice_flow_device *device, u64 now)
+{
+	f->debt_ns = min(f->debt_ns + (now - f->looked_at), stall_ns(s));
+	f->looked_at = now;
+	WRITE_ONCE(device->stopped_at, now);
 }
 
 /* How many packets must be read until the queue may wake, and one more. */

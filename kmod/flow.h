@@ -33,6 +33,7 @@ struct sluice_flow_settings {
  * @fill: packets
  * @safe_limit: @used at which a queue stops, so that senders that are already on
  *		their way find a free slot; 1 to @size
+ * @guessed: it is empty or full, and nobody could tell: @used and @fill say full
  */
 struct sluice_flow_ring {
 	int size;
@@ -40,6 +41,7 @@ struct sluice_flow_ring {
 	int used;
 	int fill;
 	int safe_limit;
+	bool guessed;
 };
 
 /**
@@ -136,6 +138,8 @@ bool sluice_flow_is_stalled(const struct sluice_flow *f,
 u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s,
 		     const struct sluice_flow_ring *ring,
 		     struct sluice_flow_device *device, u64 now);
+void sluice_flow_wake(struct sluice_flow *f, const struct sluice_flow_settings *s,
+		      struct sluice_flow_device *device, u64 now);
 enum sluice_flow_verdict
 sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 		   const struct sluice_flow_ring *ring,

@@ -129,10 +129,11 @@ static void __queue_stop(struct sluice_queue *q,
 static void __queue_wake(struct sluice_queue *q, int fill,
 			 enum sluice_wake_cause cause)
 {
-	u64 stopped_ns = ktime_get_ns() - q->flow.stopped_at;
+	u64 now = ktime_get_ns(), stopped_ns = now - q->flow.stopped_at;
 
 	lockdep_assert_held(&q->lock);
 
+	sluice_flow_wake(&q->flow, settings(q), &q->device->shared, now);
 	q->stopped = false;
 	q->wakes[cause]++;
 	if (stopped_ns > q->longest_stop_ns)
@@ -212,19 +213,25 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 /*
  * A sender found the queue to be stopped, or stalled. While it waited for the lock
  * the queue may have been stopped and stalled, or got another ring: then the next
- * sender looks. proofs/litmus: off_against_stop
+ * sender looks, as it does if the producer's lock is taken. The ring is counted once
+ * more, because the policy must not see a count that is older than its last.
+ * proofs/litmus: off_against_stop
  */
-static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring,
-			 const struct sluice_flow_ring *count, bool full)
+static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring, int size,
+			 bool full)
 {
+	struct sluice_flow_ring count;
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
-	if (ring == q->ring && q->open &&
-	    !(q->flow.stalled &&
-	      sluice_flow_passes(&q->flow, settings(q), count, ktime_get_ns())) &&
-	    full)
-		__queue_stop(q, count);
+	if (ring == q->ring && size == q->size && q->open) {
+		count = sluice_count_ring(ring, size, true);
+		if (count.guessed || (q->flow.stalled &&
+		    sluice_flow_passes(&q->flow, settings(q), &count, ktime_get_ns())))
+			full = false;
+		if (full)
+			__queue_stop(q, &count);
+	}
 	raw_spin_unlock_irqrestore(&q->lock, flags);
 }
 
@@ -295,7 +302,7 @@ static void queue_checked(struct sluice_queue *q, struct ptr_ring *ring,
 		room = min(count->size - count->used, PASSES_UNCHECKED);
 		set_next_check(q, check, count, room);
 		if (!nothing_changed(q, count))
-			queue_filled(q, ring, count, false);
+			queue_filled(q, ring, count->size, false);
 		return;
 	}
 	room = sluice_flow_room(&q->flow, settings(q), count, false);
@@ -303,7 +310,7 @@ static void queue_checked(struct sluice_queue *q, struct ptr_ring *ring,
 	if (room <= 0 &&
 	    (!netdev_xmit_more() ||
 	     sluice_flow_room(&q->flow, settings(q), count, true) <= 0))
-		queue_filled(q, ring, count, true);
+		queue_filled(q, ring, count->size, true);
 }
 
 /**

@@ -40,12 +40,11 @@ static bool __ring_is_full(const struct ptr_ring *ring, int size)
  * sluice_count_ring() - count what a ring holds
  * @ring: the ring
  * @size: its slots, as the caller read them
- * @in_irq: the caller is in a hard irq, which may have interrupted the holder of
- *	    the producer's lock
+ * @in_irq: interrupts are off: the lock's holder may be what was interrupted
  *
  * Equal indices mean empty or full; the producer's lock tells which, because it
- * keeps a resize from freeing the slots. In a hard irq that finds it taken the
- * answer is "full", which the next review corrects.
+ * keeps a resize from freeing the slots. Where that is taken with interrupts off the
+ * answer is "full", and guessed.
  *
  * Context: BH off, or hard irq.
  * Return: what the ring holds; its safe_limit is what the headroom leaves.
@@ -69,6 +68,7 @@ struct sluice_flow_ring sluice_count_ring(struct ptr_ring *ring, int size,
 		} else if (!spin_trylock(&ring->producer_lock)) {
 			count.used = size;
 			count.fill = size;
+			count.guessed = true;
 			return count;
 		}
 		head = READ_ONCE(ring->consumer_head);

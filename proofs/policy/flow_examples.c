@@ -203,6 +203,45 @@ static void short_rings(void)
 	EXPECT(f.debt_ns, 250 * MS * 280 / 300 - 30 * (5 * MS / 6));
 }
 
+/* Empty or full, and nobody could tell: nothing was read, and nothing is learned. */
+static void guesses(void)
+{
+	struct sluice_flow_ring guess = { 100, 60, 100, 100, 92, true };
+	struct sluice_flow_ring r = holding(60, 60);
+	struct sluice_flow_device device = { 0 };
+	u64 left, start = NSEC_PER_SEC;
+
+	f = (struct sluice_flow){ 0 };
+	sluice_flow_init(&f);
+	sluice_flow_rebase(&f, &r, true);
+	sluice_flow_stop(&f, &defaults, &r, &device, start);
+	EXPECT(sluice_flow_review(&f, &defaults, &guess, &device, start + MS, &left),
+	       SLUICE_FLOW_WAIT);
+	sluice_flow_rebase(&f, &guess, true);
+	r = holding(60, 0);
+	EXPECT(sluice_flow_review(&f, &defaults, &r, &device, start + 2 * MS, &left),
+	       SLUICE_FLOW_WAKE);
+	EXPECT(f.visit, 60);
+}
+
+/* A stop that ends without a review is debt, and no open time pays for it. */
+static void stops_without_review(void)
+{
+	struct sluice_flow_ring r = holding(60, 60);
+	struct sluice_flow_device device = { 0 };
+	u64 time = NSEC_PER_SEC;
+
+	f = (struct sluice_flow){ 0 };
+	sluice_flow_init(&f);
+	sluice_flow_rebase(&f, &r, true);
+	for (int i = 1; i <= 20; i++) {
+		sluice_flow_stop(&f, &defaults, &r, &device, time);
+		time += 15 * MS;
+		sluice_flow_wake(&f, &defaults, &device, time);
+		EXPECT(f.debt_ns, (i < 17 ? i * 15 : 250) * MS);
+	}
+}
+
 void flow_examples(void)
 {
 	slots_between();
@@ -211,4 +250,6 @@ void flow_examples(void)
 	verdicts();
 	stalls();
 	short_rings();
+	guesses();
+	stops_without_review();
 }

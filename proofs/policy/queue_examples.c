@@ -85,14 +85,8 @@ static void is_stopped_again(void)
 
 	LOCKED(q, __queue_stop(q, &count));
 }
-static void is_found_full(void)
-{
-	queue_filled(q, ring, &(struct sluice_flow_ring){ SIZE, 0, 0, 0, 92 }, true);
-}
-static void is_found_stalled(void)
-{
-	queue_filled(q, ring, &(struct sluice_flow_ring){ SIZE, 0, 0, 0, 92 }, false);
-}
+static void is_found_full(void) { queue_filled(q, ring, SIZE, true); }
+static void is_found_stalled(void) { queue_filled(q, ring, SIZE, false); }
 static void is_a_second_late(void) { now = q->timer.expires + NSEC_PER_SEC; }
 static void is_later_than_that(void) { now = q->timer.expires + NSEC_PER_SEC + 1; }
 static void is_looked_at_by_the_backstop(void)
@@ -344,6 +338,26 @@ static void states(void)
 	sluice_holds_closed = false;
 }
 
+static void another_sender_looks(void)
+{
+	q->flow.producer = ring->producer = 81;
+	q->flow.fill = 79;
+}
+
+/* While a sender waits for the lock another looks: the policy never sees the past. */
+static void counts_in_order(void)
+{
+	fresh();
+	set_ring(SIZE, 0, 2, 80);
+	stalls();
+	q->flow.producer = 79;
+	q->flow.fill = 77;
+	while_waiting = another_sender_looks;
+	sluice_queue_check(q);
+	EXPECT(q->flow.producer, 81);
+	EXPECT(q->flow.unread, 300);
+}
+
 /* The same where the ring, or what is known of it, differs. */
 static void views(void)
 {
@@ -419,6 +433,7 @@ void queue_examples(void)
 	next_checks();
 	checks();
 	states();
+	counts_in_order();
 	views();
 	entries();
 }

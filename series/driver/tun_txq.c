@@ -84,7 +84,10 @@ static struct tun_tx_flow_ring view_unlocked(struct ptr_ring *ring)
 {
 	struct tun_tx_flow_ring view = view_indices(ring, true);
 
-	if (view.used == view.size && spin_trylock(&ring->producer_lock)) {
+	if (view.used < view.size)
+		return view;
+	view.guessed = !spin_trylock(&ring->producer_lock);
+	if (!view.guessed) {
 		view = view_locked(ring);
 		spin_unlock(&ring->producer_lock);
 	}
@@ -101,6 +104,7 @@ static void __tun_txq_wake(struct tun_txq *txq)
 	struct netdev_queue *queue = txq->stopped;
 
 	lockdep_assert_held(&txq->lock);
+	tun_tx_flow_wake(&txq->flow, &settings, txq->device, ktime_get_ns());
 	txq->stopped = NULL;
 	/* tun_net_close() takes the lock before it stops all queues */
 	if (!netif_running(queue->dev))
