@@ -291,12 +291,6 @@ static const struct known known[] = {
 
 #define KNOWN	(sizeof(known) / sizeof(*known))
 
-static u64 length_of(const struct bound *of, const struct sequence *sequence,
-		     double units)
-{
-	return units * (of->in_stalls ? sequence->set[STALL] : NSEC_PER_SEC);
-}
-
 /*
  * Play it for so many units of time, or a shorter time if that takes more than
  * @events.
@@ -304,7 +298,7 @@ static u64 length_of(const struct bound *of, const struct sequence *sequence,
 static double measure(const struct bound *of, const struct sequence *sequence,
 		      double units, u64 events, struct plays *p)
 {
-	u64 end = length_of(of, sequence, units);
+	u64 end = units * (of->in_stalls ? sequence->set[STALL] : NSEC_PER_SEC);
 
 	*p = (struct plays){ .of = sequence };
 	if (!play(sequence, end, false, events, &p->sluice)) {

@@ -83,9 +83,21 @@ static void depths(void)
 	}
 }
 
+/* A queue that stops at 1 s, with 60 packets in the ring, of which 60 may be there. */
+static u64 begin_stop(const struct sluice_flow_settings *s,
+		      struct sluice_flow_device *device, u64 debt)
+{
+	struct sluice_flow_ring r = holding(60, 60);
+
+	f = (struct sluice_flow){ .debt_ns = debt, .looked_at = NSEC_PER_SEC };
+	sluice_flow_init(&f);
+	sluice_flow_rebase(&f, &r, true);
+	f.depth = f.held = 60;
+	return sluice_flow_stop(&f, s, &r, device, NSEC_PER_SEC);
+}
+
 /*
- * A queue stopped with 60 packets in the ring, of which 60 may be there, and a debt;
- * what the first review does after @ns with @fill packets left.
+ * The same with a debt; what the first review does after @ns with @fill packets left.
  */
 static void verdicts(void)
 {
@@ -118,61 +130,62 @@ static void verdicts(void)
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sluice_flow_ring r = holding(60 + cases[i].came, cases[i].fill);
 		struct sluice_flow_device device = { 0 };
-		struct sluice_flow_ring r = holding(60, 60);
-		u64 left = 0, start = NSEC_PER_SEC;
+		u64 left = 0;
 
-		f = (struct sluice_flow){ 0 };
-		sluice_flow_init(&f);
-		sluice_flow_rebase(&f, &r, true);
-		f.depth = f.held = 60;
-		f.debt_ns = cases[i].debt;
-		f.looked_at = start;
-		EXPECT_OF(i, sluice_flow_stop(&f, &defaults, &r, &device, start), 2 * MS);
-		r = holding(60 + cases[i].came, cases[i].fill);
+		EXPECT_OF(i, begin_stop(&defaults, &device, cases[i].debt), 2 * MS);
 		EXPECT_OF(i, sluice_flow_review(&f, &defaults, &r, &device,
-						start + cases[i].ns, &left),
+						NSEC_PER_SEC + cases[i].ns, &left),
 			  cases[i].verdict);
 		EXPECT_OF(i, cases[i].verdict == SLUICE_FLOW_WAIT ? left : 0, cases[i].left);
 		EXPECT_OF(i, f.debt_ns, cases[i].debt_left);
 	}
 }
 
-/* A stall ends when 300 packets were read; in a crowd not before 1.5 s are over. */
+/* A queue that stalled with 61 packets in its ring; in a crowd 60 were read before. */
+static struct sluice_flow_ring begin_stall(struct sluice_flow_device *device, bool crowd)
+{
+	struct sluice_flow_ring r = holding(61 - crowd, 61);
+	u64 left;
+
+	*device = (struct sluice_flow_device){ .stalls = 8 };
+	begin_stop(&defaults, device, 0);	/* another queue of the device stalled */
+	EXPECT(f.debt_ns, 250 * MS);
+	EXPECT(f.device_stalls, 8);
+	f.stop_read = crowd * 60;
+	EXPECT(sluice_flow_review(&f, &defaults, &r, device, NSEC_PER_SEC + 1, &left),
+	       SLUICE_FLOW_STALL);
+	EXPECT(f.stalled, true);
+	EXPECT(device->stalls, 9);
+	return r;
+}
+
+/* It ends when 300 packets were read; in a crowd not before 1.5 s are over. */
 static void stalls(void)
 {
-	for (int crowd = 0; crowd < 2; crowd++) {
-		struct sluice_flow_device device = { .stalls = 8 };
-		struct sluice_flow_ring r = holding(60, 60);
-		u64 left, time = NSEC_PER_SEC;
+	static const struct { int came, fill; u64 ns; bool passes, in_crowd; } cases[] = {
+		/* 99 were read, 24 handed back */
+		{ 99, 61, 0, true, true }, { 0, 85, 0, true, true },
+		{ 99, 61, 0, true, true }, { 0, 85, 0, true, true },
+		{ 99, 61, 0, true, true }, { 0, 85, 0, true, true },
+		{ 3, 91, 0, true, true }, { 50, 61, 0, false, true },
+		{ 0, 61, 1500 * MS, false, false },
+	};
 
-		f = (struct sluice_flow){ .device_stalls = 7 };
-		sluice_flow_init(&f);
-		sluice_flow_rebase(&f, &r, true);
-		/* another queue of the device stalled since: it begins in debt */
-		sluice_flow_stop(&f, &defaults, &r, &device, time);
-		EXPECT(f.debt_ns, 250 * MS);
-		r = holding(61 - crowd, 61);
-		f.stop_read = crowd * 60;
-		EXPECT(sluice_flow_review(&f, &defaults, &r, &device, ++time, &left),
-		       SLUICE_FLOW_STALL);
-		EXPECT(f.stalled, true);
-		EXPECT(device.stalls, 9);
-		for (int i = 0; i < 3; i++) {	/* 99 each, and 24 handed back */
-			r = holding((r.producer + 99) % 100, 61);
-			EXPECT(sluice_flow_passes(&f, &defaults, &r, ++time), true);
-			r.fill += 24;
-			EXPECT(sluice_flow_passes(&f, &defaults, &r, ++time), true);
+	for (int crowd = 0; crowd < 2; crowd++) {
+		struct sluice_flow_device device;
+		struct sluice_flow_ring r = begin_stall(&device, crowd);
+
+		for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+			r = holding((r.producer + cases[i].came) % SIZE, cases[i].fill);
+			EXPECT_OF(i, sluice_flow_passes(&f, &defaults, &r,
+							NSEC_PER_SEC + 2 + i + cases[i].ns),
+				  crowd ? cases[i].in_crowd : cases[i].passes);
 		}
-		r = holding((r.producer + 3) % 100, 91);
-		EXPECT(sluice_flow_passes(&f, &defaults, &r, ++time), true);
-		r = holding((r.producer + 50) % 100, 61);
-		EXPECT(sluice_flow_passes(&f, &defaults, &r, ++time), crowd);
-		r = holding(r.producer, 61);
-		EXPECT(sluice_flow_passes(&f, &defaults, &r, time + 1500 * MS), false);
 		EXPECT(f.stalled, false);
 		EXPECT(f.debt_ns, 0);
-		sluice_flow_stop(&f, &defaults, &r, &device, time);
+		sluice_flow_stop(&f, &defaults, &r, &device, NSEC_PER_SEC + 99);
 		EXPECT(f.debt_ns, 0);	/* it knows that one */
 	}
 }
@@ -180,27 +193,65 @@ static void stalls(void)
 /* A stall ends early where the ring is short again: what was not read is debt. */
 static void short_rings(void)
 {
-	struct sluice_flow_ring r = holding(60, 60);
+	static const struct { int producer, fill; bool rebased, passes; int unread; } cases[] = {
+		{ 60, 60, true, true, 300 },
+		{ 60, 15, true, true, 300 },	/* emptied, not read */
+		{ 60, 15, false, true, 300 },	/* the depth has grown meanwhile */
+		{ 60, 10, true, true, 300 },
+		{ 60, 20, true, true, 300 },	/* handed back */
+		{ 70, 20, false, true, 290 },	/* ten came, ten were read */
+		{ 70, 10, false, false, 280 },
+	};
 
-	f = (struct sluice_flow){ .depth = 40, .stalled = true, .unread = 300,
-				  .least = 15 };
-	sluice_flow_rebase(&f, &r, true);
-	r = holding(60, 15);			/* the depth has grown meanwhile */
-	sluice_flow_rebase(&f, &r, true);
-	EXPECT(sluice_flow_passes(&f, &defaults, &r, 1), true);
-	r = holding(60, 10);			/* emptied, not read */
-	sluice_flow_rebase(&f, &r, true);
-	r = holding(60, 20);			/* handed back */
-	sluice_flow_rebase(&f, &r, true);
-	EXPECT(f.unread, 300);
-	r = holding(70, 20);			/* ten came, ten were read */
-	EXPECT(sluice_flow_passes(&f, &defaults, &r, 1), true);
-	r = holding(70, 10);
-	EXPECT(sluice_flow_passes(&f, &defaults, &r, 1), false);
-	EXPECT(f.unread, 280);
+	f = (struct sluice_flow){ .depth = 40, .stalled = true, .unread = 300, .least = 15 };
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sluice_flow_ring r = holding(cases[i].producer, cases[i].fill);
+
+		if (cases[i].rebased)
+			sluice_flow_rebase(&f, &r, true);
+		else
+			EXPECT_OF(i, sluice_flow_passes(&f, &defaults, &r, 1), cases[i].passes);
+		EXPECT_OF(i, f.unread, cases[i].unread);
+	}
 	EXPECT(f.debt_ns, 250 * MS * 280 / 300);
 	pay(&f, &defaults, 30);			/* each a sixth of 5 ms */
 	EXPECT(f.debt_ns, 250 * MS * 280 / 300 - 30 * (5 * MS / 6));
+	EXPECT(f.unread, 250);
+}
+
+/* What was in another ring was perhaps not read, and pays for nothing. */
+static void other_rings(void)
+{
+	static const struct { int fill; u64 debt; } cases[] = {
+		{ 61, 102 * MS }, { 20, 102 * MS }, { 10, 52 * MS },
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sluice_flow_device device = { 0 };
+		struct sluice_flow_ring r = holding(20, 20);
+		u64 left;
+
+		begin_stop(&defaults, &device, 100 * MS);
+		sluice_flow_rebase(&f, &r, false);
+		r = holding(20, cases[i].fill);
+		sluice_flow_review(&f, &defaults, &r, &device, NSEC_PER_SEC + 2 * MS, &left);
+		EXPECT_OF(i, f.debt_ns, cases[i].debt);
+	}
+}
+
+/* A dead reader is looked at ten times a second, also if a stop may last a minute. */
+static void long_stops(void)
+{
+	struct sluice_flow_settings s = { 60000, 50, 0, 2000 };
+	struct sluice_flow_device device = { 0 };
+	struct sluice_flow_ring r = holding(60, 60);
+	u64 left = 0;
+
+	begin_stop(&s, &device, 0);
+	f.due = 11 * NSEC_PER_SEC;
+	EXPECT(sluice_flow_review(&f, &s, &r, &device, 11 * NSEC_PER_SEC, &left),
+	       SLUICE_FLOW_WAIT);
+	EXPECT(left, 100 * MS);
 }
 
 /* Empty or full, and nobody could tell: nothing was read, and nothing is learned. */
@@ -252,4 +303,6 @@ void flow_examples(void)
 	short_rings();
 	guesses();
 	stops_without_review();
+	other_rings();
+	long_stops();
 }

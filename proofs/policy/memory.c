@@ -63,7 +63,7 @@ static struct object *object_of(const volatile void *at)
 	return id ? &objects[id] : NULL;
 }
 
-bool memory_readable(const void *at, size_t size)
+static bool memory_readable(const void *at, size_t size)
 {
 	const struct object *object = object_of(at);
 

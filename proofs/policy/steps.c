@@ -85,7 +85,6 @@ static char stacks[2 * CPUS][STACK] __attribute__((aligned(64)));
 static struct fiber *current;
 static bool irqs_off[CPUS], offline[CPUS];
 static jmp_buf scheduler;
-static ucontext_t scheduler_context;
 static u64 now = 1, steps, next_event, random_state;
 unsigned int seed;
 bool verbose;
@@ -279,12 +278,6 @@ static void wait_until(const bool *until)
 		switch_away();
 	current->until = NULL;
 	memory_locked();
-}
-
-/* What the world does is seen at once. */
-void unseen_fence(void)
-{
-	step();
 }
 
 void *zeroed(size_t size)
