@@ -15,6 +15,7 @@ from sluice.cli import main
 
 TREE = Path(__file__).resolve().parents[2]
 
+
 def _sparse(path: Path) -> None:
     with open(path, "wb") as handle:
         handle.truncate(1 << 30)

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
 import json
 import time
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,6 +30,15 @@ class Ear:
 
     def close(self) -> None:
         self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def loaded(monkeypatch) -> None:
+    """The module is loaded, and everybody who listens is an Ear."""
+    Ear.made = []
+    client = contextlib.nullcontext(SimpleNamespace(family=27))
+    monkeypatch.setattr(monitor, "Client", lambda: client)
+    monkeypatch.setattr(monitor, "Listener", Ear)
 
 
 class Voice(Ear):
@@ -51,10 +62,8 @@ def test_a_module_that_is_loaded_again_is_heard_again(
     machine, monkeypatch, capsys
 ) -> None:
     family = [27]
-    monkeypatch.setattr(monitor, "Listener", Ear)
     monkeypatch.setattr(monitor, "read_family", lambda: family[0])
     machine.namespaces = {"": 1, "red": 2}
-    Ear.made = []
     ears = monitor.Ears(None)
     ears.look_around()
     assert len(Ear.made) == 2 and ears.describe() == "2 network namespaces"
@@ -97,7 +106,6 @@ def test_lost_events_do_not_end_it(machine, monkeypatch, capsys) -> None:
             return answer
 
     monkeypatch.setattr(monitor, "Listener", Deaf)
-    monkeypatch.setattr(monitor, "read_family", lambda: 27)
     ears = monitor.Ears(None)
     assert ears.read(0) == []
     assert capsys.readouterr().err == "events were lost: more came than were read\n"
@@ -110,7 +118,6 @@ def test_lost_events_do_not_end_it(machine, monkeypatch, capsys) -> None:
 
 def test_events_of_a_namespace_that_is_made_later_are_told(machine, monkeypatch) -> None:
     monkeypatch.setattr(monitor, "Listener", Voice)
-    monkeypatch.setattr(monitor, "read_family", lambda: 27)
     monkeypatch.setattr(monitor, "AGAIN_SECONDS", 0.0)
     told = monitor.events(None)
     assert next(told) == (Namespace("", 1), STALL)
@@ -127,9 +134,7 @@ def test_more_namespaces_than_files_may_be_open(machine, monkeypatch, capsys) ->
                 raise OSError(errno.EMFILE, "Too many open files")
             super().__init__()
 
-    Ear.made = []
     monkeypatch.setattr(monitor, "Listener", Rare)
-    monkeypatch.setattr(monitor, "read_family", lambda: 27)
     machine.namespaces = {"": 1, "red": 2, "blue": 3}
     ears = monitor.Ears(None)
     ears.look_around()
@@ -175,10 +180,7 @@ def test_named_devices_are_heard_until_ctrl_c(monkeypatch, run) -> None:
 
 
 def test_namespaces_that_cannot_be_entered(machine, monkeypatch, run) -> None:
-    monkeypatch.setattr(monitor, "Listener", Ear)
-    monkeypatch.setattr(monitor, "read_family", lambda: 27)
     machine.namespaces, machine.stale = {"": 1, "red": 2, "odd": 3}, {"odd"}
-    Ear.made = []
     monitor.Ears("red")
     assert len(Ear.made) == 1
     monitor.Ears(None)

@@ -16,6 +16,7 @@ from sluice.netlink import Client, Listener, Rule
 from sluice.wire import GenericSocket, Socket, attribute, message
 from tests.unit._machine import DEVICE0, QUEUE0
 
+
 class Kernel:
     """In place of a socket: answers each request with the next datagrams."""
 

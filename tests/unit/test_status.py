@@ -18,6 +18,7 @@ from sluice.cli import main
 from sluice.system import Owner, parse_iff, parse_tun_flags
 from tests.unit._machine import DEVICE0, QDISC0, QEMU, QUEUE0, TAP0, TARGET_US, Machine
 
+
 def test_flags_and_descriptors() -> None:
     assert parse_tun_flags("0x1802\n") == 0x1802
     assert parse_tun_flags("") is None and parse_tun_flags(None) is None
@@ -362,6 +363,7 @@ def test_names_do_not_command_the_terminal(
 
 
 # Devices
+
 
 def seen(machine: Machine) -> devices.View:
     (view,) = [one for one in devices.read_machine().views if one.name == "tap0"]

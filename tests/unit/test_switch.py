@@ -16,6 +16,7 @@ from sluice.config import HEADER
 from sluice.errors import Denied, NetlinkError, SluiceError
 from tests.unit._machine import Machine
 
+
 def test_off_is_done_and_remembered(machine: Machine, run) -> None:
     answer = json.loads(run("off tap0 --json").out)
     assert answer["remembered"] == ["tap0"] and answer["devices"][0]["done"] is True
@@ -300,6 +301,7 @@ def test_forget_says_so_and_suggests_similar_names(machine: Machine, run) -> Non
 
 
 # Rules on their way to the module
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
