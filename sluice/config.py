@@ -252,9 +252,7 @@ def read(path: Path | None = None) -> list[Line]:
     try:
         content = system.read_file(path, FILE_MAX)
     except FileNotFoundError:
-        if path.is_symlink():
-            raise SluiceError(f"{path}: is a link to {os.readlink(path)}, which is "
-                              "missing; make that file, or remove the link") from None
+        _refuse_link(path)
         return []
     except OSError as error:
         raise _refused(path, error) from error
@@ -292,6 +290,13 @@ def _refused(path: Path, error: OSError) -> SluiceError:
     return kind(f"{text}; {advice}")
 
 
+def _refuse_link(path: Path) -> None:
+    """Raise an error if what is missing is the target of a link."""
+    if path.is_symlink():
+        raise SluiceError(f"{path}: is a link to {os.readlink(path)}, which is missing; "
+                          "make that, or remove the link") from None
+
+
 @dataclass(frozen=True)
 class Entry:
     """A rule and the place it was read from."""
@@ -325,6 +330,7 @@ def _in_folder() -> list[Path]:
     try:
         return sorted(path for path in FOLDER.iterdir() if path.suffix == ".conf")
     except FileNotFoundError:
+        _refuse_link(FOLDER)
         return []
     except OSError as error:
         raise _refused(FOLDER, error) from error
