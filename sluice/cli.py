@@ -95,10 +95,30 @@ class Sluice(click.Group):
         elif args and args[0] in FIRST:
             pass
         elif at is None or (args[at] not in MODULES and self._is_name(ctx, args[at])):
+            if at is not None:
+                self._check_order(ctx, args[at : at + 2])
             args = ["status", *args]
         elif at:
             args = [args[at], *args[:at], *args[at + 1 :]]
         return super().parse_args(ctx, args)
+
+    def _check_order(self, ctx: click.Context, words: list[str]) -> None:
+        """Refuse `sluice NAME off`, unless a device is called so."""
+        if words[1:] and words[1] in MODULES and words[1] not in _read_names():
+            import shlex
+
+            right = shlex.join(["sluice", words[1], words[0]])
+            ctx.fail(f"the subcommand comes first: {right}")
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            name = ctx.invoked_subcommand
+            command = self.get_command(ctx, name) if name else None
+            if error.ctx is None and command:  # click's parser does not tell
+                error.ctx = click.Context(command, parent=ctx, info_name=name)
+            raise
 
     def _is_name(self, ctx: click.Context, word: str) -> bool:
         """Whether `sluice WORD` is `sluice status WORD`, and no misspelt subcommand."""

@@ -252,12 +252,10 @@ def read(path: Path | None = None) -> list[Line]:
     try:
         content = system.read_file(path, FILE_MAX)
     except FileNotFoundError:
-        if path.is_symlink():
-            raise SluiceError(f"{path}: is a link to {os.readlink(path)}, which is "
-                              "missing; make that file, or remove the link") from None
+        _refuse_link(path)
         return []
     except OSError as error:
-        raise _refused(path, error) from error
+        raise refused(path, error) from error
     if b"\0" in content:  # UTF-16, or what a crash left
         raise SluiceError(f"{path}: has NUL bytes, so it is no text; save it as UTF-8")
     return parse_bytes(content)
@@ -282,7 +280,8 @@ ADVICE = {
 }
 
 
-def _refused(path: Path, error: OSError) -> SluiceError:
+def refused(path: Path, error: OSError) -> SluiceError:
+    """The error in words, with what to do about the file."""
     text = f"{path}: {(error.strerror or str(error)).lower()}"
     if isinstance(error, PermissionError) and os.geteuid() != 0:
         return Denied(f"{text}; run it as root")
@@ -290,6 +289,13 @@ def _refused(path: Path, error: OSError) -> SluiceError:
     advice = ADVICE.get(error.errno or 0, "see: dmesg").format(path=path, there=there)
     kind = Denied if isinstance(error, PermissionError) else SluiceError
     return kind(f"{text}; {advice}")
+
+
+def _refuse_link(path: Path) -> None:
+    """Raise an error if what is missing is the target of a link."""
+    if path.is_symlink():
+        raise SluiceError(f"{path}: is a link to {os.readlink(path)}, which is missing; "
+                          "make that, or remove the link") from None
 
 
 @dataclass(frozen=True)
@@ -325,9 +331,10 @@ def _in_folder() -> list[Path]:
     try:
         return sorted(path for path in FOLDER.iterdir() if path.suffix == ".conf")
     except FileNotFoundError:
+        _refuse_link(FOLDER)
         return []
     except OSError as error:
-        raise _refused(FOLDER, error) from error
+        raise refused(FOLDER, error) from error
 
 
 def files() -> list[Path]:
@@ -386,7 +393,7 @@ def locked(path: Path | None = None) -> Iterator[None]:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise refused(path, error) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -463,7 +470,7 @@ def write(content: bytes, path: Path) -> None:
                 raise
             _overwrite(path, content)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise refused(path, error) from error
 
 
 @contextlib.contextmanager

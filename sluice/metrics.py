@@ -347,7 +347,7 @@ def write(path: Path, text: str) -> None:
             os.unlink(new)
             raise
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise config.refused(path, error) from error
 
 
 @click.command()

@@ -68,11 +68,15 @@ def _check_names(
 ) -> tuple[str, ...]:
     if not context.resilient_parsing:  # a shell completes
         check_names(names)
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 class WholeNumber(click.IntRange):
     name = "whole number"  # in click's error messages
+
+
+class Number(click.FloatRange):
+    name = "number"
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")

@@ -508,7 +508,7 @@ def _watch_screen(
 @options.names_argument(required=False)
 @click.option(
     "--interval",
-    type=click.FloatRange(0.05, 60),
+    type=options.Number(0.05, 60),
     default=0.5,
     show_default=True,
     metavar="SECONDS",

@@ -219,7 +219,7 @@ def _check_picture(path: str) -> None:
     metavar="N", help="How often each of stock and sluice is measured.",
 )
 @click.option(
-    "--seconds", type=click.FloatRange(0.2, 60), default=2, show_default=True,
+    "--seconds", type=options.Number(0.2, 60), default=2, show_default=True,
     metavar="SECONDS", help="How long each load lasts.",
 )
 @click.option(

@@ -175,7 +175,7 @@ def test_file_is_replaced_at_once_and_can_be_read(
     assert path.stat().st_mode & 0o777 == 0o644
     assert [one.name for one in tmp_path.iterdir() if "prom" in one.name] == [path.name]
     path = tmp_path / "none" / "sluice.prom"
-    reason = "No such file or directory; see: sluice doctor"
+    reason = f"no such file or directory; make its directory: mkdir -p {path.parent}"
     assert run(["metrics", "--output", str(path)], 1).err == f"sluice: {path}: {reason}\n"
 
 
