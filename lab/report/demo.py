@@ -116,7 +116,7 @@ def format_table(run: Run) -> str:
     facts = run.provenance
     machine = f"{facts.kernel_package}; {facts.accelerator}, {facts.vcpus} vCPUs"
     load = f"others used {facts.other_load_percent:.0f} % of the host"
-    return "\n".join([*lines, f"{machine}; {load}"[:WIDTH]])
+    return "\n".join([*lines, *textwrap.wrap(f"{machine}; {load}", WIDTH)])
 
 
 def _all_lost(run: Run, variant: str) -> int:
