@@ -226,10 +226,10 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring, int size
 	raw_spin_lock_irqsave(&q->lock, flags);
 	if (ring == q->ring && size == q->size && q->open) {
 		count = sluice_count_ring(ring, size, true);
-		if (count.guessed || (q->flow.stalled &&
-		    sluice_flow_passes(&q->flow, settings(q), &count, ktime_get_ns())))
+		if (q->flow.stalled &&
+		    sluice_flow_passes(&q->flow, settings(q), &count, ktime_get_ns()))
 			full = false;
-		if (full)
+		if (full && !count.guessed)
 			__queue_stop(q, &count);
 	}
 	raw_spin_unlock_irqrestore(&q->lock, flags);

@@ -228,3 +228,19 @@ def test_docs_name_the_rows_whose_interval_is_wide() -> None:
     page = (TREE / "docs/bench.md").read_text()
     (named,) = re.findall(r"<!-- wide -->(.*?)<!-- /wide -->", page, re.S)
     assert set(re.findall(r"\w+", named)) == wide
+
+
+@pytest.mark.parametrize(("others", "stock", "sluice", "verdict"), [
+    (1.0, 10.0, 9.0, "SHORT"),
+    (1.0, 9.0, 9.0, "not decided"),  # the host does not keep the reader's pace
+    (65.0, 10.0, 9.0, "not decided"),  # nor where others have the CPUs
+    (65.0, 10.0, 10.0, "reached"),
+])
+def test_rate_of_a_paced_reader_counts_on_a_quiet_host(
+    others: float, stock: float, sluice: float, verdict: str
+) -> None:
+    row = dataclasses.replace(ROW, pace=10.0, floor=0.95, lossless=False)
+    run = run_with(row, stock=[stock], sluice=[sluice])
+    facts = dataclasses.replace(PROVENANCE, other_load_percent=others)
+    (one,) = tables.all_findings(dataclasses.replace(run, provenance=facts))
+    assert one.verdict == verdict
