@@ -104,7 +104,7 @@ def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None
     (["status", "t\udcfe/"], 2, r"'t\xfe/' is not a device name"),
     (["tap*", "off"], 2, "the subcommand comes first: sluice off 'tap*'"),
     (["on", "--limit"], 2, "on: Option '--limit' requires an argument; see: sluice on"),
-    (["watch", "--interval", "x"], 2, "'x' is not a valid number"),
+    (["watch", "--interval", "nan"], 2, "'nan' is not a valid number"),
     (["--netns", "pipe"], 1, "netns pipe: not in"),
     (["--netns", "./pipe"], 1, "netns ./pipe: is none"),
     (["monitor", "--netns", "./nowhere"], 1, "netns ./nowhere: no such file"),
