@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sluice import cli, config, doctor, monitor, system
+from sluice import cli, config, doctor, monitor, namespaces, system
 from sluice.cli import main
 
 TREE = Path(__file__).resolve().parents[2]
@@ -116,6 +117,16 @@ def test_word_of_nothing(monkeypatch, tmp_path, capsys, words, code, said) -> No
     monkeypatch.setattr(cli, "_read_names", lambda: ["tap0"])
     assert main(words) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [b"m\xff", b" \\\t#\n", b"\xc2\xa0", b"\\040", b"\f"])
+def test_mount_of_any_name_may_be_a_namespace(monkeypatch, tmp_path, name) -> None:
+    shown = re.sub(rb"[ \\\t\n#]", lambda one: b"\\%03o" % one[0][0], name)
+    (tmp_path / "self").mkdir()
+    line = b"9 1 0:4 net:[40] /run/%s rw - nsfs nsfs rw\n" % shown
+    (tmp_path / "self/mountinfo").write_bytes(b"8 1 0:5 / /\xff rw - tmpfs t rw\n" + line)
+    monkeypatch.setattr(namespaces, "PROC", tmp_path)
+    assert namespaces._read_mounts() == [Path(os.fsdecode(b"/run/" + name))]
 
 
 @pytest.mark.parametrize("variable", ["PYTHONPATH", "PYTHONHOME", "HOME", "PWD"])
