@@ -108,12 +108,15 @@ def _possible(part: bytes) -> bool:
 def unmatchable(word: str) -> str:
     """Why no device can have this name, or one that matches this pattern; "" if one can.
 
-    As the kernel's dev_valid_name() decides it, by bytes.
+    As the kernel's dev_valid_name() decides it, by bytes. It refuses "all" and "default"
+    because folders of /proc/sys/net are called so.
     """
     if not word:
         return "a name is empty"
-    if word in (".", ".."):
-        return f"{quoted(word)} is not a device name or pattern: the kernel refuses it"
+    if word in (".", "..", "all", "default"):
+        more = "; for all devices write *" if word == "all" else ""
+        text = f"{quoted(word)} is not a device name or pattern: the kernel refuses it"
+        return text + more
     parts = [part for part in PART.findall(os.fsencode(word)) if part != b"*"]
     for part in parts:
         if part == b"%":

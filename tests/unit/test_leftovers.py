@@ -101,6 +101,7 @@ def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None
 
 @pytest.mark.parametrize(("words", "code", "said"), [
     (["tun 7"], 2, "no name has ' '"),
+    (["off", "all"], 2, "the kernel refuses it; for all devices write *"),
     (["t\udcfe"], 2, r"'t\xfe' is not a subcommand or a device"),
     (["status", "t\udcfe/"], 2, r"'t\xfe/' is not a device name"),
     (["tap*", "off"], 2, "the subcommand comes first: sluice off 'tap*'"),
