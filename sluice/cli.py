@@ -136,8 +136,9 @@ class Sluice(click.Group):
 
             from sluice import config
 
-            reason = config.unmatchable(args[0])
-            reason = reason or f"{quoted(args[0])} is not a subcommand or a device"
+            if reason := config.unmatchable(args[0]):
+                ctx.fail(reason)
+            reason = f"{quoted(args[0])} is not a subcommand or a device"
             names = [glob.escape(name) for name in _read_names()]
             ctx.fail(_with_guess(reason, args[0], [*MODULES, *names]))
         return super().resolve_command(ctx, args)

@@ -108,12 +108,15 @@ def _possible(part: bytes) -> bool:
 def unmatchable(word: str) -> str:
     """Why no device can have this name, or one that matches this pattern; "" if one can.
 
-    As the kernel's dev_valid_name() decides it, by bytes.
+    As the kernel's dev_valid_name() decides it, by bytes. It refuses "all" and "default"
+    because folders of /proc/sys/net are called so.
     """
     if not word:
         return "a name is empty"
-    if word in (".", ".."):
-        return f"{quoted(word)} is not a device name or pattern: the kernel refuses it"
+    if word in (".", "..", "all", "default"):
+        more = "; for all devices write *" if word == "all" else ""
+        text = f"{quoted(word)} is not a device name or pattern: the kernel refuses it"
+        return text + more
     parts = [part for part in PART.findall(os.fsencode(word)) if part != b"*"]
     for part in parts:
         if part == b"%":
@@ -271,7 +274,7 @@ ADVICE = {
     errno.EDQUOT: "free some space",
     errno.EISDIR: "name the files in it, or replace it by a file",
     errno.EINVAL: "write the rules to a file",
-    errno.EFBIG: "a file of rules has at most 1 MB",
+    errno.EFBIG: "a file of rules has at most 1 MB; see also: ulimit -f",
     errno.ENAMETOOLONG: "use a shorter one",
     errno.ENOENT: "make its directory: mkdir -p {path.parent}",
     errno.ENOTDIR: "replace what is there by a directory",
@@ -317,6 +320,7 @@ class Rules:
 
     entries: tuple[Entry, ...] = ()
     wrongs: tuple[str, ...] = ()
+    denied: bool = False  # some may not be read
 
     def entry_for(self, name: str, host: bool = True) -> Entry | None:
         """The rule that the module would apply; host: in the host's namespace."""
@@ -344,7 +348,9 @@ def files() -> list[Path]:
 
 def hidden() -> list[Path]:
     """What is not read, as editors and package managers keep files so."""
-    return [path for path in _in_folder() if path.name[0] == "."]
+    with contextlib.suppress(SluiceError):  # files() tells
+        return [path for path in _in_folder() if path.name[0] == "."]
+    return []
 
 
 def collect(texts: Mapping[Path, list[Line]]) -> Rules:
@@ -370,20 +376,21 @@ def read_all(changed: list[Line] | None = None) -> Rules:
     A file that cannot be read counts as an error of the rules.
     """
     texts: dict[Path, list[Line]] = {}
-    unreadable = []
+    unreadable: list[SluiceError] = []
     try:
         paths = files()
     except SluiceError as error:
-        unreadable.append(str(error))
+        unreadable.append(error)
         paths = [PATH]
     for path in paths:
         try:
             known = changed if path == PATH else None
             texts[path] = read(path) if known is None else known
         except SluiceError as error:
-            unreadable.append(str(error))
+            unreadable.append(error)
     rules = collect(texts)
-    return Rules(rules.entries, (*unreadable, *rules.wrongs))
+    denied = any(isinstance(error, Denied) for error in unreadable)
+    return Rules(rules.entries, (*map(str, unreadable), *rules.wrongs), denied)
 
 
 @contextlib.contextmanager
@@ -476,9 +483,11 @@ def write(content: bytes, path: Path) -> None:
 @contextlib.contextmanager
 def writing(lines: list[Line], path: Path | None = None) -> Iterator[None]:
     """Write the file, then run the block; where that fails the file is as before."""
-    path = Path(os.path.realpath(path or PATH))
+    name = path or PATH
+    path = Path(os.path.realpath(name))
     if path.exists() and not path.is_file():  # /etc/sluice.conf -> /dev/null
-        raise SluiceError(f"{path}: not a file that can be written; replace it by a file")
+        raise SluiceError(f"{name}: is a link to {path}, which is no file that can be "
+                          "written; replace the link by a file")
     text = "".join(line.text + "\n" for line in lines)
     before = path.read_bytes() if path.exists() else None
     write(text.encode(errors="surrogateescape"), path)

@@ -9,10 +9,11 @@ import click
 
 from sluice import config as files
 from sluice import options, output, rules, system
-from sluice.errors import FINE, NO, SluiceError
+from sluice.errors import DENIED, FINE, NO, SluiceError
 from sluice.netlink import Rule
 from sluice.output import Column
 
+FILE = click.Path(path_type=Path, readable=False)  # that it is not is said as elsewhere
 COLUMNS = (Column("RULE", least=20), Column("FROM", least=16), Column("MODULE"))
 
 
@@ -40,7 +41,7 @@ def _read(paths: tuple[Path, ...]) -> files.Rules:
 
 @click.command()
 @click.argument("action", type=click.Choice(["check", "show"]))
-@click.argument("paths", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[FILE]...", type=FILE)
 @options.json_option
 def config(action: str, paths: tuple[Path, ...], as_json: bool) -> int:
     """Check the files of the rules, or show the rules in order.
@@ -65,10 +66,12 @@ def config(action: str, paths: tuple[Path, ...], as_json: bool) -> int:
         ]
         if rows:
             output.say_table(COLUMNS, rows)
-        else:
+        elif not found.wrongs:
             output.say([f"no rule in {files.PATH} or {files.FOLDER}"])
     elif not found.wrongs:
         output.say([f"{output.count(len(found.entries), 'rule')}, no error"])
     for wrong in found.wrongs:
         output.complain(wrong)
+    if found.denied:
+        return DENIED
     return NO if found.wrongs else FINE

@@ -335,8 +335,8 @@ def write(path: Path, text: str) -> None:
     umask is it may read it. The name of the new file does not end as it looks for."""
     if path.exists() and not path.is_file():  # root could replace a device
         raise SluiceError(f"{path}: not a regular file; give a file, or no --output")
-    path = Path(os.path.realpath(path))
     try:
+        path = Path(os.path.realpath(path))
         fd, new = tempfile.mkstemp("~", f".{path.name}.", path.parent)
         try:
             with open(fd, "w", encoding="utf-8") as handle:
@@ -357,7 +357,7 @@ def write(path: Path, text: str) -> None:
 @click.option(
     "--output",
     "path",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False, readable=False),
     metavar="FILE",
     help="Replace this file, which everybody may read.",
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,17 +81,18 @@ def is_host(inode: int) -> bool:
 def parse_mounts(mountinfo: str) -> list[Path]:
     """The places where namespaces are mounted, as Docker does."""
     found = []
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):
         fields, _, kind = line.partition(" - ")
-        words = fields.split()
+        words = fields.split(" ")
         if kind.startswith("nsfs ") and words[3].startswith("net:["):
-            found.append(Path(words[4].replace("\\040", " ")))
+            path = re.sub(r"\\([0-7]{3})", lambda one: chr(int(one[1], 8)), words[4])
+            found.append(Path(path))
     return found
 
 
 def _read_mounts() -> list[Path]:
     try:
-        return parse_mounts((PROC / "self/mountinfo").read_text())
+        return parse_mounts(os.fsdecode((PROC / "self/mountinfo").read_bytes()))
     except OSError:
         return []
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,14 @@ class WholeNumber(click.IntRange):
 
 class Number(click.FloatRange):
     name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):  # in no range and outside of none
+            self.fail(f"{value!r} is not a valid {self.name}", param, ctx)
+        return number
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")

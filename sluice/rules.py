@@ -33,9 +33,8 @@ def check(rules: config.Rules) -> None:
     if rules.wrongs:
         first, more = rules.wrongs[0], len(rules.wrongs) - 1
         others = f" (and {more} more)" if more else ""
-        raise SluiceError(
-            f"{first}{others}; nothing was changed, see: sluice config check"
-        )
+        kind = Denied if rules.denied else SluiceError
+        raise kind(f"{first}{others}; nothing was changed, see: sluice config check")
 
 
 def load(rules: config.Rules, reset: Sequence[str] = ()) -> bool:

@@ -139,10 +139,10 @@ def attach_qdisc(ifindex: int, queues: int, kind: str) -> None:
 
 def parse_iff(fdinfo: str) -> str:
     """The device to which a descriptor of /dev/net/tun is attached; "" if to none."""
-    for line in fdinfo.splitlines():
-        key, _, value = line.partition(":")
+    for line in fdinfo.split("\n"):  # a name may have what Python takes for a line's end
+        key, _, value = line.partition(":\t")
         if key == "iff":
-            return value.strip()
+            return value
     return ""
 
 
