@@ -12,12 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice import cli, config, doctor, monitor, namespaces, system
-from sluice.cli import main
+from sluice import cli, config, doctor, namespaces, system
 
 TREE = Path(__file__).resolve().parents[2]
-
-LOOP = "too many levels of symbolic links"
 ODD = [
     (lambda path: (path.touch(), os.truncate(path, 1 << 30)), "at most 1 MB"),
     (lambda path: path.write_text("* off\n", "utf-16"), "has NUL bytes"),
@@ -25,53 +22,47 @@ ODD = [
     (os.mkfifo, "not a regular file"),
     (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
     (lambda path: path.symlink_to("nowhere"), "link to nowhere, which is missing"),
-    (lambda path: path.symlink_to(path.name), LOOP),
+    (lambda path: path.symlink_to(path.name), "too many levels of symbolic links"),
 ]
-CASES = [("sluice.conf", *one) for one in ODD]
-CASES += [("sluice.conf.d/a.conf", *one) for one in ODD]
-CASES += [("sluice.conf.d", os.mkfifo, "not a directory")]
+CASES = [(name, *one) for name in ("sluice.conf", "sluice.conf.d/a.conf") for one in ODD]
 CASES += [("sluice.conf.d", *one) for one in ODD[-2:]]
+CASES += [("sluice.conf.d", os.mkfifo, "not a directory")]
 
 
 @pytest.mark.parametrize(("place", "make", "reason"), CASES)
 def test_what_is_no_file_of_rules_is_said_on_one_line(
-    machine, monkeypatch, tmp_path, capsys, place, make, reason
+    machine, run, monkeypatch, tmp_path, place, make, reason
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(place).parent.mkdir(exist_ok=True)
     make(Path(place))
-    for words in (["config", "check"], ["apply"], ["off", "tap0"]):
-        code = main(words)
-        said = capsys.readouterr()
-        assert (code, said.out, len(said.err.splitlines())) == (1, "", 1)
-        assert reason in said.err
+    for words in ("config check", "apply", "off tap0"):
+        said = run(words, 1)
+        assert reason in said.err and (said.out, said.err.count("\n")) == ("", 1)
     assert machine.rules == []
 
 
 @pytest.mark.parametrize("words", ["config check", "apply --dry-run", "off --dry-run x"])
-def test_file_that_only_root_may_read(machine, monkeypatch, capsys, words) -> None:
+def test_file_that_only_root_may_read(machine, monkeypatch, run, words) -> None:
     def deny(path: Path, _: int = 0) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(system, "read_file", deny)
     monkeypatch.setattr(os, "geteuid", lambda: 65534)
-    assert main(words.split()) == 4
-    assert f"{config.PATH}: permission denied; run it as root" in capsys.readouterr().err
+    assert f"{config.PATH}: permission denied; run it as root" in run(words, 4).err
 
 
-def test_hidden_file_is_not_read_and_doctor_says_so(machine, capsys) -> None:
+def test_hidden_file_is_not_read_and_doctor_says_so(machine, run) -> None:
     config.FOLDER.mkdir()
     (config.FOLDER / ".10-a.conf").write_text("* off\n")
     (config.FOLDER / ".#10-a.conf").symlink_to("somebody@here.1")  # an editor's lock
-    assert main(["config", "show"]) == 0 and "no rule" in capsys.readouterr().out
+    assert "no rule" in run("config show").out
     names = [Path(one).name for one in doctor.read_facts().unused]
     assert names == [".#10-a.conf", ".10-a.conf"]
 
 
 @pytest.mark.parametrize(("words", "code", "said"), [
     ("status >&-", 1, "output: stdout is closed"),
-    ("status >/dev/full", 1, "the disk is full"),
-    ("-V >&-", 1, "stdout is closed"),
     ("-V >/dev/full", 1, "the disk is full"),
     ("--help >/dev/full", 1, "the disk is full"),
     ("status --json /x >/dev/full", 2, "no name has '/'"),
@@ -79,19 +70,15 @@ def test_hidden_file_is_not_read_and_doctor_says_so(machine, capsys) -> None:
     ("-V >/dev/full 2>/dev/full", 1, ""),
     ("config check nowhere <&-", 1, "nowhere: no such file"),
     ("metrics --output pipe", 1, "pipe: not a regular file"),
-    ("config check pipe", 1, "pipe: not a regular file"),
-    # Without its library:
-    ("-S -V >&-", 1, "stdout is closed"),
-    ("-S --help >/dev/full", 1, "output: No space left"),
+    ("-S -V >&-", 1, "stdout is closed"),  # without its library
     ("-S status >&- 2>/dev/full", 3, ""),
 ])
 def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None:
     os.mkfifo(tmp_path / "pipe")
-    python = "-S" if words.startswith("-S ") else ""
-    words = words.removeprefix("-S ")
+    python = "-S" * words.startswith("-S ")
     known = {name: text for name, text in os.environ.items() if "UNBUF" not in name}
     done = subprocess.run(
-        ["sh", "-c", f'"$0" -B {python} -m sluice {words}', sys.executable],
+        ["sh", "-c", f'"$0" -B {python} -m sluice {words[len(python):]}', sys.executable],
         env={**known, "PYTHONPATH": str(TREE)}, cwd=tmp_path, text=True,
         stdin=subprocess.DEVNULL, capture_output=True,
     )
@@ -103,21 +90,17 @@ def test_failing_stream_is_said_on_one_line(tmp_path, words, code, said) -> None
     (["tun 7"], 2, "no name has ' '"),
     (["off", "all"], 2, "the kernel refuses it; for all devices write *"),
     (["t\udcfe"], 2, r"'t\xfe' is not a subcommand or a device"),
-    (["status", "t\udcfe/"], 2, r"'t\xfe/' is not a device name"),
     (["tap*", "off"], 2, "the subcommand comes first: sluice off 'tap*'"),
     (["on", "--limit"], 2, "on: Option '--limit' requires an argument; see: sluice on"),
     (["watch", "--interval", "nan"], 2, "'nan' is not a valid number"),
-    (["--netns", "pipe"], 1, "netns pipe: not in"),
     (["--netns", "./pipe"], 1, "netns ./pipe: is none"),
-    (["monitor", "--netns", "./nowhere"], 1, "netns ./nowhere: no such file"),
+    (["--netns", "./nowhere"], 1, "netns ./nowhere: no such file"),
 ])
-def test_word_of_nothing(monkeypatch, tmp_path, capsys, words, code, said) -> None:
+def test_word_of_nothing(monkeypatch, tmp_path, run, words, code, said) -> None:
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(monitor, "read_family", lambda: 1)
     monkeypatch.setattr(cli, "_read_names", lambda: ["tap0"])
-    assert main(words) == code
-    assert said in capsys.readouterr().err
+    assert said in run(words, code).err
 
 
 @pytest.mark.parametrize("name", [b"m\xff", b" \\\t#\n", b"\xc2\xa0", b"\\040", b"\f"])
@@ -147,11 +130,10 @@ ACL = bytes.fromhex("02000000" "01000600ffffffff" "0200060007000000" "04000400ff
 
 
 @pytest.mark.parametrize(("name", "value", "linked"), [
-    ("user.note", b"ours", False),
     ("system.posix_acl_access", ACL, False),
     ("system.posix_acl_access", ACL, True),
 ])
-def test_rewritten_file_keeps_what_it_has(machine, tmp_path, name, value, linked) -> None:
+def test_rewritten_file_keeps_all(run, machine, tmp_path, name, value, linked) -> None:
     config.PATH.write_text("tun0 on\n" * 9)
     try:
         os.setxattr(config.PATH, name, value)
@@ -160,8 +142,8 @@ def test_rewritten_file_keeps_what_it_has(machine, tmp_path, name, value, linked
     if linked:
         (tmp_path / "other").hardlink_to(config.PATH)
     before = config.PATH.stat().st_mode, config.PATH.stat().st_nlink
-    assert main(["forget", "tun0"]) == 0 == main(["off", "tap0"])
+    run("forget tun0")
+    run("off tap0")
     assert os.getxattr(config.PATH, name) == value
-    after = config.PATH.stat()
-    assert (after.st_mode, after.st_nlink) == before
+    assert (config.PATH.stat().st_mode, config.PATH.stat().st_nlink) == before
     assert "tap0 off" in (tmp_path / "other" if linked else config.PATH).read_text()
