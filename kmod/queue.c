@@ -211,11 +211,11 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 }
 
 /*
- * A sender found the queue to be stopped, or stalled. While it waited for the lock
- * the queue may have been stopped and stalled, or got another ring: then the next
- * sender looks, as it does if the producer's lock is taken. The ring is counted once
- * more, because the policy must not see a count that is older than its last.
- * proofs/litmus: off_against_stop
+ * A sender found that the queue must stop, or that it is stalled. While the sender
+ * waited for the lock the queue may have been stopped and stalled, or got another
+ * ring; or the count is a guess. Then nothing is done, and the next sender looks. The
+ * ring is counted again, because the policy must not see a count that is older than
+ * the last it saw. proofs/litmus: off_against_stop
  */
 static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring, int size,
 			 bool full)

@@ -40,11 +40,11 @@ static bool __ring_is_full(const struct ptr_ring *ring, int size)
  * sluice_count_ring() - count what a ring holds
  * @ring: the ring
  * @size: its slots, as the caller read them
- * @in_irq: interrupts are off: the lock's holder may be what was interrupted
+ * @in_irq: interrupts are off; the code that was interrupted may hold the lock
  *
  * Equal indices mean empty or full; the producer's lock tells which, because it
- * keeps a resize from freeing the slots. Where that is taken with interrupts off the
- * answer is "full", and guessed.
+ * keeps a resize from freeing the slots. If interrupts are off and somebody has that
+ * lock, the answer is "full", marked as a guess.
  *
  * Context: BH off, or hard irq.
  * Return: what the ring holds; its safe_limit is what the headroom leaves.
