@@ -38,6 +38,7 @@ from lab.variants import VARIANTS  # noqa: E402
 
 COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}
 WIDTH_INCHES = 8.6
+PANELS, PANEL_INCHES = 3, 2.3  # in a line, and the height of each
 # The rows in the pictures of the documentation, with titles as README.md has them.
 LOST_ROWS = {
     "pktgen_2": "2 pktgen senders",
@@ -136,50 +137,44 @@ def _pings(run: Run, row: Row, variant: str) -> list[float]:
     )
 
 
-def _plot_panels(
-    rows: list[Row], columns: int, inches: float, y: str, draw: Callable[..., None]
-) -> str:
-    """A panel for each row, so many inches high, with pings on a logarithmic axis."""
-    if not rows:
-        return ""
-    lines = -(-len(rows) // columns)
-    size = (WIDTH_INCHES, inches * lines)
-    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False)
-    for axes in grid.flat[len(rows) :]:
-        axes.set_visible(False)
-    for axes, row in zip(grid.flat, rows):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
-        axes.set_title(row.title, fontsize=8)
-        axes.tick_params(which="both", labelsize=7)
-        axes.grid(color="#eee")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        draw(axes, row)
-        axes.set_ylim(bottom=0)
-    figure.supxlabel("ping under load, ms", fontsize=9)
-    figure.supylabel(y, fontsize=9)
-    figure.tight_layout()
-    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.15))
-    return _svg(figure)
+def _plot_distribution(axes: Any, run: Run, row: Row) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
+    axes.set_title(row.title, fontsize=8)
+    axes.tick_params(which="both", labelsize=7)
+    axes.grid(color="#eee")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    for name in VARIANTS:
+        times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
+        one = summaries(run, row).get(name)
+        answered = 1.0 if one is None else one.ping_answered or 1.0
+        sent = len(times) / answered
+        shares = [number / sent for number in range(1, len(times) + 1)]
+        axes.step(times, shares, where="post", color=COLOURS[name], lw=1.5)
+    axes.set_ylim(bottom=0)
 
 
 def plot_latency(run: Run) -> str:
-    """The distribution of ping; a curve ends at the share that was answered."""
-
-    def draw(axes: Any, row: Row) -> None:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-        for name in VARIANTS:
-            times = [max(time, LEAST_MS) for time in _pings(run, row, name)]
-            one = summaries(run, row).get(name)
-            answered = 1.0 if one is None else one.ping_answered or 1.0
-            sent = len(times) / answered
-            shares = [number / sent for number in range(1, len(times) + 1)]
-            axes.step(times, shares, where="post", color=COLOURS[name], lw=1.5)
-
+    """The distribution of ping, a panel for each row; a curve ends at the share that
+    was answered. Empty if no row has pings."""
     rows = [row for row in run.rows if _pings(run, row, "sluice")]
-    return _plot_panels(rows, 3, 2.3, "share of the pings sent", draw)
+    if not rows:
+        return ""
+    lines = -(-len(rows) // PANELS)
+    size = (WIDTH_INCHES, PANEL_INCHES * lines)
+    figure, grid = plt.subplots(lines, PANELS, figsize=size, squeeze=False)
+    for axes in grid.flat[len(rows) :]:
+        axes.set_visible(False)
+    for axes, row in zip(grid.flat, rows):
+        _plot_distribution(axes, run, row)
+    figure.supxlabel("ping under load, ms", fontsize=9)
+    figure.supylabel("share of the pings sent", fontsize=9)
+    figure.tight_layout()
+    _legend(grid[0, 0], loc="lower left", bbox_to_anchor=(0, 1.15))
+    return _svg(figure)
 
 
 def format_page(run: Run) -> str:

@@ -22,12 +22,11 @@ RHYTHMS = {
     LONG: ("--pause-us", "300000"),
 }
 OF_TCP = ("tick_10ms", "tick_50ms", LONG)
-PACES = {
-    f"{prefix}{{}}_{name}": (name, Pace(f"{name.replace('_', ' ')}{where}", options))
-    for prefix, where, more in (("", "", ()), ("kernel_", ", in kernel", IN_KERNEL))
-    for name, rhythm in RHYTHMS.items()
-    for options in ((*more, *rhythm),)
-}
+# A reader: what its rows' names begin with, its title, and further options of it.
+READERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("", "", ()),
+    ("kernel_", ", in kernel", IN_KERNEL),
+)
 
 
 def flood(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
@@ -37,19 +36,31 @@ def flood(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     return replace(taken, value=taken.read / max(1, round(seconds)))
 
 
-def _flood(name: str, pace: Pace) -> Workload:
-    title, lossless = f"UDP flood, {pace.title}", not name.endswith(LONG)
+def _pace(rhythm: str, where: str, options: tuple[str, ...]) -> Pace:
+    return Pace(f"{rhythm.replace('_', ' ')}{where}", (*options, *RHYTHMS[rhythm]))
+
+
+def _flood(name: str, pace: Pace, lossless: bool) -> Workload:
+    title = f"UDP flood, {pace.title}"
     row = Row(name, title, "packets/s", usual=True, floor=0.97, lossless=lossless)
     return Workload(row, partial(flood, replace(FLOOD, pace=pace)))
 
 
 WORKLOADS = [
-    *(_flood(name.format("udp"), pace) for name, (_, pace) in PACES.items()),
+    *(
+        _flood(f"{prefix}udp_{rhythm}", _pace(rhythm, where, options), rhythm != LONG)
+        for prefix, where, options in READERS
+        for rhythm in RHYTHMS
+    ),
     *(
         tcp_workload(
-            name.format("tcp_8"), 8, pace, usual=True, lossless=not name.endswith(LONG)
+            f"{prefix}tcp_8_{rhythm}",
+            8,
+            _pace(rhythm, where, options),
+            usual=True,
+            lossless=rhythm != LONG,
         )
-        for name, (rhythm, pace) in PACES.items()
-        if rhythm in OF_TCP
+        for prefix, where, options in READERS
+        for rhythm in OF_TCP
     ),
 ]
