@@ -622,7 +622,7 @@ def check_bypass(view: View, old: View, facts: Facts) -> Iterator[Finding]:
 
 
 def check_device(
-    view: View, before: View | None, facts: Facts
+    view: View, before: View | None, facts: Facts, hooked: bool
 ) -> Iterator[Finding]:
     """Its settings, and what happened during the check. A loss of which the cause has
     been told is no problem of its own."""
@@ -642,16 +642,17 @@ def check_device(
         if one.level == BAD and (told or one.fix in fixes):
             one = replace(one, level=NOTE, fix="")
         yield one
-    hooked = any(one.subject == "hook" and one.level == BAD
-                 for one in check_tracing(facts))
-    if not hooked and not ftrace_is_off(facts):
+    if hooked and not ftrace_is_off(facts):
         yield from check_bypass(view, old, facts)
 
 
 def check_devices(facts: Facts) -> Iterator[Finding]:
     before = {(view.netns, view.ifindex): view for view in facts.before}
+    hooked = all(one.subject != "hook" or one.level != BAD
+                 for one in check_tracing(facts))
     for view in facts.views:
-        found = [*check_device(view, before.get((view.netns, view.ifindex)), facts)]
+        old = before.get((view.netns, view.ifindex))
+        found = [*check_device(view, old, facts, hooked)]
         yield from found or [Finding(GOOD, view.label, view.why)]
     if not facts.views:
         where = namespaces.described(facts.netns)
@@ -766,7 +767,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "image": lambda: distributions.image_kind(
         system.read_os_release(), system.is_ostree()),
     "module_file": lambda: system.has_module_file(platform.release()),
-    "file_version": lambda: system.read_file_version(),
+    "file_version": lambda: system.read_file_info("version"),
     "file_features": lambda: system.read_file_info("features"),
     "configured": lambda: modprobe.read_configured(),
     "known": lambda: modprobe.read_known(),

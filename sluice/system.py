@@ -279,11 +279,6 @@ def has_module_file(release: str) -> bool:
     return found is not None and (folder / found[1]).exists()
 
 
-def read_file_version() -> str:
-    """The version of the module that modprobe finds; "" if it finds none."""
-    return read_file_info("version")
-
-
 def read_file_info(field: str) -> str:
     """What the module that modprobe finds says of itself; "" if it finds none."""
     status, text = read_output("modinfo", "-F", field, "sluice")

@@ -111,7 +111,7 @@ def test_lost_or_stray_packet_is_short_whatever_the_samples(facts, found) -> Non
     (50, 30.0, (100, 100), "reached"),  # without the path's own 20 ms
     (50, 31.0, (100, 100), "SHORT"),
     (50, 30.0, (10, 90), "reached"),
-    (50, 30.0, (90, 10), "SHORT"),  # a ping that is lost is no short one
+    (50, 30.0, (90, 10), "SHORT"),  # most of its pings were lost
     (50, 30.0, (10, 10), "SHORT"),
     (50, None, (100, 100), "SHORT"),
 ])
