@@ -244,9 +244,9 @@ def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
 
 
 def _vcpus(kernel: Kernel) -> int:
-    """On a native machine those of a kernel that watches itself, which holds its locks
-    long, do not share the host's: docs/kernels.md, "A virtual CPU that stands still"."""
-    return max(2, vm.default_vcpus(kernel)) if kernel.debug else vm.VCPUS
+    """A native machine's do not share the host's: docs/kernels.md, "A host that forgets
+    its threads"."""
+    return max(2, vm.default_vcpus(kernel))
 
 
 @contextlib.contextmanager

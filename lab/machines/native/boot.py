@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab.failure import Unsuitable
@@ -65,6 +67,36 @@ def command(machine: Machine, initramfs: Path, repository: Path, words: str) -> 
         f"lab.out={machine.output}",
         *words.split(),
     ]
+
+
+# Of the process group $1, while it lasts.
+PAUSES = """
+while kill -s STOP -- "-$1"; do
+    sleep 0.002
+    kill -s CONT -- "-$1"
+    sleep 0.1
+done 2>/dev/null
+"""
+
+
+@contextmanager
+def paused_often(pid: int) -> Iterator[None]:
+    """Let the host's threads run beside a machine that leaves no CPU idle.
+
+    Some kernels' schedulers forget them for seconds, and the machine then waits for
+    what they hold: docs/kernels.md, "A host that forgets its threads". The pauses must
+    come in time, hence the real-time priority. They cost 2 % of the machine's time, so
+    a benchmark has none.
+
+    pid: of the machine, the leader of its process group.
+    """
+    command = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", PAUSES, "pauses", str(pid)]
+    in_time = ["chrt", "--fifo", "1"] if os.geteuid() == 0 else []
+    with subprocess.Popen([*in_time, *command]) as pauses:
+        try:
+            yield
+        finally:
+            pauses.kill()
 
 
 TICK = os.sysconf("SC_CLK_TCK")
