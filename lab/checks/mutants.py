@@ -84,9 +84,8 @@ def _verdicts(copy: Workshop, file: str) -> Iterator[str]:
     yield copy.ask("examples")[0]
     yield copy.ask("steps", 0, SEEDS, SECONDS)[0]
     if file in POLICY:
-        copy.must_build("pace", "adversary")
+        copy.must_build("adversary")
         yield copy.ask("adversary", 1, 0)[0]
-        yield copy.ask("pace")[0]
 
 
 def _code(place: Workshop) -> str:

@@ -13,184 +13,65 @@
  * that are changed. Then it keeps each change that does not lower the score. Short
  * plays choose, a long one decides.
  */
-#include <ctype.h>
-#include <math.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "queues.h"
-
-/* The contract. */
-#define STALL_PACKETS	50	/* in stall_ms: a reader of more loses none */
-#define HELD_MOST	.15	/* of the time, by one of fewer than half */
-#define PEER_LEAST	.8	/* of stock, beside it */
-#define READS_LEAST	.97	/* of stock */
-#define REVIEW_NS	2000000	/* a stop may end so much later */
-#define REVIEWS_PER_SEC	2000	/* of a queue, and one for each attach */
-#define REVIEWS_BURST	50
-#define REVIEW_PACKETS	64	/* read, for one review more */
-#define CROWD		500	/* queues */
-#define CROWD_REVIEWS	12000	/* of all: 3 % of a CPU, 2.5 us each */
-#define CROWD_PER_READ	64	/* more, for each packet that is read */
-#define FEWEST		4	/* packets that a ring may always hold */
-
-#include "sequence.h"
-#include "arena.h"
+#include "contract.h"
 
 #define FASTEST_NS	4000UL	/* for a packet: no sender is faster */
 #define BEGINNINGS	20	/* of a climb: it goes on from the best */
-#define EVENTS_SHORT	40000
-#define EVENTS_LONG	3000000
 #define CLIMB_IDLE	80	/* it ends after so many changes in vain */
 
-#define HONEST	(1 << READ | 1 << DRAIN | 1 << REST | 1 << TICK | 1 << IDLE)
-#define ANY	((1 << KINDS) - 1)
-#define SENDER	(1 << RATE | 1 << SOCKET)
 
-/* A sequence, and what it came to. */
-struct plays {
-	const struct sequence *of;
-	struct outcome sluice, stock;
-};
-
-struct bound {
-	const char *name, *what;
-	double (*score)(const struct plays *p);
-	const char *begin;		/* settings that all its sequences have */
-	unsigned int kinds, settings;	/* what the search may use and change */
-	unsigned int ops_most;
-	double few, many;		/* short and long plays, s (or stall_ms) */
-	bool in_stalls;
-};
-
-struct known {
-	const char *what, *sequence;
-	bool is_limit;		/* docs/limits.md names it: it passes the bound */
-};
-
-static double fewer_than_half(const struct plays *p)
-{
-	double half = STALL_PACKETS / 2 * (double)NSEC_PER_SEC / p->of->set[STALL];
-
-	return p->sluice.net_reads < half ? 1 : half / p->sluice.net_reads;
-}
-
-/* Senders are held only so long by a device that reads little. */
-static double score_held(const struct plays *p)
-{
-	double fewer = fewer_than_half(p);
-	double score = p->sluice.held / HELD_MOST;
-
-	return fewer < 1 ? min(score, .99) * fewer : score;
-}
-
-/* Of one that opens again now and then, whatever its ring lost by that. */
-static double score_again(const struct plays *p)
-{
-	return p->sluice.held / HELD_MOST;
-}
-
-/* A peer on the same socket gets nearly what it gets without us. */
-static double score_peer(const struct plays *p)
-{
-	double fewer = fewer_than_half(p);
-	double score = (1 - p->sluice.peer) / (1 - PEER_LEAST);
-
-	return fewer < 1 ? min(score, .99) * fewer : score;
-}
-
-/*
- * A reader of one queue gets nearly what it gets without us. Stock lets a sender go
- * on while the ring is full; one that loses packets then, and at other times is too
- * slow for the reader, sends less if it is held: that is no fault.
- */
-static double score_reads(const struct plays *p)
-{
-	double score;
-
-	if (p->stock.reads <= 0)
-		return 0;
-	score = (1 - p->sluice.reads / p->stock.reads) / (1 - READS_LEAST);
-	return 100 * p->stock.lost > p->stock.taken && p->stock.dry ?
-		       min(score, .99) : score;
-}
-
-/* One that is fast enough loses nothing. */
-static double score_lost(const struct plays *p)
-{
-	if (p->sluice.slowest >= 1)
-		return .5 / p->sluice.slowest;
-	return p->sluice.lost ? 1 + p->sluice.lost : .5 + .4 * p->sluice.slowest;
-}
-
-static double score_reviews(const struct plays *p)
-{
-	return p->sluice.review_share;
-}
-
-/* Of many queues, those that see nothing read. */
-static double score_crowd(const struct plays *p)
-{
-	double most = CROWD_REVIEWS * p->of->set[QUEUES] / (double)CROWD;
-
-	return p->sluice.idle_reviews / (most + CROWD_PER_READ * p->sluice.reads);
-}
-
-static double score_stop(const struct plays *p)
-{
-	return p->sluice.longest_stop /
-	       (double)(p->of->set[STALL] + REVIEW_NS + p->of->set[LATE]);
-}
-
-/* A steady reader that is fast enough has no more than the target, or FEWEST. */
-static double score_wait(const struct plays *p)
-{
-	u64 slowest = 0;
-
-	if (p->sluice.slowest >= 1)
-		return .5 / p->sluice.slowest;
-	for (unsigned int i = 0; i < p->of->count; i++)
-		slowest = max(slowest, p->of->ops[i].ns);
-	return p->sluice.median_wait / (double)(p->of->set[LATE] + slowest +
-		max(p->of->set[TARGET], FEWEST * slowest));
-}
-
-static const struct bound bounds[] = {
-	{ "held", "senders of a slow device are held",
-	  score_held, "", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "again", "senders are held by one that opens again", score_again, "", ANY,
-	  0, OPS_MAX, 10, 80, true },
-	{ "peer", "a peer beside a slow device gets less",
-	  score_peer, "turns=1 rate=20000 socket=3", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "reads", "a reader gets less than from stock",
-	  score_reads, "", HONEST,
-	  SENDER | 1 << RING | 1 << TARGET | 1 << REFUSES | 1 << STEP |
-	  1 << BESIDE | 1 << OTHERS, OPS_MAX, 2, 20, false },
-	{ "lost", "a reader that is fast enough loses packets",
-	  score_lost, "", HONEST,
-	  SENDER | 1 << RING | 1 << TARGET | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "reviews", "a queue is reviewed too often",
-	  score_reviews, "", ANY, SENDER | 1 << STALL | 1 << TARGET | 1 << LATE,
-	  OPS_MAX, 1.2, 6, false },
-	{ "crowd", "500 queues are reviewed too often",
-	  score_crowd, "queues=50 each=1", ANY & ~(1 << STEER), 1 << STALL,
-	  OPS_MAX, 2, 8, false },
-	{ "stop", "a stop takes too long",
-	  score_stop, "", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << TARGET | 1 << LATE,
-	  OPS_MAX, 5, 40, true },
-	{ "wait", "packets wait in the ring of a steady reader",
-	  score_wait, "", 1 << READ,
-	  SENDER | 1 << RING | 1 << LATE | 1 << REFUSES | 1 << STEP,
-	  1, 2, 10, false },
-};
-
-#define BOUNDS	(sizeof(bounds) / sizeof(*bounds))
-
-/* Those that passed a bound once, and what the contract was written for. */
 static const struct known known[] = {
+	/* what the contract was written for */
+	{ "reads nothing", "dead:" },
+	{ "reads nothing, timers 10 ms late", "dead least=10ms:" },
+	{ "reads nothing, timers 300 ms late", "again least=300ms:" },
+	{ "1 packet/s", "held: read 1 1s" },
+	{ "4 packets/s", "held: read 1 249ms" },
+	{ "4 packets/s, timers 10 ms late", "held least=10ms: read 1 250ms" },
+	{ "10 packets/s", "held: read 1 100ms" },
+	{ "50 packets/s", "held: read 1 20ms" },
+	{ "50 packets/s, timers 10 ms late", "held least=10ms: read 1 20ms" },
+	{ "16 at once, three times/s", "held: batch 16 20833us" },
+	{ "250 packets/s", "steady: read 1 4ms" },
+	{ "1000 packets/s", "steady: read 1 1ms" },
+	{ "5000 packets/s", "steady: read 1 200us" },
+	{ "50 000 packets/s", "steady: read 1 20us" },
+	{ "200 000 packets/s", "steady: read 1 5us" },
+	{ "200 000 packets/s, whole ring", "steady target=0ns: read 1 5us" },
+	{ "1 000 000 packets/s", "steady: read 1 1us" },
+	{ "2 500 000 packets/s, timers 50 us late", "steady late=50us: read 1 400ns" },
+	{ "50 000, timers 200 us late", "steady late=200us: read 1 20us" },
+	{ "50 000, timers 2 ms late", "steady late=2ms: read 1 20us" },
+	{ "50 000, timers 10 ms late", "steady ring=1000 least=10ms: read 1 20us" },
+	{ "50 000, one timer in 8 up to 8 ms late",
+	  "steady late=8ms seldom=8: read 1 20us" },
+	{ "500 000, batches of 64", "steady late=50us: batch 64 2us" },
+	{ "64 KB beside ACKs", "steady late=50us: read 1 500us; read 1 5us" },
+	{ "20 000, sleeps 50 ms in each second",
+	  "steady late=50us: read 19000 50us; rest 50ms" },
+	{ "500 000, sleeps 20 ms in each 30 ms",
+	  "steady ring=1000 late=50us: read 5000 2us; rest 20ms" },
+	{ "3 000 000, sleeps 240 ms in each 250 ms",
+	  "steady ring=2000 late=50us: read 33000 300ns; rest 240ms" },
+	{ "10 000, socket of 92, link of 10 Mbit/s",
+	  "reads late=200us: read 46 100us; rest 48760us" },
+	{ "200 000, limit of 4 packets", "reviews limit=4: read 1 5us" },
+	{ "200 000, lists of 44", "steady list=44 late=50us: read 1 5us" },
+	{ "5000, lists of 44", "steady list=44: read 1 200us" },
+	{ "250, lists of 88", "steady list=88: read 1 4ms" },
+	{ "1000, lists of 400", "steady list=400: read 1 1ms" },
+	{ "100 000, then 1000, and again",
+	  "steady late=50us: read 200000 10us; read 2000 1ms" },
+	{ "300 and 40, by turns", "reads: drain 300 5us; tick 20ms; drain 40 5us; rest 5ms" },
+	{ "256 queues, each is read in turn",
+	  "crowd queues=256 each=1: drain 50 20us; turn 1" },
+	{ "others fill the ring", "others: fill 500; read 1 10us" },
+	{ "others fill half of it", "others: fill 250; read 1 10us" },
+	{ "others fill the ring of a slow reader", "others: fill 500; read 1 4ms" },
+	/* what passed a bound once */
 	{ "waits for the stall, empties the ring, window of 3",
 	  "held rate=200000 socket=3: await 300ms; drain 1000 5us" },
 	{ "the same, beside a peer",
@@ -290,103 +171,6 @@ static const struct known known[] = {
 };
 
 #define KNOWN	(sizeof(known) / sizeof(*known))
-
-/*
- * Play it for so many units of time, or a shorter time if that takes more than
- * @events.
- */
-static double measure(const struct bound *of, const struct sequence *sequence,
-		      double units, u64 events, struct plays *p)
-{
-	u64 end = units * (of->in_stalls ? sequence->set[STALL] : NSEC_PER_SEC);
-
-	*p = (struct plays){ .of = sequence };
-	if (!play(sequence, end, false, events, &p->sluice)) {
-		end = now;
-		play(sequence, end, false, ~0ULL, &p->sluice);
-	}
-	if (of->score == score_reads)
-		play(sequence, end, true, ~0ULL, &p->stock);
-	return of->score(p);
-}
-
-static double score_short(const struct bound *of, const struct sequence *sequence)
-{
-	struct plays p;
-
-	return measure(of, sequence, of->few, EVENTS_SHORT, &p);
-}
-
-static double score_long(const struct bound *of, const struct sequence *sequence)
-{
-	struct plays p;
-
-	return measure(of, sequence, of->many, EVENTS_LONG, &p);
-}
-
-/*
- * Play it long, and tell what came of it.
- * Returns whether the bound is kept, or passed by a reader that is a limit.
- */
-static bool tell_play(const struct bound *of, const struct sequence *sequence,
-		      const char *what, bool is_limit)
-{
-	struct plays p;
-	double score = measure(of, sequence, of->many, EVENTS_LONG, &p);
-
-	printf("%s %s (%s): ", of->name, print_sequence(sequence), what);
-	if (of->score == score_reads)
-		printf("reads %.1f/s of %.1f (%.3f), ", p.sluice.reads,
-		       p.stock.reads, p.sluice.reads / p.stock.reads);
-	else
-		printf("reads %.1f/s, ", p.sluice.net_reads);
-	if (of->score == score_peer)
-		printf("peer's share %.3f, ", p.sluice.peer);
-	printf("held %.1f %%, lost %lu, %lu stalls, longest stop %.3f ms, ",
-	       100 * p.sluice.held, p.sluice.lost, p.sluice.stalls,
-	       p.sluice.longest_stop / 1e6);
-	printf("median wait %.3f ms, %.0f reviews/s, %.0f idle%s\n",
-	       p.sluice.median_wait / 1e6, p.sluice.reviews, p.sluice.idle_reviews,
-	       score <= 1 ? is_limit ? ", no limit any more: TOO MUCH" : "" :
-	       is_limit ? ", a limit" : ": TOO MUCH");
-	return (score <= 1) != is_limit;
-}
-
-/* The bound that a text begins with; the text then goes on behind it. */
-static const struct bound *parse_bound(const char **text)
-{
-	for (size_t i = 0; i < BOUNDS; i++)
-		if (skip_word(text, bounds[i].name))
-			return &bounds[i];
-	fail("no bound: '%s'", *text);
-}
-
-static bool play_text(const char *text, const char *what, bool is_limit)
-{
-	const struct bound *of = parse_bound(&text);
-	struct sequence sequence;
-
-	parse_sequence(&sequence, text);
-	return tell_play(of, &sequence, what, is_limit);
-}
-
-/*
- * Returns how many of them pass their bound, or keep it though they are limits; @of:
- * all if NULL.
- */
-static unsigned int play_known(const struct bound *of)
-{
-	unsigned int passed = 0;
-
-	for (size_t i = 0; i < KNOWN; i++) {
-		const char *text = known[i].sequence;
-
-		if (!of || parse_bound(&text) == of)
-			passed += !play_text(known[i].sequence, known[i].what,
-					     known[i].is_limit);
-	}
-	return passed;
-}
 
 /* The search's own chance: that of a play begins anew with each. */
 static u64 search_state;
@@ -730,7 +514,7 @@ static bool search(const struct bound *of, u64 ns, u64 *plays)
  */
 static bool holds_for_all(const struct bound *of)
 {
-	return of->score != score_reads && of->score != score_lost &&
+	return of->kinds && of->score != score_reads && of->score != score_lost &&
 	       of->score != score_wait && of->score != score_again;
 }
 
@@ -748,12 +532,12 @@ int main(int argc, char **argv)
 	if (argc > 3)
 		only = parse_bound((const char **)&argv[3]);
 	search_state = 2 * atoll(argv[1]) + 88172645463325253ULL;
-	passed = play_known(only);
+	passed = play_known(known, KNOWN, only);
 	if (passed && !only)
 		return 1;
 	ns = atof(argv[2]) * NSEC_PER_SEC / (only ? 1 : BOUNDS);
 	for (size_t i = 0; ns && i < BOUNDS; i++)
-		if (only ? only == &bounds[i] : holds_for_all(&bounds[i]))
+		if (only ? only == &bounds[i] && only->kinds : holds_for_all(&bounds[i]))
 			passed += search(&bounds[i], ns, &plays);
 	if (passed)
 		return 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A kernel of one thread, for pace.c, adversary.c and examples.c: nobody waits for anybody, and
- * time passes when the program says so. It fails where a lock is taken twice or is
- * not held when it must be.
+ * A kernel of one thread, for adversary.c, examples.c, ring/ and series/: nobody waits
+ * for anybody, and time passes when the program says so. It fails where a lock is taken
+ * twice or is not held when it must be.
  */
 #ifndef POLICY_SINGLE_H
 #define POLICY_SINGLE_H
