@@ -33,7 +33,7 @@ class Proof:
     ask: Callable[[], tuple[str, str]]  # its verdict, and what it adds to that
 
 
-SEEDS_SHORT, SEEDS_LONG = 1500, 50000
+SEEDS_SHORT, SEEDS_LONG = 4000, 100000
 SEARCH_SECONDS_SHORT, SEARCH_SECONDS_LONG = 10, 240
 
 

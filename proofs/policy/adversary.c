@@ -18,10 +18,8 @@
 #include "queues.h"
 #include "contract.h"
 
-#define FASTEST_NS	4000UL	/* for a packet: no sender is faster */
 #define BEGINNINGS	20	/* of a climb: it goes on from the best */
 #define CLIMB_IDLE	80	/* it ends after so many changes in vain */
-
 
 static const struct known known[] = {
 	/* what the contract was written for */
@@ -227,8 +225,6 @@ static u64 pick_setting(enum setting setting)
 	static const u64 targets_us[] = { 2000, 2000, 500, 20000, 0 };
 
 	switch (setting) {
-	case RING:
-		return pick(2) ? 500 : 1000;
 	case QUEUES:
 		return 1 + pick(8);
 	case STALL:
@@ -239,15 +235,8 @@ static u64 pick_setting(enum setting setting)
 		return pick(2) ? 0 : pick_log(10000, 10000000);
 	case RATE:
 		return pick(3) ? pick_log(500, 200000) : 0;
-	case SOCKET:
-		return pick_log(1, 300);
-	case STEP:
-		return pick(2) ? 0 : pick_log(100000, 20000000);
-	case BESIDE:
-	case OTHERS:
-		return pick(8) ? 0 : pick_log(1, 30);
 	default:
-		return pick(2);
+		return pick_log(1, 300);
 	}
 }
 
@@ -269,59 +258,11 @@ static struct op pick_op(const struct bound *of, const struct sequence *in)
 	return op;
 }
 
-static bool leaves_if_empty(const struct sequence *sequence)
+/* Who sends by turns has a rate. */
+static void put_right(struct sequence *sequence)
 {
-	for (unsigned int i = 0; i < sequence->count; i++)
-		if (sequence->ops[i].kind == DRAIN)
-			return true;
-	return false;
-}
-
-/*
- * A reader of one pace. If it leaves when the ring is empty, it takes no more at a
- * visit than the ring holds: all depended on who is faster.
- */
-static void make_honest(struct sequence *sequence)
-{
-	u64 left = leaves_if_empty(sequence) ? .97 * sequence->set[RING] : NEVER;
-	struct op *first = NULL;
-
-	for (unsigned int i = 0; i < sequence->count; i++) {
-		struct op *op = &sequence->ops[i];
-
-		if (op->kind != READ && op->kind != DRAIN)
-			continue;
-		if (!first)
-			first = op;
-		op->ns = first->ns;
-		if (!sequence->set[RATE])
-			op->ns = max(op->ns, FASTEST_NS);
-		op->count = clamp_t(u64, op->count, 1, max(left, 1UL));
-		left -= min(left, op->count);
-	}
-}
-
-/* What makes no sense, or is no matter of the contract. */
-static void put_right(const struct bound *of, struct sequence *sequence)
-{
-	u64 *set = sequence->set;
-
-	if (set[TURNS] && !set[RATE])
-		set[RATE] = 20000;
-	if (!set[RATE])
-		set[REFUSES] = set[STEP] = 0;
-	if (!set[REFUSES])
-		set[STEP] = 0;
-	/* what is refused because a burst does not fit is the sender's fault */
-	if (set[REFUSES])
-		set[SOCKET] = max(set[SOCKET], 32);
-	if (set[STEP])
-		set[STEP] = min(set[STEP],
-				set[SOCKET] * NSEC_PER_SEC / set[RATE]);
-	if (of->score == score_lost)
-		set[LATE] = min(set[LATE], set[STALL] / 16);
-	if (of->score == score_reads)
-		make_honest(sequence);
+	if (sequence->set[TURNS] && !sequence->set[RATE])
+		sequence->set[RATE] = 20000;
 }
 
 static void pick_sequence(const struct bound *of, struct sequence *to)
@@ -330,10 +271,10 @@ static void pick_sequence(const struct bound *of, struct sequence *to)
 	for (int i = 0; i < SETTINGS; i++)
 		if (of->settings & 1 << i)
 			to->set[i] = pick_setting(i);
-	to->count = 1 + pick(min(of->ops_most, 6));
+	to->count = 1 + pick(6);
 	for (unsigned int i = 0; i < to->count; i++)
 		to->ops[i] = pick_op(of, to);
-	put_right(of, to);
+	put_right(to);
 }
 
 static void change_setting(const struct bound *of, struct sequence *sequence)
@@ -380,7 +321,7 @@ static void change(const struct bound *of, struct sequence *sequence)
 
 	if (how < 2)
 		change_setting(of, sequence);
-	else if (how < 4 && sequence->count < of->ops_most)
+	else if (how < 4 && sequence->count < OPS_MAX)
 		insert_op(sequence, pick(sequence->count + 1),
 			  pick_op(of, sequence));
 	else if (!sequence->count)
@@ -393,7 +334,7 @@ static void change(const struct bound *of, struct sequence *sequence)
 		change_op(&sequence->ops[at]);
 	if (!pick(3))
 		change(of, sequence);
-	put_right(of, sequence);
+	put_right(sequence);
 }
 
 /* A known one, changed; or a random one. */
@@ -484,7 +425,7 @@ static void shorten(const struct bound *of, struct sequence *sequence)
 	for (int i = 0; i < SETTINGS; i++) {
 		shorter = *sequence;
 		shorter.set[i] = begin.set[i];
-		put_right(of, &shorter);
+		put_right(&shorter);
 		if (score_long(of, &shorter) > least)
 			*sequence = shorter;
 	}
@@ -508,16 +449,6 @@ static bool search(const struct bound *of, u64 ns, u64 *plays)
 	return !tell_play(of, &find.best, of->what, false);
 }
 
-/*
- * The others are kept by the known sequences, but not by whatever reads: a search finds
- * readers that docs/limits.md names.
- */
-static bool holds_for_all(const struct bound *of)
-{
-	return of->kinds && of->score != score_reads && of->score != score_lost &&
-	       of->score != score_wait && of->score != score_again;
-}
-
 int main(int argc, char **argv)
 {
 	const struct bound *only = NULL;
@@ -537,7 +468,7 @@ int main(int argc, char **argv)
 		return 1;
 	ns = atof(argv[2]) * NSEC_PER_SEC / (only ? 1 : BOUNDS);
 	for (size_t i = 0; ns && i < BOUNDS; i++)
-		if (only ? only == &bounds[i] && only->kinds : holds_for_all(&bounds[i]))
+		if (bounds[i].kinds && (!only || only == &bounds[i]))
 			passed += search(&bounds[i], ns, &plays);
 	if (passed)
 		return 1;

@@ -14,7 +14,6 @@
 #define EVENTS_SHORT	40000
 #define EVENTS_LONG	3000000
 
-#define HONEST	(1 << READ | 1 << DRAIN | 1 << REST | 1 << TICK | 1 << IDLE)
 #define ANY	((1 << KINDS) - 1)
 #define SENDER	(1 << RATE | 1 << SOCKET)
 
@@ -27,11 +26,12 @@ struct plays {
 struct bound {
 	const char *name, *what;
 	double (*score)(const struct plays *p);
-	const char *begin;		/* settings that all its sequences have */
-	unsigned int kinds, settings;	/* what the search may use and change */
-	unsigned int ops_most;
-	double few, many;		/* short and long plays, s (or stall_ms) */
+	double many;			/* s (or stall_ms), that a play takes */
 	bool in_stalls;
+	/* of those that are kept whatever reads, which a search may ask */
+	double few;			/* in short plays */
+	unsigned int kinds, settings;	/* what it may use and change */
+	const char *begin;		/* settings that all its sequences have */
 };
 
 struct known {
@@ -177,41 +177,25 @@ static double score_steady(const struct plays *p)
 }
 
 static const struct bound bounds[] = {
-	{ "held", "senders of a slow device are held",
-	  score_held, "", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "dead", "senders of a dead device are held", score_dead, "", 0, 0,
-	  OPS_MAX, 10, 80, true },
-	{ "again", "senders are held by one that opens again", score_again, "", ANY,
-	  0, OPS_MAX, 10, 80, true },
-	{ "others", "senders are held because others fill the ring", score_others, "",
-	  0, 0, OPS_MAX, 10, 80, true },
-	{ "peer", "a peer beside a slow device gets less",
-	  score_peer, "turns=1 rate=20000 socket=3", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "reads", "a reader gets less than from stock",
-	  score_reads, "", HONEST,
-	  SENDER | 1 << RING | 1 << TARGET | 1 << REFUSES | 1 << STEP |
-	  1 << BESIDE | 1 << OTHERS, OPS_MAX, 2, 20, false },
-	{ "lost", "a reader that is fast enough loses packets",
-	  score_lost, "", HONEST,
-	  SENDER | 1 << RING | 1 << TARGET | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "reviews", "a queue is reviewed too often",
-	  score_reviews, "", ANY, SENDER | 1 << STALL | 1 << TARGET | 1 << LATE,
-	  OPS_MAX, 1.2, 6, false },
-	{ "crowd", "500 queues are reviewed too often",
-	  score_crowd, "queues=50 each=1", ANY & ~(1 << STEER), 1 << STALL,
-	  OPS_MAX, 2, 8, false },
-	{ "stop", "a stop takes too long",
-	  score_stop, "", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << TARGET | 1 << LATE,
-	  OPS_MAX, 5, 40, true },
-	{ "wait", "packets wait in the ring of a steady reader",
-	  score_wait, "", 1 << READ,
-	  SENDER | 1 << RING | 1 << LATE | 1 << REFUSES | 1 << STEP,
-	  1, 2, 10, false },
-	{ "steady", "a reader that is fast enough gets less than that", score_steady,
-	  "", 0, 0, OPS_MAX, 2, 20, false },
+	{ "held", "senders of a slow device are held", score_held, 80, true,
+	  10, ANY, SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, "" },
+	{ "peer", "a peer beside a slow device gets less", score_peer, 80, true,
+	  10, ANY, SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE,
+	  "turns=1 rate=20000 socket=3" },
+	{ "reviews", "a queue is reviewed too often", score_reviews, 6, false,
+	  1.2, ANY, SENDER | 1 << STALL | 1 << TARGET | 1 << LATE, "" },
+	{ "crowd", "500 queues are reviewed too often", score_crowd, 8, false,
+	  2, ANY & ~(1 << STEER), 1 << STALL, "queues=50 each=1" },
+	{ "stop", "a stop takes too long", score_stop, 40, true,
+	  5, ANY, SENDER | 1 << QUEUES | 1 << STALL | 1 << TARGET | 1 << LATE, "" },
+	{ "dead", "senders of a dead device are held", score_dead, 80, true },
+	{ "again", "senders are held by one that opens again", score_again, 80, true },
+	{ "others", "senders are held because others fill the ring", score_others,
+	  80, true },
+	{ "reads", "a reader gets less than from stock", score_reads, 20 },
+	{ "lost", "a reader that is fast enough loses packets", score_lost, 80, true },
+	{ "wait", "packets wait in the ring of a steady reader", score_wait, 10 },
+	{ "steady", "a reader that is fast enough gets less than that", score_steady, 20 },
 };
 
 #define BOUNDS	(sizeof(bounds) / sizeof(*bounds))

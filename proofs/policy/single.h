@@ -58,27 +58,10 @@ void *zeroed(size_t size) { return calloc(1, size); }
 int num_online_cpus(void) { return cpus; }
 u64 ktime_get_ns(void) { return now; }
 
-/* Marked reads, barriers and releases are logged in their order. */
-static void tell(const char *what, const volatile void *at)
+void marked(const char *what, const volatile void *at, size_t size, const void *site)
 {
 	if (when_ordered)
 		when_ordered(what, at);
-}
-
-void unseen_fence(void)
-{
-	tell("barrier", NULL);
-}
-
-void unseen_release(const volatile void *at)
-{
-	tell("release", at);
-}
-
-void unseen_read(const volatile void *from, void *to, size_t size)
-{
-	tell("read", from);
-	memcpy(to, (const void *)from, size);
 }
 
 void spin_lock_init(spinlock_t *lock)

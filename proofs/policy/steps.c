@@ -242,15 +242,12 @@ static bool changes_now(void)
 
 void step_at(const void *site)
 {
-	memory_settle();
 	now += STEP_NS;
 	if (!current)
 		return;
 	steps++;
 	if (learning)
 		learn_site(site);
-	if (memory_kind != MEMORY_IN_ORDER && chance(16) == 0)
-		memory_drain();
 	if ((schedule == SCHEDULE_HOLD && held_at(site)) || now >= next_event ||
 	    changes_now())
 		switch_away();
@@ -263,21 +260,17 @@ void step(void)
 
 void sleep_ns(u64 ns)
 {
-	memory_unlocked();
 	current->wake_at = now + ns;
 	next_event = min(next_event, current->wake_at);
 	switch_away();
-	memory_locked();
 }
 
 static void wait_until(const bool *until)
 {
-	memory_unlocked();
 	current->until = until;
 	while (!*until)
 		switch_away();
 	current->until = NULL;
-	memory_locked();
 }
 
 void *zeroed(size_t size)
@@ -326,7 +319,6 @@ void spin_lock(spinlock_t *lock)
 	if (current)
 		current->waits = NULL;
 	lock->owner = current ? current : (void *)&scheduler;
-	memory_locked();
 }
 
 bool spin_trylock(spinlock_t *lock)
@@ -336,15 +328,13 @@ bool spin_trylock(spinlock_t *lock)
 	if (lock->owner)
 		return false;
 	lock->owner = current;
-	memory_locked();
 	return true;
 }
 
 void spin_unlock(spinlock_t *lock)
 {
-	step_at(__builtin_return_address(0));	/* with stores that are delayed */
+	step_at(__builtin_return_address(0));
 	lockdep_assert_held(lock);
-	memory_unlocked();
 	lock->owner = NULL;
 	next_event = schedule == SCHEDULE_PRIORITY ? now : next_event;
 	step_at(__builtin_return_address(0));
@@ -352,7 +342,6 @@ void spin_unlock(spinlock_t *lock)
 
 void lockdep_assert_held(const spinlock_t *lock)
 {
-	memory_settle();
 	if (lock->owner != (current ? (void *)current : (void *)&scheduler))
 		fail("a lock that must be held is not");
 }
@@ -377,13 +366,11 @@ void irq_restore(bool were_off)
 void rcu_read_lock_bh(void)
 {
 	step_at(__builtin_return_address(0));
-	memory_locked();
 	current->read_depth++;
 }
 
 void rcu_read_unlock_bh(void)
 {
-	memory_unlocked();
 	if (--current->read_depth == 0)
 		current->read_sections++;
 	step_at(__builtin_return_address(0));
@@ -408,14 +395,12 @@ void synchronize_rcu(void)
 	require_sleepable();
 	if (!current)
 		return;
-	memory_unlocked();
 	for (i = 0; i < 2 * CPUS; i++)
 		began[i] = fibers[i].read_sections;
 	for (i = 0; i < 2 * CPUS; i++)
 		while (is_alive(&fibers[i]) && fibers[i].read_depth &&
 		       &fibers[i] != current && fibers[i].read_sections == began[i])
 			sleep_ns(NSEC_PER_USEC);
-	memory_locked();
 }
 
 static void link_timer(struct hrtimer *timer)
@@ -442,7 +427,6 @@ static void unlink_timer(struct hrtimer *timer)
 void hrtimer_setup_in_world(struct hrtimer *timer,
 			    enum hrtimer_restart (*function)(struct hrtimer *))
 {
-	memory_settle();
 	timer->function = function;
 }
 
@@ -474,7 +458,6 @@ int hrtimer_cancel(struct hrtimer *timer)
 static void start_fiber(struct fiber *fiber)
 {
 	fiber->function(fiber->argument);
-	memory_unlocked();
 	alive &= ~(1U << (fiber - fibers));
 	next_event = now;	/* a timer may wait for the CPU */
 	if (fiber->irq) {
@@ -514,15 +497,6 @@ void jump_time(u64 ns)
 	next_event = now;
 }
 
-/*
- * Where stores are not seen in order, a reader that frees several batches under
- * one lock may need more headroom than one (tail_before_slots+one_section).
- */
-bool may_batch(void)
-{
-	return memory_kind != MEMORY_WEAK;
-}
-
 bool cpu_is_online(unsigned int cpu)
 {
 	return !offline[cpu];
@@ -552,10 +526,8 @@ static void handle(void *argument)
 {
 	struct hrtimer *timer = argument;
 
-	memory_locked();
 	if (timer->function(timer) != HRTIMER_NORESTART)
 		fail("a timer's handler wants it restarted");
-	memory_unlocked();
 	timer->running = false;
 }
 
@@ -785,8 +757,6 @@ void run_threads(void)
 	}
 	if (learning)
 		learned->steps = max(learned->steps, steps);
-	for (i = 0; i < CPUS; i++)
-		memory_flush(i);
 	while (works) {	/* memory that waits for a grace period, and nothing else */
 		if (works->func != free_now)
 			fail("work is left after the module");
@@ -802,7 +772,6 @@ static void begin_seed(void)
 	for (int i = 0; i < 8; i++)
 		next_random();
 	choose_schedule();
-	memory_kind = learning ? MEMORY_IN_ORDER : chance(3);
 	memory_reused = chance(2);
 }
 

@@ -217,8 +217,6 @@ static bool whole_ring(const struct sluice_device *served)
 /*
  * A stop by a sender. It reads the tail before the producer, so it may count what
  * others added in the meantime, and no more: each of them may just have begun.
- * A weak machine may show the reader's tail before the last slot that it cleared:
- * an empty ring is taken for full then, until the next review.
  */
 static void check_stop(const struct sluice_queue *q, int fill)
 {
@@ -229,8 +227,6 @@ static void check_stop(const struct sluice_queue *q, int fill)
 	int most;
 
 	if (this_cpu() >= SENDERS_MAX || by->queue != id || !file || !is_strict(file))
-		return;
-	if (memory_kind == MEMORY_WEAK && !by->least)
 		return;
 	most = by->most + by->added + senders - 1;
 	if (whole_ring(q->device) && most < limit_of(file))
@@ -372,13 +368,7 @@ static void check_unchecked(const struct tun_file *file, const struct sluice_que
 	int size = file->ring.size, used = slots_used(file);
 	u32 left = sluice_check_last(q->next_check.counter) - file->ring.producer;
 
-	/*
-	 * Or it is empty, and a slot is cleared late; or the reader took a packet
-	 * whose sender's index is not seen yet, and the tail is past the producer.
-	 */
-	if (used == size || (used == size - 1 && memory_kind != MEMORY_IN_ORDER))
-		return;
-	if (left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
+	if (used < size && left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
 		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
 		     (long)(q - q->device->queue), used, size, left + 1);
 }
@@ -387,7 +377,7 @@ static void check_unchecked(const struct tun_file *file, const struct sluice_que
 static void check_passed(struct tun_device *tun, struct tun_file *file, int id,
 			 int at)
 {
-	if (memory_kind == MEMORY_IN_ORDER && !plan.operates && !over &&
+	if (!plan.operates && !over &&
 	    !unloaded && !plan.leaves && is_strict(file) && serves(id) &&
 	    whole_ring(served_device()) && sending[at].least > limit_of(file) &&
 	    !(tun->dev.tx[id].state & XOFF))
@@ -642,7 +632,7 @@ static void make_plan(u64 packets)
 	flags_shown = plan.upstream ? "0x1083\n" : "0x1003\n";
 	allocations_to_fail = chance(16) ? 0 : 1 + chance(3);
 	plan.loses_timers = chance(16) == 0;
-	plan.batches = may_batch() && chance(4) == 0;
+	plan.batches = chance(4) == 0;
 	sluice_direct_call = chance(2);
 	sluice_default_low_percent = defaults ? 50 : chance(96);
 	sluice_default_stall_ms = plan.dies ? stall_ms[chance(4)] : 250;
