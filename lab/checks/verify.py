@@ -89,13 +89,10 @@ def litmus_proofs(place: Workshop) -> list[Proof]:
 
 
 def _ask_model(place: Workshop, name: str, defines: str, claim: str) -> tuple[str, str]:
-    kind = "-DNFAIR=3" if claim else "-DSAFETY -DNOCLAIM"
-    fair = "-f " if claim == "progress" else ""
-    options = f"-a {fair}-N {claim}" if claim else ""
     script = (
         f"mkdir model/{name}; cd model/{name}; "
-        f"spin {defines} -a ../queue.pml && gcc -O2 -w {kind} -o pan pan.c && "
-        f"./pan -E -w24 -m8000000 {options}"
+        f"spin {defines} -a ../queue.pml && gcc -O2 -w -DNFAIR=3 -o pan pan.c && "
+        f"./pan -E -w24 -m8000000 -a -f -N {claim}"
     )
     _, log = place.run(place.folder, script)
     return parse_search(log)
@@ -104,7 +101,7 @@ def _ask_model(place: Workshop, name: str, defines: str, claim: str) -> tuple[st
 def model_proofs(place: Workshop) -> list[Proof]:
     """Those of proofs/model/searches.toml."""
 
-    def proof(name: str, defines: str, claim: str = "", **how: Any) -> Proof:
+    def proof(name: str, defines: str, claim: str, **how: Any) -> Proof:
         ask = partial(_ask_model, place, name, defines, claim)
         return Proof(f"model/{name}", ask=ask, **{"expected": FINE, **how})
 
