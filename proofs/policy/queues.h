@@ -33,12 +33,6 @@ void show(const char *event, const struct sluice_queue *q, int fill, u64 ns) { }
 const char *sluice_layout_check(void **at) { return NULL; }
 struct ptr_ring *sluice_layout_ring(void *file) { return file; }
 
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *))
-{
-	timer->function = function;
-}
-
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	timer->expires = now + ns;

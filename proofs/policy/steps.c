@@ -3,16 +3,12 @@
  * One interleaving per seed. Every thread of the world is a fiber on a CPU of
  * its own; before each access to memory another may be chosen. Time is virtual.
  * A timer's handler interrupts its CPU, as a hard irq does: the fiber there does
- * not go on before the handler is done. Who runs is decided in one of three ways:
+ * not go on before the handler is done. Who runs is decided in one of two ways:
  *
  *   SCHEDULE_UNIFORM   anybody, at a fixed rate of changes;
- *   SCHEDULE_PRIORITY  the fiber of the highest priority; each has one by chance,
- *                      and at few steps the one that runs gets the lowest (PCT:
- *                      Burckhardt et al., "A randomized scheduler with
- *                      probabilistic guarantees of finding bugs");
  *   SCHEDULE_HOLD      as UNIFORM, but who comes to one of a few places in the
- *                      source is held there: for a while, until packets have gone
- *                      once round the ring, or until others have come as well.
+ *                      source is held there: for a while, or until others have
+ *                      come as well.
  *                      The places are the accesses that the
  *                      first seeds were seen to make, each in its turn.
  *
@@ -41,10 +37,8 @@
 #define LEARNING_SEEDS	16
 #define PACKETS		400	/* each sender's, at most */
 #define SEED_SECONDS	60	/* of real time, for a seed */
-#define CHANGES_MAX	4
-#define ROUND_NS	(2 * NSEC_PER_MSEC)
 
-enum schedule { SCHEDULE_UNIFORM, SCHEDULE_PRIORITY, SCHEDULE_HOLD, SCHEDULES };
+enum schedule { SCHEDULE_UNIFORM, SCHEDULE_HOLD, SCHEDULES };
 
 struct fiber {
 	void (*function)(void *);
@@ -52,10 +46,8 @@ struct fiber {
 	int cpu;
 	bool irq, began;
 	u64 wake_at;		/* asleep or held until then */
-	u64 until_sent;		/* or until so many packets were sent, if not 0 */
 	const spinlock_t *waits;
 	const bool *until;	/* waits for it to become true */
-	unsigned int priority;
 	unsigned int read_depth, read_sections;
 };
 
@@ -64,7 +56,6 @@ struct hold {
 	const void *site;
 	unsigned int after;	/* so many come by first */
 	unsigned int together;	/* until so many are there */
-	bool round;		/* until packets went once round the ring */
 	unsigned int times;
 	unsigned int held;
 	struct fiber *fibers[CPUS];
@@ -74,7 +65,6 @@ struct hold {
 struct learned {
 	const void *sites[SITES_MAX];
 	unsigned int site_count;
-	u64 steps;
 };
 
 static struct fiber fibers[2 * CPUS];	/* threads first, then handlers */
@@ -92,8 +82,6 @@ static struct hrtimer *timers;	/* known ones, armed or not */
 static struct work_struct *works;
 static enum schedule schedule;
 static unsigned int change_rate = 3;	/* UNIFORM: one step in so many */
-static u64 change_at[CHANGES_MAX];
-static unsigned int lowest = 1000;
 static struct hold holds[HOLDS_MAX];
 static unsigned int hold_count;
 static struct learned *learned;
@@ -156,7 +144,7 @@ static void switch_away(void)
 static void resume(struct fiber *fiber)
 {
 	current = fiber;
-	fiber->wake_at = fiber->until_sent = 0;
+	fiber->wake_at = 0;
 	if (!_setjmp(scheduler)) {
 		if (fiber->began)
 			_longjmp(left_at[fiber - fibers], 1);
@@ -182,21 +170,6 @@ static void release(struct hold *hold)
 	next_event = now;
 }
 
-/*
- * For a while; or until the others have sent about one ring of packets: what was
- * read of an index before is then as far ahead as it was behind.
- */
-static void hold_current(const struct hold *hold)
-{
-	unsigned int slots = ring_slots();
-
-	current->wake_at = now + (1000UL << chance(8)) + chance(100000);
-	if (!hold->round)
-		return;
-	current->wake_at = now + ROUND_NS;
-	current->until_sent = packets_sent() + slots - chance(slots / 2);
-}
-
 static bool held_at(const void *site)
 {
 	struct hold *hold;
@@ -219,24 +192,10 @@ static bool held_at(const void *site)
 			hold->fibers[hold->held++] = current;
 		else
 			hold->times--;
-		hold_current(hold);
+		current->wake_at = now + (1000UL << chance(8)) + chance(100000);
 		next_event = min(next_event, current->wake_at);
 		return true;
 	}
-	return false;
-}
-
-static bool changes_now(void)
-{
-	unsigned int i;
-
-	if (schedule != SCHEDULE_PRIORITY)
-		return chance(change_rate) == 0;
-	for (i = 0; i < CHANGES_MAX; i++)
-		if (change_at[i] == steps) {
-			current->priority = --lowest;
-			return true;
-		}
 	return false;
 }
 
@@ -249,7 +208,7 @@ void step_at(const void *site)
 	if (learning)
 		learn_site(site);
 	if ((schedule == SCHEDULE_HOLD && held_at(site)) || now >= next_event ||
-	    changes_now())
+	    chance(change_rate) == 0)
 		switch_away();
 }
 
@@ -336,7 +295,6 @@ void spin_unlock(spinlock_t *lock)
 	step_at(__builtin_return_address(0));
 	lockdep_assert_held(lock);
 	lock->owner = NULL;
-	next_event = schedule == SCHEDULE_PRIORITY ? now : next_event;
 	step_at(__builtin_return_address(0));
 }
 
@@ -480,7 +438,6 @@ static void prepare(struct fiber *fiber, void (*function)(void *), void *argumen
 	fiber->began = false;
 	fiber->wake_at = 0;
 	fiber->waits = NULL;
-	fiber->priority = 1000 + chance(1000);
 	makecontext(context, (void (*)(void))start_fiber, 1, fiber);
 }
 
@@ -657,8 +614,7 @@ static void worker(void *unused)
 
 static bool can_run(const struct fiber *fiber)
 {
-	return (fiber->wake_at <= now ||
-		(fiber->until_sent && packets_sent() >= fiber->until_sent)) &&
+	return fiber->wake_at <= now &&
 	       !(fiber->waits && fiber->waits->owner) &&
 	       !(fiber->until && !*fiber->until) &&
 	       (fiber->irq || !(alive >> (CPUS + fiber->cpu) & 1));
@@ -685,33 +641,24 @@ static u64 soonest_event(void)
 
 static struct fiber *choose_fiber(void)
 {
-	struct fiber *ready[2 * CPUS], *best = NULL, *fiber;
+	struct fiber *ready[2 * CPUS], *fiber;
 	unsigned int count = 0;
 	u32 left;
 
 	for (left = alive; left; left &= left - 1) {
 		fiber = &fibers[__builtin_ctz(left)];
-		if (!can_run(fiber))
-			continue;
-		ready[count++] = fiber;
-		if (!best || fiber->priority > best->priority)
-			best = fiber;
+		if (can_run(fiber))
+			ready[count++] = fiber;
 	}
-	if (!count || schedule == SCHEDULE_PRIORITY)
-		return best;
-	return ready[chance(count)];
+	return count ? ready[chance(count)] : NULL;
 }
 
 static void choose_schedule(void)
 {
 	unsigned int i;
-	u64 length = max(learned->steps, 1000UL);
 
 	schedule = learning ? SCHEDULE_UNIFORM : seed % SCHEDULES;
 	change_rate = schedule == SCHEDULE_HOLD ? 2 + chance(30) : 3;
-	for (i = 0; i < CHANGES_MAX; i++)
-		change_at[i] = i < seed / SCHEDULES % CHANGES_MAX + 1 ?
-			       next_random() % (length << chance(3)) : NEVER;
 	if (schedule != SCHEDULE_HOLD || !learned->site_count)
 		return;
 	hold_count = 1 + chance(HOLDS_MAX);
@@ -721,7 +668,6 @@ static void choose_schedule(void)
 					       seed / SCHEDULES % learned->site_count],
 			.after = chance(4) ? chance(300) : chance(3),
 			.together = chance(2) ? 1 : 2 + chance(5),
-			.round = chance(2),
 			.times = 1 << chance(6),
 		};
 }
@@ -755,8 +701,6 @@ void run_threads(void)
 		}
 		resume(next);
 	}
-	if (learning)
-		learned->steps = max(learned->steps, steps);
 	while (works) {	/* memory that waits for a grace period, and nothing else */
 		if (works->func != free_now)
 			fail("work is left after the module");
@@ -797,8 +741,8 @@ static bool try_seed(u64 packets)
 }
 
 /*
- * The first seeds tell which places in the source there are, and how long a world
- * lasts: seeds that follow are always the same.
+ * The first seeds tell which places in the source there are: seeds that follow are
+ * always the same.
  */
 static bool learn_places(u64 packets)
 {

@@ -32,8 +32,6 @@ void show_totals(void);
 void forget_totals(void);
 bool timer_is_lost(void);
 bool allocation_fails(void);
-u64 packets_sent(void);
-unsigned int ring_slots(void);
 void check_invariants(void);		/* whenever nobody is at work on a queue */
 
 #endif

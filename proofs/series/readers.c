@@ -53,12 +53,6 @@ static struct tun_txq *txq_of(const struct tenant *tenant, unsigned int id)
 	return &txqs[tenant - tenants][id];
 }
 
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *))
-{
-	timer->function = function;
-}
-
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	unsigned int at = container_of(timer, struct tun_txq, timer) - txqs[0];
