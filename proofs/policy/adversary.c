@@ -56,6 +56,8 @@ static const struct known known[] = {
 	  "steady ring=2000 late=50us: read 33000 300ns; rest 240ms" },
 	{ "10 000, socket of 92, link of 10 Mbit/s",
 	  "reads late=200us: read 46 100us; rest 48760us" },
+	{ "the same, of which half is full now and then",
+	  "rests late=1160us: read 46 100us; rest 48760us; read 20 100us; rest 21ms" },
 	{ "200 000, limit of 4 packets", "reviews limit=4: read 1 5us" },
 	{ "200 000, lists of 44", "steady list=44 late=50us: read 1 5us" },
 	{ "5000, lists of 44", "steady list=44: read 1 200us" },

@@ -155,6 +155,19 @@ static double score_wait(const struct plays *p)
 		max(p->of->set[TARGET], (FEWEST + batch) * slowest));
 }
 
+/* Before a reader that rests, most packets wait for no more than one of its rests. */
+static double score_rests(const struct plays *p)
+{
+	u64 rests = 0, ns = 0;
+
+	for (unsigned int i = 0; i < p->of->count; i++)
+		if (p->of->ops[i].kind == REST) {
+			rests++;
+			ns += p->of->ops[i].ns;
+		}
+	return rests ? p->sluice.median_wait / (double)(latest(p) + ns / rests) : 0;
+}
+
 /* A timer for each stop of one that never rests, not two: few reviews come too early. */
 static double score_few(const struct plays *p)
 {
@@ -195,6 +208,7 @@ static const struct bound bounds[] = {
 	{ "reads", "a reader gets less than from stock", score_reads, 20 },
 	{ "lost", "a reader that is fast enough loses packets", score_lost, 80, true },
 	{ "wait", "packets wait in the ring of a steady reader", score_wait, 10 },
+	{ "rests", "packets wait for more than one rest", score_rests, 20 },
 	{ "steady", "a reader that is fast enough gets less than that", score_steady, 20 },
 };
 
