@@ -18,6 +18,7 @@
 #include "queues.h"
 #include "contract.h"
 
+#define EVENTS_SHORT	40000
 #define BEGINNINGS	20	/* of a climb: it goes on from the best */
 #define CLIMB_IDLE	80	/* it ends after so many changes in vain */
 
@@ -166,6 +167,20 @@ static const struct known known[] = {
 };
 
 #define KNOWN	(sizeof(known) / sizeof(*known))
+
+static double score_short(const struct bound *of, const struct sequence *sequence)
+{
+	struct plays p;
+
+	return measure(of, sequence, of->few, EVENTS_SHORT, &p);
+}
+
+static double score_long(const struct bound *of, const struct sequence *sequence)
+{
+	struct plays p;
+
+	return measure(of, sequence, of->many, EVENTS_LONG, &p);
+}
 
 /* The search's own chance: that of a play begins anew with each. */
 static u64 search_state;

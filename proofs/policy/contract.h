@@ -11,7 +11,6 @@
 
 #include "arena.h"
 
-#define EVENTS_SHORT	40000
 #define EVENTS_LONG	3000000
 
 #define ANY	((1 << KINDS) - 1)
@@ -231,20 +230,6 @@ static double measure(const struct bound *of, const struct sequence *sequence,
 	if (of->score == score_reads || of->score == score_steady)
 		play(sequence, end, true, ~0ULL, &p->stock);
 	return of->score(p);
-}
-
-static double score_short(const struct bound *of, const struct sequence *sequence)
-{
-	struct plays p;
-
-	return measure(of, sequence, of->few, EVENTS_SHORT, &p);
-}
-
-static double score_long(const struct bound *of, const struct sequence *sequence)
-{
-	struct plays p;
-
-	return measure(of, sequence, of->many, EVENTS_LONG, &p);
 }
 
 /*

@@ -675,7 +675,6 @@ static void choose_schedule(void)
 void run_threads(void)
 {
 	u64 check_at = 0;
-	unsigned int i;
 
 	spawn(worker, NULL, SPARE_CPU);
 	for (;;) {
