@@ -27,17 +27,8 @@ from lab.guest.devices import (
 )
 from lab.guest.env import GuestEnv
 from lab.guest.path import path
-from lab.guest.program import (
-    Program,
-    has_device,
-    read_ring,
-    read_udp_overflows,
-    read_version,
-    require_flag,
-    succeeds,
-)
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.guest.program import Program, has_device, read_version, require_flag, succeeds
+from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 from lab.workloads import qemu, tcp
 from lab.workloads.tcp import flood, load, server
@@ -139,20 +130,16 @@ def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """Mbit/s through the tunnel, with a ping beside it."""
     _, streams, options = LOADS[case.load]
     with tunnel(case, variant, env) as processes:
-        ring = read_ring(NEAR)
         before = [process.read_cpu_seconds() for process in processes]
         with server():
             received, pinged = load(streams, seconds, *options)
         after = wait_settled()
-        overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
         stops = sum(read_stops(end) for end in (NEAR, FAR))
     extra = {
         "version": read_version(APPLICATIONS[case.application].packages[0]),
-        "txqueuelen": ring,
         "retransmits": received.retransmits,
         "stops": stops,
-        "udp_overflows": overflows,  # at the ends' own sockets
         "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
     }
     segmented = case.application == "wireguard-go"

@@ -40,8 +40,7 @@ from lab.guest.devices import (
 )
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_SNDBUFFORCE, read_sent
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 from lab.workloads import pktgen
 
 RING = 10000
@@ -125,8 +124,7 @@ def time_bursts(
                 )
         after = wait_drained([HERE], direct=len(spent) * BURST * (path == "direct"))
         last = reader.end()[0]["read"]
-    extra = {"packets_in_a_burst": BURST, "seconds": spent}
-    sent = len(spent) * BURST
+    sent, extra = len(spent) * BURST, {"seconds": spent}
     return sample(BURST / min(spent), after, extra, sent=sent, read=last)
 
 

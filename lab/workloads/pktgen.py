@@ -33,8 +33,7 @@ from lab.guest.devices import (
     wait_until,
 )
 from lab.guest.env import GuestEnv
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 
 PROC = Path("/proc/net/pktgen")

@@ -36,15 +36,13 @@ from lab.guest.devices import (
     forwarder,
     parse_ecn_marks,
     read_all_counters,
-    read_counters,
     run_tool,
     running,
     show,
     wait_drained,
 )
 from lab.guest.env import GuestEnv
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 
 
@@ -216,14 +214,12 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         pings: dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
         received, pinged = load(case.streams, seconds, *options, **pings)
         after, read = settle(reader)
-        near = read_counters(NEAR)
         marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
         counts = reader.end()
     extra = {
         "retransmits": received.retransmits,
         **({"jain": received.jain} if case.streams > 1 else {}),
         "ecn_marks": marks,
-        "sent_by_near": near.offered,
         "write_errors": sum(count["write_errors"] for count in counts),
     }
     return sample(received.mbit, after, extra, pinged, read=read)
