@@ -13,7 +13,6 @@ PROC = Path("/proc")
 
 
 def tasks_named(name: str) -> list[int]:
-    """Threads of processes, and of the kernel's."""
     found = []
     for path in PROC.glob("[0-9]*/task/[0-9]*/comm"):
         with contextlib.suppress(OSError):  # it has ended
@@ -52,7 +51,6 @@ def unswitched(name: str) -> Iterator[None]:
 
 
 def parse_switches(status: str) -> int:
-    """Of a task, from /proc/PID/status."""
     return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s*(\d+)", status)))
 
 

@@ -21,16 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lab.failure import WorkloadError
-from lab.guest.devices import (
-    FAR,
-    HERE,
-    NEAR,
-    THERE,
-    Device,
-    forwarder,
-    sink,
-    wait_drained,
-)
+from lab.guest import devices
+from lab.guest.devices import FAR, HERE, NEAR, THERE, Device
 from lab.guest.env import GuestEnv
 from lab.guest.latency import Latency
 from lab.guest.program import SO_RCVBUFFORCE, open_socket
@@ -109,7 +101,7 @@ def speak(over: threading.Event) -> int:
 def call(variant: str, seconds: float, env: GuestEnv) -> Sample:
     """A voice flow beside a bulk transfer over the link; Mbit/s of that transfer."""
     over = threading.Event()
-    with forwarder(env.reader(LINK), variant, LINK) as reader, tcp.server():
+    with devices.forwarder(env.reader(LINK), variant, LINK) as reader, tcp.server():
         with receiver(FAR, FAR.address) as peer, ThreadPoolExecutor() as pool:
             voice = pool.submit(speak, over)
             options = ("--omit", str(tcp.START_SECONDS))
@@ -146,7 +138,7 @@ def longest_silence_ms(came: Sequence[int], until: int) -> float:
 
 def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
     """Packets that reach the living peer; the reader of the device reads nothing."""
-    with sink(env.helper("reader"), variant, paused=True) as reader:
+    with devices.sink(env.helper("reader"), variant, paused=True) as reader:
         with receiver(HERE, "127.0.0.1") as peer:
             pairs, stuck = send_to_both()
             ended = time.time_ns()
@@ -155,7 +147,7 @@ def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
             raise WorkloadError("the living peer got nothing")
         # The reader reads at full pace, so that every packet can be counted.
         reader.resume()
-        after = wait_drained([HERE])
+        after = devices.wait_drained([HERE])
         read = reader.end()[0]["read"]
     silence_ms = round(longest_silence_ms(came, ended), 1)
     extra = {"stuck": stuck, "pairs": pairs, "silence_ms": silence_ms}
