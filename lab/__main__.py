@@ -128,23 +128,11 @@ def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
     return add
 
 
-# Of the subcommands that do without the lab's table, see takes_tree().
+# Of the subcommands that do without the lab's table, see run().
 TREE = (
     option("--tree", "a kernel's source, built in its place", type=Path, metavar="DIR"),
     option("--config", "of that; default: DIR/.config", type=Path, metavar="FILE"),
 )
-
-
-def takes_tree(function: Function) -> Function:
-    """The function is given the kernel of TREE's options, if there is one."""
-
-    def run_on(tree: Path | None, config: Path | None, **settings: Any) -> int:
-        if tree:
-            settings["kernel"] = kernel_of(tree, config)
-        return function(**settings)
-
-    run_on.__name__ = function.__name__
-    return run_on
 
 
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
@@ -217,7 +205,6 @@ def command_demo(**settings: Any) -> int:
     option("--minutes", MINUTES, type=float, default=30, metavar="N"),
     *TREE,
 )
-@takes_tree
 def command_bench(minutes: float, counted: bool, **settings: Any) -> int:
     if not settings["kernel"].native:
         return _measure(rows_of("bench"), counted=counted, **settings)
@@ -301,7 +288,6 @@ def command_shell(
     switch("--check", "W=1, sparse and checkpatch too"),
     *TREE,
 )
-@takes_tree
 def command_build(kernel: Kernel | None, check: bool) -> int:
     if check:  # not every kernel's suite has its source
         build.ensure_checkpatch(ensure_root(kernel_named("6.12")))
@@ -325,7 +311,6 @@ def command_build(kernel: Kernel | None, check: bool) -> int:
     *TREE,
     JSON,
 )
-@takes_tree
 def command_test(
     what: str, arguments: list[str], path: Path | None, kernel: Kernel | None = None
 ) -> int:
@@ -370,7 +355,7 @@ subcommand(
     number("--sequences", 300, "how many; 300"),
     JSON,
     *TREE,
-)(takes_tree(endurance.abuse))
+)(endurance.abuse)
 subcommand(
     "scenarios many times in one boot",
     KERNEL,
@@ -415,6 +400,9 @@ def command_clean() -> int:
 
 def run(arguments: list[str]) -> int:
     options = vars(PARSER.parse_args(arguments))
+    tree, config = options.pop("tree", None), options.pop("config", None)
+    if tree:
+        options["kernel"] = kernel_of(tree, config)
     status: int = options.pop("function")(**options)
     return status
 

@@ -68,13 +68,14 @@ def compare_all() -> dict[Path, tuple[str, list[str]]]:
     return {path: compare(text) for path, text in texts.items() if _COPY.search(text)}
 
 
-def check_copies() -> list[str]:
-    return [
+def check_copies() -> str:
+    """What there is to compare; empty if nothing."""
+    return "; ".join(
         f"{path.name}: {function} changed; compare the copy with it, then: "
         "python3 -m lab verify --reviewed"
         for path, (_, changed) in compare_all().items()
         for function in changed
-    ]
+    )
 
 
 def write_reviewed() -> None:

@@ -89,7 +89,6 @@ class Fault:
 
 
 def read_faults(folder: str) -> list[Fault]:
-    """Those that proofs/FOLDER/guards.toml lists."""
     listed = tomllib.loads((PROOFS / folder / "guards.toml").read_text())
     if "patterns" in listed:
         return read_meanings(listed["patterns"], listed["ring"])

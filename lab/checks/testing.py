@@ -382,7 +382,6 @@ EVERY = ("debug", "long", "systemd")  # what is not played often, too
 
 
 def build_roots(suite: Suite, every: bool) -> None:
-    """What the tests of this suite need before they boot."""
     kernels = suite.chosen(every)
     if suite is KERNEL:  # its module is built for these
         kernels = tuple(dict.fromkeys((*PACKAGED, *kernels)))
@@ -413,17 +412,16 @@ def _build_all(what: str, native: bool) -> None:
 
 
 def _before_pytest(what: str) -> bool:
-    """The steps that are no tests of pytest; whether all are fine."""
-    steps: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [
-        ("the linters", ("short", "long"), lambda: not quick.lint()),
-        ("the proofs", ("short", "long"), lambda: verify.verify(short=what == "short")),
-    ]
-    for name, targets, fails in steps:
-        if what in targets:
-            say(name)
-            with slowest.timed(name):
-                if fails():
-                    return False
+    """The linters and the proofs; whether all are fine."""
+    steps: dict[str, Callable[[], object]] = {
+        "the linters": lambda: not quick.lint(),
+        "the proofs": lambda: verify.verify(short=what == "short"),
+    }
+    for name, fails in steps.items() if what in ("short", "long") else ():
+        say(name)
+        with slowest.timed(name):
+            if fails():
+                return False
     return True
 
 

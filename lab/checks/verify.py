@@ -102,8 +102,6 @@ def _ask_model(place: Workshop, name: str, defines: str, claim: str) -> tuple[st
 
 
 def model_proofs(place: Workshop) -> list[Proof]:
-    """Those of proofs/model/searches.toml."""
-
     def proof(name: str, defines: str, claim: str = "", **how: Any) -> Proof:
         ask = partial(_ask_model, place, name, defines, claim)
         return Proof(f"model/{name}", ask=ask, **{"expected": FINE, **how})
@@ -134,7 +132,7 @@ def program_proofs(place: Workshop, short: bool) -> list[Proof]:
 
 def _ask_copies() -> tuple[str, str]:
     changed = copies.check_copies()
-    return (FOUND, "; ".join(changed)) if changed else (FINE, "")
+    return FOUND if changed else FINE, changed
 
 
 def ask(proof: Proof) -> tuple[bool, str]:

@@ -53,13 +53,10 @@ class Kernel:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The apt patterns of the kernel image and its headers."""
         if self.configs:
             return ()
-        return tuple(
-            f"?name(^linux-{part}-{self.release}$)"
-            for part in ("image", "headers")
-        )
+        parts = ("image", "headers")
+        return tuple(f"?name(^linux-{part}-{self.release}$)" for part in parts)
 
 
 _UPDATES = ("trixie-updates",)
