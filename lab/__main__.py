@@ -194,7 +194,7 @@ def command_demo(**settings: Any) -> int:
     spent = time.monotonic() - prepared
     print(f"\nset-up {prepared - started:.0f} s, demo {spent:.0f} s; saved in {path}")
     _write_page(path, path.with_suffix(".html"))
-    return measure.demo_status(run)
+    return measure.bench_status(run, demo=True)
 
 
 @subcommand(

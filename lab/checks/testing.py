@@ -16,18 +16,10 @@ from lab import processes
 from lab.checks import packages, quick, slowest, verify
 from lab.failure import FINE, NO, LabError, UsageError
 from lab.guest.scenarios import find_scenarios
-from lab.machines import build, vm
+from lab.machines import build, matrix, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
-from lab.machines.matrix import (
-    DEBUG,
-    KERNELS,
-    NATIVE,
-    NEWEST,
-    PACKAGED,
-    Kernel,
-    kernel_named,
-)
+from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
 from lab.report.results import HostLoad, read_provenance
 from lab.report.tables import WIDTH
@@ -360,7 +352,7 @@ def again(
 
 
 # The kernel's, on kernels that watch themselves.
-DEBUGGED = replace(KERNEL, kernels=DEBUG, often=(), alone=())
+DEBUGGED = replace(KERNEL, kernels=matrix.DEBUG, often=(), alone=())
 # By their folders.
 SUITES = {
     "kernel": KERNEL,
