@@ -87,6 +87,7 @@ def switch(name: str, text: str, **settings: Any) -> Option:
     return option(name, text, action="store_true", **settings)
 
 
+NAMES: dict[str, Any] = {"nargs": "+", "metavar": "MODULE.FUNCTION"}
 LIST: dict[str, Any] = {
     "type": lambda text: tuple(text.split(",")),
     **{"default": (), "metavar": "A,B"},
@@ -103,7 +104,6 @@ COUNTED = switch("--counted", _COUNTED)
 PATCHED = "the drivers of make series are one more variant (newest kernels only)"
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
 FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
-NAMES: dict[str, Any] = {"nargs": "+", "metavar": "MODULE.FUNCTION"}
 FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
 
 PARSER = argparse.ArgumentParser(
@@ -341,7 +341,6 @@ def command_verify(short: bool, reviewed: bool) -> int:
     return FINE
 
 
-SCENARIOS = option("scenarios", "of tests/kernel/scenarios", **NAMES)
 subcommand(
     "print the faults in the module that the proofs do not find",
     option("--files", "only of these sources", **FILES),
@@ -359,7 +358,7 @@ subcommand(
 subcommand(
     "scenarios many times in one boot",
     KERNEL,
-    SCENARIOS,
+    option("scenarios", "of tests/kernel/scenarios", **NAMES),
     number("--times", 20, "how often; 20"),
     JSON,
 )(testing.again)

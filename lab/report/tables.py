@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lab import sure
+from lab.guest.host import QUIET_PERCENT
 from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
@@ -24,8 +25,6 @@ WIDTH = 80
 EQUAL = 0.97
 # What a prompt row's ping may be of another's, by percentile.
 PROMPT = {50: 1 / 5, 99: 1 / 3}
-# If others use more of the host, the numbers are not reliable.
-QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 35, 13, 6
 
 

@@ -97,9 +97,9 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
 
 def time_bursts(
     path: str, variant: str, env: GuestEnv, bursts: int, seconds: float = 0.0
-) -> Sample:
-    """So many bursts, or more for so long; the value is the fastest's packets/s, extra
-    has the seconds of each."""
+) -> tuple[Sample, list[float]]:
+    """So many bursts, or more for so long; the value is the fastest's packets/s. And the
+    seconds of each."""
     end = time.monotonic() + seconds
     spent: list[float] = []
     read = Path(f"/sys/class/net/{HERE.name}/statistics/tx_packets")
@@ -113,16 +113,15 @@ def time_bursts(
                     DRAIN_SECONDS,
                     pause=0.002,
                 )
-        sent, extra = len(spent) * BURST, {"seconds": spent}
+        sent = len(spent) * BURST
         after = devices.wait_drained([HERE], direct=sent if path == "direct" else 0)
         last = reader.end()[0]["read"]
-    return sample(BURST / min(spent), after, extra, sent=sent, read=last)
+    return sample(BURST / min(spent), after, {}, sent=sent, read=last), spent
 
 
 def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    taken = time_bursts(path, variant, env, MIN_BURSTS, seconds)
-    rates = [BURST / spent for spent in taken.extra.pop("seconds")]
-    taken.extra.update(bursts=len(rates), median=statistics.median(rates))
+    taken, spent = time_bursts(path, variant, env, MIN_BURSTS, seconds)
+    taken.extra.update(bursts=len(spent), median=BURST / statistics.median(spent))
     return taken
 
 
