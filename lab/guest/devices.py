@@ -157,11 +157,6 @@ def read_stops(device: Device) -> int:
     return sum(queue.stops for queue in queues)
 
 
-def parse_ecn_marks(text: str) -> int:
-    """By all queueing disciplines, from `tc -j -s qdisc show dev NAME`."""
-    return sum(qdisc.get("ecn_mark", 0) for qdisc in json.loads(text or "[]"))
-
-
 def read_all_counters(devices: Sequence[Device]) -> Counters:
     return functools.reduce(operator.add, map(read_counters, devices))
 

@@ -24,16 +24,6 @@ _SOURCE = re.compile(r"linux-source-(?P<version>\d+\.\d+)")
 Listing = dict[str, str]  # package -> its newest version
 
 
-def parse_mirror(indextargets: str) -> str:
-    for line in indextargets.splitlines():
-        if line.strip().endswith("/debian/"):
-            return line.strip()
-    raise Unsuitable(
-        "apt: none of this machine's repositories is a Debian mirror "
-        "(an address ending in /debian/); use a Debian machine"
-    )
-
-
 def read_mirror() -> str:
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
     try:
@@ -42,7 +32,13 @@ def read_mirror() -> str:
         raise Unsuitable(
             f"apt: cannot name its mirrors ({error}); the lab needs a Debian-like machine"
         ) from error
-    return parse_mirror(done.stdout)
+    for line in done.stdout.split():
+        if line.endswith("/debian/"):
+            return line
+    raise Unsuitable(
+        "apt: none of this machine's repositories is a Debian mirror "
+        "(an address ending in /debian/); use a Debian machine"
+    )
 
 
 def sources(kernel: Kernel, mirror: str) -> list[str]:

@@ -16,7 +16,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -132,10 +132,6 @@ def send_to_both() -> tuple[int, bool]:
     return PEER_PACKETS, False
 
 
-def longest_silence_ms(came: Sequence[int], until: int) -> float:
-    return max((b - a) / 1e6 for a, b in zip(came, [*came[1:], until]))
-
-
 def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
     """Packets that reach the living peer; the reader of the device reads nothing."""
     with devices.sink(env.helper("reader"), variant, paused=True) as reader:
@@ -149,8 +145,8 @@ def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
         reader.resume()
         after = devices.wait_drained([HERE])
         read = reader.end()[0]["read"]
-    silence_ms = round(longest_silence_ms(came, ended), 1)
-    extra = {"stuck": stuck, "pairs": pairs, "silence_ms": silence_ms}
+    silence = max(b - a for a, b in zip(came, [*came[1:], ended]))  # the longest, ns
+    extra = {"stuck": stuck, "pairs": pairs, "silence_ms": round(silence / 1e6, 1)}
     return sample(len(came), after, extra, read=read)
 
 

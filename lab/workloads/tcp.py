@@ -200,12 +200,12 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         pings: dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
         received, pinged = load(case.streams, seconds, *options, **pings)
         after, read = settle(reader)
-        marks = devices.parse_ecn_marks(devices.show(NEAR, "tc", "qdisc"))
+        qdiscs = json.loads(devices.show(NEAR, "tc", "qdisc") or "[]")
         counts = reader.end()
     extra = {
         "retransmits": received.retransmits,
         **({"jain": received.jain} if case.streams > 1 else {}),
-        "ecn_marks": marks,
+        "ecn_marks": sum(qdisc.get("ecn_mark", 0) for qdisc in qdiscs),
         "write_errors": sum(count["write_errors"] for count in counts),
     }
     return sample(received.mbit, after, extra, pinged, read=read)
