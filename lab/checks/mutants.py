@@ -61,7 +61,6 @@ def difference(file: str, original: str, mutated: str) -> Mutant:
 
 
 def make_mutants(python: Path, file: str) -> list[Mutant]:
-    """All that the rules make of a file."""
     original = without_comments((KMOD / file).read_text())
     with tempfile.TemporaryDirectory(prefix="sluice-mutants-") as name:
         folder = Path(name)

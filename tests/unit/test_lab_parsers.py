@@ -12,7 +12,6 @@ from lab.checks.verify import LITMUS, parse_observation, parse_search
 from lab.failure import LabError
 from lab.guest import devices, latency
 from lab.guest.debug import parse_is_watching
-from lab.guest.program import parse_udp_overflows
 from lab.machines.build import parse_warnings
 from lab.machines.kernels import refused_options
 from lab.trouble import parse_trouble
@@ -197,8 +196,6 @@ def test_counts_are_those_that_the_tools_print() -> None:
     bare = devices.parse_counters(LINK, "qdisc noqueue 0: root refcnt 2\n")
     assert bare == devices.Counters(5, 4, 0, 0, 0, 0)
     assert parse_totals(TESTPMD) == {"got": 7001, "dropped": 3}
-    snmp = "Udp: InDatagrams NoPorts RcvbufErrors\nUdp: 9 0 7\nUdpLite: InDatagrams\n"
-    assert parse_udp_overflows(snmp + "UdpLite: 0\n") == 7
 
 
 @pytest.mark.parametrize(("parse", "text", "reason"), [

@@ -116,8 +116,8 @@ def _tunnel_is_served_and_released(env: Env, application: str) -> None:
 
 def _guest_is_served_and_released(env: Env, kind: str) -> None:
     needs_program(env, qemu.PROGRAM)
-    guest = env.enter(qemu.virtual_machine(kind, ring=RING))
-    _is_served_and_released(env, Traffic(env, guest.tap, qemu.INSIDE))
+    tap = env.enter(qemu.virtual_machine(kind, ring=RING))
+    _is_served_and_released(env, Traffic(env, tap, qemu.INSIDE))
 
 
 def needs_program(env: Env, program: str) -> None:
