@@ -18,7 +18,6 @@ from lab.machines.kernels import refused_options
 from lab.trouble import parse_trouble
 from lab.workloads import pktgen, tcp
 from tests.kernel.scenarios.selftests import parse_results
-from tests.kernel.scenarios.testpmd import parse_totals
 
 # Kernels
 
@@ -178,12 +177,6 @@ qdisc fq_codel 8001: root refcnt 2 limit 10240p flows 1024
  backlog 1400b 1p requeues 2
 """
 LINK = '[{"stats64": {"rx": {"packets": 1}, "tx": {"packets": 5, "dropped": 4}}}]'
-TESTPMD = """\
-  ---------------------- Forward statistics for port 0  ----------------------
-  RX-packets: 12             RX-dropped: 0             RX-total: 12
-  +++++++++++++++ Accumulated forward statistics for all ports+++++++++++++++
-  RX-packets: 7001           RX-dropped: 3             RX-total: 7004
-"""
 
 
 def test_counts_are_those_that_the_tools_print() -> None:
@@ -196,7 +189,6 @@ def test_counts_are_those_that_the_tools_print() -> None:
     assert counters + counters - counters == counters
     bare = devices.parse_counters(LINK, "qdisc noqueue 0: root refcnt 2\n")
     assert bare == devices.Counters(5, 4, 0, 0, 0, 0)
-    assert parse_totals(TESTPMD) == {"got": 7001, "dropped": 3}
     snmp = "Udp: InDatagrams NoPorts RcvbufErrors\nUdp: 9 0 7\nUdpLite: InDatagrams\n"
     assert parse_udp_overflows(snmp + "UdpLite: 0\n") == 7
 

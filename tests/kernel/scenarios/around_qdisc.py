@@ -22,7 +22,7 @@ from typing import Callable
 from lab.guest import debug
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected, sent_back
+from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected
 from tests.kernel.scenarios._bridge import add_bridge
 from tests.kernel.scenarios._frames import FRAME, bypassing_socket, is_frame
 from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
@@ -35,7 +35,6 @@ from tests.kernel.scenarios._traffic import (
     set_device,
 )
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
-from tests.kernel.scenarios._xsk import CopySocket
 
 FRAMES, PER_SECOND = 3000, 1000
 MESSAGES, MESSAGES_PER_SECOND = 300, 100  # of the kernel, to netconsole
@@ -175,40 +174,6 @@ def xdp_redirect_in_the_core(env: Env) -> str:
     source = socket.if_nametoindex(ENTRY)
     env.enter(redirected(source, ifindex(), XDP_IN_CORE))
     return _compare(env, device, _sender(env, SOURCE))
-
-
-@scenario(deadline=120, often=False)
-def xdp_tx_in_the_core(env: Env) -> str:
-    """XDP sends frames that the reader writes into the tap back to it."""
-    device = env.enter(tap(ring=500))
-    env.enter(sent_back(ifindex()))
-    fd = device.queues[0]
-
-    def send() -> int:
-        _at_a_rate(lambda: os.write(fd, FRAME), FRAMES, PER_SECOND)
-        return FRAMES
-
-    return _compare(env, device, send)
-
-
-@scenario(deadline=120, often=False)
-def af_xdp_socket_in_copy_mode(env: Env) -> str:
-    """The kernel leaves a frame that it cannot send in the socket's ring of 64: the
-    program loses those for which that ring has no room."""
-    device = env.enter(tap(ring=500))
-
-    def send() -> int:
-        out = CopySocket(ifindex())
-        _at_a_rate(lambda: out.send(FRAME), FRAMES, PER_SECOND)
-        return out.close()
-
-    try:
-        CopySocket(ifindex()).close()
-    except OSError as error:
-        if error.errno != errno.EAFNOSUPPORT:
-            raise
-        env.skip("this kernel has no AF_XDP")
-    return _compare(env, device, send)
 
 
 def _send_messages_to_netconsole(env: Env, source: str) -> None:

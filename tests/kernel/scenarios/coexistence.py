@@ -12,9 +12,7 @@ from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _ftrace, _others, _patch
 from tests.kernel.scenarios._ftrace import TRACING, mount_tracefs
 from tests.kernel.scenarios._traffic import (
-    assert_flows,
-    counters,
-    read_queue,
+    case,
     send,
     sink,
 )
@@ -81,32 +79,21 @@ def _require_kprobes(env: Env) -> None:
         env.skip("this kernel has no kprobe events")
 
 
-def _coexists(env: Env, other: _others.Other, *parameters: str) -> None:
+@scenario(deadline=600)
+def probes_and_tracers_come_first_or_second(env: Env) -> None:
     _require_kprobes(env)
-    _others.comes_first_or_second(env, other, *parameters)
-
-
-@scenario(deadline=180)
-def kprobe_comes_first_or_second(env: Env) -> None:
-    _coexists(env, lambda: _probe("p"))
-
-
-@scenario(deadline=180)
-def kretprobe_comes_first_or_second(env: Env) -> None:
-    _coexists(env, lambda: _probe("r"))
-
-
-@scenario(deadline=180)
-def function_tracer_comes_first_or_second(env: Env) -> None:
-    _coexists(env, lambda: _tracer("function"))
-
-
-@scenario(deadline=180)
-def function_graph_tracer_comes_first_or_second(env: Env) -> None:
-    """A direct call that is not shared hides the function from this tracer."""
-    shared = _patch.shares(env)
-    parameters = () if shared else ("direct_call=0",)
-    _coexists(env, lambda: _tracer("function_graph"), *parameters)
+    others: dict[str, _others.Other] = {
+        "kprobe": lambda: _probe("p"),
+        "kretprobe": lambda: _probe("r"),
+        "function": lambda: _tracer("function"),
+        "function_graph": lambda: _tracer("function_graph"),
+    }
+    for name, other in others.items():
+        # A direct call that is not shared hides the function from this tracer.
+        hides = name == "function_graph" and not _patch.shares(env)
+        with case(env, name):
+            parameters = ["direct_call=0"] if hides else []
+            _others.comes_first_or_second(env, other, *parameters)
 
 
 @scenario
@@ -127,21 +114,3 @@ def stack_trace_below_the_hook_reaches_the_sender(env: Env) -> None:
         ]
         assert whole, (direct, traces[:3])
         env.clean_up()
-
-
-@scenario
-def packets_that_bypass_the_hook_are_not_counted_as_checked(env: Env) -> None:
-    """As with a live patch without ftrace: the module's count of checks stays."""
-    env.load()
-    sink(env, ring=100)
-    before = read_queue().checks
-    assert_flows(env)
-    send(200)
-    assert read_queue().checks > before, read_queue()
-    with _ftrace.calls_lost(env, "sluice_queue_check"):
-        before, read = read_queue().checks, counters().read
-        send(200)
-        assert_flows(env)
-        assert counters().read > read + 100, "no packet passed"
-        assert read_queue().checks == before, read_queue()
-    assert_flows(env)

@@ -26,6 +26,7 @@ from tests.kernel.scenarios._traffic import (
     send,
     send_over_flows,
     sink,
+    wait_until_open,
 )
 from tests.kernel.scenarios._veth import veth_pair
 
@@ -130,9 +131,9 @@ def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
     assert sluice - stock > QUEUES * 200, (stock, sluice)
 
 
-@scenario(deadline=180, on="newest-native")
-def all_of_256_queues_stop_and_wake(env: Env) -> None:
-    env.load("stall_ms=60000")
+@scenario(deadline=240, on="newest-native")
+def all_of_256_queues_stop_and_wake_and_unload_leaves_none(env: Env) -> None:
+    env.load("stall_ms=60000")  # all are stopped at once, however slow the host
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
     sent = _stop_every_queue(env)
     _assert_none_lost()
@@ -140,6 +141,16 @@ def all_of_256_queues_stop_and_wake(env: Env) -> None:
     _assert_none_lost()
     now = counters()
     assert device.read_count + now.qdisc_drops == sent, (now, sent)
+    wait_until_open(env)
+    _stop_every_queue(env)
+    env.run("rmmod", "sluice")
+    _drain(env, device)
+    read, lost = device.read_count, counters().lost_at_ring
+    sent = send_over_flows(2 * QUEUES, FLOWS)
+    _drain(env, device)
+    # Without sluice a full ring of 8 drops.
+    dropped = counters().lost_at_ring - lost
+    assert device.read_count - read + dropped == sent, (read, dropped, sent)
 
 
 def _count_stopped(client: Client) -> int:
@@ -165,21 +176,6 @@ def _assert_none_lost() -> None:
 def _drain(env: Env, device: Tap) -> None:
     what = "qdiscs and rings empty"
     env.wait_for(lambda: device.is_drained(counters), what, seconds=60)
-
-
-@scenario(deadline=180, on="newest-native")
-def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
-    env.load("stall_ms=60000")  # all are stopped at once, however slow the host
-    device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
-    _stop_every_queue(env)
-    env.run("rmmod", "sluice")
-    _drain(env, device)
-    read, lost = device.read_count, counters().lost_at_ring
-    sent = send_over_flows(2 * QUEUES, FLOWS)
-    _drain(env, device)
-    # Without sluice a full ring of 8 drops.
-    dropped = counters().lost_at_ring - lost
-    assert device.read_count - read + dropped == sent, (read, dropped, sent)
 
 
 def _busy_seconds() -> float:

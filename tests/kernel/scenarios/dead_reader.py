@@ -12,6 +12,8 @@ from sluice.netlink import Client
 from tests.kernel.scenarios._frames import Freed, send_frames
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, tap
 from tests.kernel.scenarios._traffic import (
+    LONGEST_STOP_NS,
+    STOPS_OF_A_DEAD_READER,
     assert_lossless_again,
     counters,
     flood,
@@ -25,6 +27,7 @@ from tests.kernel.scenarios._traffic import (
 
 @scenario
 def dead_reader_does_not_block_sender(env: Env) -> None:
+    """One stop, or more if timers are late by more than a quarter of `stall_ms`."""
     env.load()
     sink(env, ring=50, paused=True)
     with flood(senders=2) as senders:
@@ -34,6 +37,8 @@ def dead_reader_does_not_block_sender(env: Env) -> None:
     env.wait_for(lambda: not counters().held, "the qdisc is empty")
     queue, now = read_queue(), counters()
     assert queue.stalls >= 1 and queue.drops > 0, queue
+    assert 0 < queue.stops <= STOPS_OF_A_DEAD_READER, queue
+    assert queue.longest_stop_ns < LONGEST_STOP_NS, queue
     assert now.lost_at_ring > 0 and gone(now) + queue.fill == sent, (now, queue, sent)
 
 

@@ -161,11 +161,6 @@ def sockets_lose_nothing(env: Env) -> None:
 
 
 @scenario
-def one_direct_sender_loses_nothing(env: Env) -> str:
-    return assert_direct_senders_lose_nothing(env, 1, packets=100_000)
-
-
-@scenario
 def two_direct_senders_lose_nothing(env: Env) -> str:
     return assert_direct_senders_lose_nothing(env, 2, packets=100_000)
 

@@ -14,7 +14,6 @@ from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import read_has_backpressure
 from sluice import netlink
-from sluice.errors import NetlinkError
 from sluice.netlink import Client, Device, Rule
 from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios._ftrace import mount_tracefs
@@ -35,6 +34,7 @@ from tests.kernel.scenarios._traffic import (
     send,
     sink,
 )
+from tests.kernel.scenarios._veth import ENTRY, veth_pair
 
 
 def _fake_device(env: Env, layout: str) -> Device:
@@ -74,6 +74,22 @@ def _set_ftrace(value: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@scenario
+def macvtap_and_ipvtap_are_not_served(env: Env) -> None:
+    """They have rings, but no qdisc in front of them."""
+    env.load()
+    veth_pair(env)
+    for kind in ("macvtap", "ipvtap"):
+        try:
+            env.run("ip", "link", "add", "link", ENTRY, "name", kind, "type", kind)
+        except AssertionError:
+            env.skip(f"this kernel has no {kind}")
+        env.run("ip", "link", "set", kind, "up")
+        with Client() as client:
+            assert client.devices() == [], kind
+        env.run("ip", "link", "del", kind)
 
 
 @scenario
@@ -117,30 +133,6 @@ def backpressure_flag_is_shown_as_upstream(env: Env) -> None:
     assert_flows(env)
 
 
-def _refused(**attrs: int) -> int:
-    with Client() as client:
-        try:
-            client.set_device(**attrs)
-        except NetlinkError as error:
-            return error.code
-    return 0
-
-
-@scenario
-def bad_requests_are_refused_and_change_nothing(env: Env) -> None:
-    env.load()
-    sink(env)
-    before, index = read_device(), ifindex()
-    out_of_range = ({"on": 2}, {"stall_ms": 0}, {"stall_ms": 60001})
-    for attrs in (*out_of_range, {"low_percent": 96}):
-        code = _refused(ifindex=index, **attrs)
-        assert code in (errno.ERANGE, errno.EINVAL), (attrs, code)
-    assert _refused(ifindex=0, on=0) in (errno.ERANGE, errno.EINVAL)
-    assert _refused(ifindex=1, on=0) == errno.ENODEV, "lo is not a tun device"
-    assert _refused(ifindex=99999, on=0) == errno.ENODEV
-    assert read_device() == before
-
-
 def _attr(number: int, value: int) -> bytes:
     return attr(number, u32(value))
 
@@ -162,6 +154,9 @@ def every_refusal_says_why(env: Env) -> None:
         "set: state": (REQUEST, set_, here + _attr(4, 0)),
         "set: range": (REQUEST, set_, here + _attr(7, 60001)),
         "set: nothing": (REQUEST, set_, b""),
+        "set: no device": (REQUEST, set_, _attr(1, 0)),
+        "set: lo": (REQUEST, set_, _attr(1, 1)),
+        "set: absent": (REQUEST, set_, _attr(1, 99999)),
         "devices: unknown": (REQUEST | DUMP, get, unknown),
         "devices: a setting": (REQUEST | DUMP, get, _attr(7, 5)),
         "devices: absent": (REQUEST | DUMP, get, _attr(1, 99999)),

@@ -193,9 +193,6 @@ def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:
     """Sockets with flows over both queues; counts what the reader of the first reads."""
     env.load()
     device = env.enter(tap(queues=2, ring=100, qdisc=qdisc))
-    if qdisc.endswith("htb default 10"):
-        add = ("tc", "class", "add", "dev", HERE.name, "parent", "1:", "classid")
-        env.run(*add, "1:10", "htb", "rate", "10gbit")
     env.enter(slow_reader(device, PAUSE, BURST))
 
     def count() -> int:
@@ -220,11 +217,6 @@ def unread_queue_of_two_under_mq_leaves_the_other_its_rate(env: Env) -> str:
 @scenario(deadline=120, on="newest-native")
 def unread_queue_of_two_under_fq_codel_leaves_the_other_its_rate(env: Env) -> str:
     return _one_of_two_queues_is_unread(env, "fq_codel")
-
-
-@scenario(deadline=120, often=False)
-def unread_queue_of_two_under_htb_leaves_the_other_its_rate(env: Env) -> str:
-    return _one_of_two_queues_is_unread(env, "handle 1: htb default 10")
 
 
 @scenario(deadline=120, on="newest-native")

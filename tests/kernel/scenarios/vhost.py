@@ -38,11 +38,6 @@ def vhost_sockets_lose_nothing(env: Env) -> None:
     env.wait_for(all_handed_on, f"the guest gets {now.read} packets")
 
 
-@scenario(on="newest-native")
-def vhost_one_direct_sender_loses_nothing(env: Env) -> str:
-    return assert_direct_senders_lose_nothing(env, 1, packets=60_000, vhost=True)
-
-
 @scenario
 def vhost_four_direct_senders_lose_nothing(env: Env) -> str:
     return assert_direct_senders_lose_nothing(env, 4, packets=60_000, vhost=True)
