@@ -17,7 +17,6 @@ from lab.machines.build import parse_warnings
 from lab.machines.kernels import refused_options
 from lab.trouble import parse_trouble
 from lab.workloads import pktgen, tcp
-from tests.kernel.scenarios.selftests import parse_results
 
 # Kernels
 
@@ -77,22 +76,6 @@ def test_kernel_without_an_option_that_was_asked_for_is_refused() -> None:
     ]
 
 
-SELFTESTS = """\
-TAP version 13
-#            OK  tun.delete_detach_close
-ok 1 tun.delete_detach_close
-not ok 2 tun.detach_close_delete
-ok 3 tun_vnet.plain.send # SKIP needs geneve
-# FAILED: 2 / 3 tests passed.
-"""
-
-
-def test_outcomes_of_the_kernels_selftests() -> None:
-    assert parse_results(SELFTESTS) == {
-        "tun.delete_detach_close": "passed",
-        "tun.detach_close_delete": "failed",
-        "tun_vnet.plain.send": "skipped",
-    }
 
 
 # Proofs

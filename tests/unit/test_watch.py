@@ -29,7 +29,7 @@ from sluice.watch import (
     lay_out,
     observe,
     ordered,
-    sparkline,
+    sparkline
 )
 from tests._terminal import Terminal
 from tests.unit._machine import QUEUE0, Machine

@@ -19,14 +19,7 @@ from lab.guest.devices import FAR, HERE, NEAR, forwarder
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
-from tests.kernel.scenarios._command import (
-    CONFIG,
-    SECONDS,
-    SLUICE,
-    needs_click,
-    sluice,
-    start_udev,
-)
+from tests.kernel.scenarios._command import CONFIG, SECONDS, SLUICE, needs_click, sluice
 from tests.kernel.scenarios._ftrace import calls_lost, mount_tracefs
 from tests.kernel.scenarios._tap import Tap, slow_reader, tap
 from tests.kernel.scenarios._traffic import (
@@ -79,35 +72,6 @@ def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
     assert read_device().state == "off"
     send(23)
     assert counters().lost_at_ring == 15, "off is not stock"
-
-
-@scenario(deadline=SECONDS, on="newest-native")
-def renamed_device_gets_the_rule_of_its_new_name(env: Env) -> None:
-    needs_click(env)
-    env.load()
-    sluice("off", "vpn*")
-    device = env.enter(tap())
-    env.run("ip", "link", "set", HERE.name, "down")
-    env.run("ip", "link", "set", HERE.name, "name", "vpn0")
-    with Client() as client:
-        (found,) = client.devices()
-    assert not found.on and found.rule.startswith(str(CONFIG)), found
-    assert device.queues
-
-
-@scenario(deadline=SECONDS)
-def reloaded_module_gets_its_rules_by_one_event(env: Env) -> None:
-    needs_click(env)
-    start_udev(env)
-    env.load()
-    env.enter(tap())
-    sluice("off", "here*")
-    env.run("rmmod", "sluice")
-    env.load()
-    env.wait_for(lambda: not read_device().on, "udev had the rules loaded", seconds=60)
-    with Client() as client:
-        (rule,) = client.rules()
-    assert rule.pattern == "here*", rule
 
 
 @scenario(deadline=SECONDS, on="newest-native")

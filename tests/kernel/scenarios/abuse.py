@@ -56,7 +56,7 @@ from sluice.errors import NetlinkError
 from sluice.netlink import Client
 from tests.kernel.scenarios import _faults, _ftrace, _patch
 from tests.kernel.scenarios._bpf import choosing
-from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
+from tests.kernel.scenarios._ftrace import has_ftrace
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
 from tests.kernel.scenarios._tap import (
     IFF_MULTI_QUEUE,
@@ -417,23 +417,13 @@ class Abuser:
 
     def trace(self) -> None:
         """Another user of ftrace on the same function."""
-        (TRACING / "set_ftrace_filter").write_text(_ftrace.TRANSMIT)
-        (TRACING / "current_tracer").write_text("function")
-        self.read_some()
-        (TRACING / "current_tracer").write_text("nop")
-        (TRACING / "set_ftrace_filter").write_text("")
+        with _ftrace.tracer("function"):
+            self.read_some()
 
     def probe(self) -> None:
         """A kprobe on the same function."""
-        events = TRACING / "kprobe_events"
-        events.write_text(f"p:sluice_abuse {_ftrace.TRANSMIT}")
-        enable = TRACING / "events/kprobes/sluice_abuse/enable"
-        enable.write_text("1")
-        self.read_some()
-        enable.write_text("0")
-        events_fd = os.open(events, os.O_WRONLY | os.O_APPEND)
-        os.write(events_fd, b"-:sluice_abuse")
-        os.close(events_fd)
+        with _ftrace.probe("p"):
+            self.read_some()
 
     def patch(self) -> None:
         """A live patch of the same function."""

@@ -17,14 +17,7 @@ from sluice import netlink
 from sluice.netlink import Client, Device, Rule
 from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios._ftrace import mount_tracefs
-from tests.kernel.scenarios._requests import (
-    DUMP,
-    REQUEST,
-    UNKNOWN,
-    Asker,
-    attr,
-    u32,
-)
+from tests.kernel.scenarios._requests import DUMP, REQUEST, UNKNOWN, Asker, attr, u32
 from tests.kernel.scenarios._traffic import (
     assert_flows,
     counters,

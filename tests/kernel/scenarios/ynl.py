@@ -17,12 +17,7 @@ from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Client
 from tests.kernel.scenarios._tap import stall_again, tap
-from tests.kernel.scenarios._traffic import (
-    ifindex,
-    read_device,
-    send,
-    sink,
-)
+from tests.kernel.scenarios._traffic import ifindex, read_device, send, sink
 
 LINUX = Path("/out/linux")
 CLIENT = LINUX / "tools/net/ynl/cli.py"

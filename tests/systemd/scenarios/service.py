@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 from lab.guest.devices import HERE
@@ -129,19 +128,3 @@ def module_that_is_loaded_after_the_boot_is_followed(env: Env) -> None:
     env.run("/usr/lib/sluice/module", "load")
     env.wait_for(lambda: has_qdisc(env), "the rule's qdisc is there", seconds=60)
     assert read_state() == "running", env.run("systemctl", "--failed")
-
-
-@scenario(deadline=2 * SECONDS)
-def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
-    install(env, "here* on qdisc=fq_codel\n")
-    env.run("systemctl", "enable", "--now", "sluice")
-    env.run("systemctl", "start", "sluice-follow")
-    time.sleep(5 * env.patience)  # it listens; nothing tells so
-
-    for delay in (0, 0.1, 0.3, 1, 3):
-        with tap(qdisc="pfifo"):
-            time.sleep(delay)
-            assert not has_qdisc(env)
-            set_qdisc(env, "noqueue")
-            env.wait_for(lambda: has_qdisc(env), f"fq_codel after {delay} s", seconds=60)
-    assert env.run("systemctl", "is-active", "sluice-follow") == "active\n"
