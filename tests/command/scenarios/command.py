@@ -19,18 +19,10 @@ from lab.guest.devices import FAR, HERE, NEAR, forwarder
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._command import CONFIG, SECONDS, SLUICE, needs_click, sluice
 from tests.kernel.scenarios._ftrace import calls_lost, mount_tracefs
 from tests.kernel.scenarios._tap import Tap, slow_reader, tap
-from tests.kernel.scenarios._traffic import (
-    counters,
-    flood,
-    read_device,
-    read_queue,
-    send,
-    set_qdisc,
-    sink,
-)
 
 
 @scenario(deadline=SECONDS)
@@ -68,10 +60,10 @@ def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
     env.load()
     said = sluice("off", "here*")
     assert "no such device now" in said and "here* off" in CONFIG.read_text()
-    sink(env, ring=8, paused=True)
-    assert read_device().state == "off"
-    send(23)
-    assert counters().lost_at_ring == 15, "off is not stock"
+    net.sink(env, ring=8, paused=True)
+    assert net.read_device().state == "off"
+    net.send(23)
+    assert net.counters().lost_at_ring == 15, "off is not stock"
 
 
 @scenario(deadline=SECONDS, on="newest-native")
@@ -119,21 +111,21 @@ def noqueue_is_reported_and_replaced_if_asked(env: Env) -> None:
     """As libvirt leaves the tap of a guest."""
     needs_click(env)
     env.load("stall_ms=60000")
-    sink(env, ring=100, paused=True)
-    set_qdisc(env, "noqueue")
+    net.sink(env, ring=100, paused=True)
+    net.set_qdisc(env, "noqueue")
     said = sluice("on", "--now", HERE.name)
     assert "noqueue: nothing to stop; attach a qdisc: --qdisc fq_codel" in said, said
-    assert read_queue().state == "noqueue"
+    assert net.read_queue().state == "noqueue"
     sluice("on", "--now", HERE.name, "--qdisc", "fq_codel")
     assert "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
     # The guest starts again, and libvirt's hook runs: see sluice(8).
     sluice("on", "here*", "--qdisc", "fq_codel")
-    set_qdisc(env, "noqueue")
+    net.set_qdisc(env, "noqueue")
     assert sluice("apply") == f"{HERE.name}: on, served\n1 rule loaded\n"
     assert "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
-    send(300)
-    assert read_queue().state == "stopped"
-    assert counters().lost_at_ring == 0
+    net.send(300)
+    assert net.read_queue().state == "stopped"
+    assert net.counters().lost_at_ring == 0
 
 
 @scenario(deadline=2 * SECONDS, on="newest-native")
@@ -155,7 +147,7 @@ def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
         with tap(qdisc="pfifo"):
             time.sleep(delay)
             assert not has_qdisc()
-            set_qdisc(env, "noqueue")
+            net.set_qdisc(env, "noqueue")
             env.wait_for(has_qdisc, f"fq_codel after {delay} s", seconds=60)
     assert following.poll() is None, "it ended"
 
@@ -164,7 +156,7 @@ def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
 def concurrent_switches_are_all_remembered(env: Env) -> None:
     needs_click(env)
     env.load()
-    sink(env)
+    net.sink(env)
     given = {f"{switch}{n}*": switch for n in range(2) for switch in ("on", "off")}
     running = [
         subprocess.Popen([*SLUICE, switch, pattern, HERE.name])
@@ -176,7 +168,7 @@ def concurrent_switches_are_all_remembered(env: Env) -> None:
         assert lines.count(f"{pattern} {switch}") == 1, lines
     assert sum(line.startswith(f"{HERE.name} ") for line in lines) == 1, lines
     on = f"{HERE.name} on" in lines
-    assert read_device().on is on, "the last who wrote is not the last who set"
+    assert net.read_device().on is on, "the last who wrote is not the last who set"
 
 
 @scenario(deadline=SECONDS, on="newest-native")
@@ -238,8 +230,8 @@ def doctor_sees_that_packets_bypass_the_hook(env: Env) -> None:
     """A live patch without ftrace takes the hook along; here its calls have no effect."""
     needs_click(env)
     env.load()
-    sink(env, ring=100)
-    with flood(senders=1) as senders:
+    net.sink(env, ring=100)
+    with net.flood(senders=1) as senders:
         senders.wait_for_more(env, 500, "traffic")
         assert "the hook saw none" not in sluice("doctor", status=None)
         with calls_lost(env, "sluice_queue_check"):
@@ -255,8 +247,8 @@ def doctor_tells_a_slow_reader_from_a_dead_one(env: Env) -> str:
     mount_tracefs()  # what doctor asks for
     env.load()
     device = env.enter(tap(ring=100))
-    with flood(senders=1) as senders:
-        env.wait_for(lambda: read_queue().stalls > 0, "a stall", 30)
+    with net.flood(senders=1) as senders:
+        env.wait_for(lambda: net.read_queue().stalls > 0, "a stall", 30)
         said = sluice("doctor", status=1)
         assert "the reader read nothing" in said, said
         with slow_reader(device, rest=0.1):

@@ -22,18 +22,11 @@ from typing import Callable
 from lab.guest import debug
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected
 from tests.kernel.scenarios._bridge import add_bridge
 from tests.kernel.scenarios._frames import FRAME, bypassing_socket, is_frame
 from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
-from tests.kernel.scenarios._traffic import (
-    counters,
-    flood,
-    ifindex,
-    read_stops,
-    ring_is_empty,
-    set_device,
-)
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
 FRAMES, PER_SECOND = 3000, 1000
@@ -93,7 +86,7 @@ class CountingReader:
         def drained() -> bool:
             before = self.all
             time.sleep(0.3)
-            return before == self.all and not counters().held and ring_is_empty()
+            return before == self.all and not net.counters().held and net.ring_is_empty()
 
         env.wait_for(drained, "qdisc and ring empty", 30)
 
@@ -101,7 +94,7 @@ class CountingReader:
 def _received(env: Env, reader: CountingReader, send: Callable[[], int]) -> int:
     """How many of the sender's frames are received beside a flood that runs already."""
     before = reader.frames
-    with flood(senders=2) as senders:
+    with net.flood(senders=2) as senders:
         senders.wait_for_more(env, 3000, "the flood")
         most = send()
         senders.end()
@@ -124,11 +117,11 @@ def _compare(
     reader = CountingReader(env, device, is_counted)
     received = {0: 0, 1: 0}
     for on in (0, 1, 0, 1):
-        set_device(on=on)
-        lost = counters().lost_at_ring
+        net.set_device(on=on)
+        lost = net.counters().lost_at_ring
         received[on] += _received(env, reader, send)
-        assert on or counters().lost_at_ring > lost, "the ring never filled"
-    assert read_stops() > 0, "the queue was never stopped"
+        assert on or net.counters().lost_at_ring > lost, "the ring never filled"
+    assert net.read_stops() > 0, "the queue was never stopped"
     assert received[0] and received[1], received
     return f"received of {2 * frames}: stock {received[0]}, sluice {received[1]}"
 
@@ -172,7 +165,7 @@ def xdp_redirect_in_the_core(env: Env) -> str:
     device = env.enter(tap(ring=500))
     veth_pair(env)
     source = socket.if_nametoindex(ENTRY)
-    env.enter(redirected(source, ifindex(), XDP_IN_CORE))
+    env.enter(redirected(source, net.ifindex(), XDP_IN_CORE))
     return _compare(env, device, _sender(env, SOURCE))
 
 

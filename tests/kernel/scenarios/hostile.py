@@ -15,6 +15,7 @@ from lab.guest.devices import HERE, THERE, Device, Reader, attach
 from lab.guest.devices import reader as open_reader
 from lab.guest.scenarios import Env, scenario
 from sluice import netlink
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._frames import Freed
 from tests.kernel.scenarios._requests import (
     ACK,
@@ -30,15 +31,6 @@ from tests.kernel.scenarios._requests import (
     u8,
     u32,
     wrong_attrs,
-)
-from tests.kernel.scenarios._traffic import (
-    assert_flows,
-    flood,
-    ifindex,
-    read_device,
-    read_queue,
-    send,
-    sink,
 )
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
@@ -74,10 +66,10 @@ WRONG_RULES = {
 @scenario
 def every_attribute_in_every_wrong_form_is_refused(env: Env) -> None:
     env.load()
-    sink(env)
-    here = attr(IFINDEX, u32(ifindex()))
+    net.sink(env)
+    here = attr(IFINDEX, u32(net.ifindex()))
     with Asker() as asker:
-        before = asker.settings(ifindex())
+        before = asker.settings(net.ifindex())
         for what, (flags, cmd, known) in REQUESTS.items():
             begin = here if IFINDEX in known else b""
             for number in NUMBERS:
@@ -92,26 +84,26 @@ def every_attribute_in_every_wrong_form_is_refused(env: Env) -> None:
                     case = (what, number, form, answer)
                     assert answer.code in REFUSED and not answer.replies, case
                     assert answer.text or "shorter" in form, case
-        assert asker.settings(ifindex()) == before
-    assert_flows(env)
+        assert asker.settings(net.ifindex()) == before
+    net.assert_flows(env)
 
 
 @scenario
 def truncated_and_unknown_requests_change_nothing(env: Env) -> None:
     env.load()
-    sink(env)
+    net.sink(env)
     with Asker() as asker:
-        before = asker.settings(ifindex())
-        attrs = attr(IFINDEX, u32(ifindex())) + attr(3, b"\0")
+        before = asker.settings(net.ifindex())
+        attrs = attr(IFINDEX, u32(net.ifindex())) + attr(3, b"\0")
         whole = asker.message(REQUEST | ACK, netlink.DEVICE_SET, attrs)
         for length in range(1, len(whole) - 3):  # up to the padding
             for told in (len(whole), length, 0, 0xFFFFFFFF):
                 asker.send(u32(told) + whole[4:length] if length > 4 else whole[:length])
-                assert asker.settings(ifindex()) == before, (length, told)
+                assert asker.settings(net.ifindex()) == before, (length, told)
         for cmd in (0, netlink.QUEUE_EVENT, 7, 255):
             answer = asker.ask(REQUEST | ACK, cmd, b"")
             assert answer.code == errno.EOPNOTSUPP, (cmd, answer)
-    assert_flows(env)
+    net.assert_flows(env)
 
 
 def _in_range(settings: dict[int, bytes]) -> bool:
@@ -131,8 +123,8 @@ def _in_range(settings: dict[int, bytes]) -> bool:
 def _fuzz(env: Env, count: int) -> str:
     """Sends so many random datagrams; settings stay in their ranges."""
     env.load()
-    sink(env)
-    index, refused, changed = ifindex(), 0, 0
+    net.sink(env)
+    index, refused, changed = net.ifindex(), 0, 0
     with Asker() as asker:
         before = asker.settings(index)
         for number in range(count):
@@ -148,8 +140,8 @@ def _fuzz(env: Env, count: int) -> str:
         assert refused and changed, f"{refused} refused, {changed} changed"
         on = attr(IFINDEX, u32(index)) + attr(3, b"\1")
         assert asker.ask(REQUEST | ACK, netlink.DEVICE_SET, on).code == 0
-    assert read_device().on
-    assert_flows(env)
+    assert net.read_device().on
+    net.assert_flows(env)
     env.run("rmmod", "sluice")
     return f"{count} datagrams, {refused} refused, {changed} changed a setting"
 
@@ -235,19 +227,19 @@ def _ask_as_namespace_user(env: Env, where: str, what: str = SETTING) -> str:
 def root_of_a_user_namespace_does_not_set(env: Env) -> None:
     """It reads the devices of the network namespace it is in, as anybody may."""
     env.load()
-    sink(env)
+    net.sink(env)
     said = _ask_as_namespace_user(env, "shared")
     assert said == f"['{HERE.name}'] [{errno.EPERM}] {errno.EPERM}", said
-    assert read_device().on
+    assert net.read_device().on
 
 
 @scenario(on="newest-native")
 def root_of_a_user_namespace_sets_its_own_devices_only(env: Env) -> None:
     env.load()
-    sink(env)
+    net.sink(env)
     said = _ask_as_namespace_user(env, "own")
     assert said == f"['{HERE.name}'] [0] {errno.ENODEV}", said
-    assert read_device().on, "the device of the same name elsewhere was switched"
+    assert net.read_device().on, "the device of the same name elsewhere was switched"
 
 
 def _set_rules() -> None:
@@ -275,7 +267,7 @@ def wrong_rule_is_refused_with_the_whole_table(env: Env) -> None:
 @scenario(on="newest-native")
 def anybody_reads_all_rules_in_the_hosts_network_namespace(env: Env) -> None:
     env.load()
-    sink(env)
+    net.sink(env)
     _set_rules()
     said = _ask_as_namespace_user(env, "shared", READING).splitlines()
     assert said[1:] == ["0 ['here*', 'vnet*']"], said
@@ -284,7 +276,7 @@ def anybody_reads_all_rules_in_the_hosts_network_namespace(env: Env) -> None:
 @scenario(on="newest-native")
 def in_another_namespace_the_rules_of_own_devices_alone_are_read(env: Env) -> None:
     env.load()
-    sink(env)
+    net.sink(env)
     _set_rules()
     said = _ask_as_namespace_user(env, "own", READING).splitlines()
     told = f"{HERE.name} /etc/sluice.conf:7 900 ('on', 'stall-ms')"
@@ -359,9 +351,9 @@ def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
     here = replace(HERE, netns="dying")
     for _ in range(2):
         reader = _route_into(env, here)
-        with flood(senders=2, flows=4) as senders:
+        with net.flood(senders=2, flows=4) as senders:
             env.wait_for(
-                lambda: read_queue(here).state == "stopped", "the stop", 60
+                lambda: net.read_queue(here).state == "stopped", "the stop", 60
             )
             env.run("ip", "netns", "del", here.netns)
             reader.kill()
@@ -371,7 +363,7 @@ def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
                 seconds=30,
             )
             senders.end()
-    sink(env, ring=100, paused=True)
-    send(200)
-    assert read_queue().state == "stopped", "the next device is not served"
+    net.sink(env, ring=100, paused=True)
+    net.send(200)
+    assert net.read_queue().state == "stopped", "the next device is not served"
     env.run("rmmod", "sluice")

@@ -10,20 +10,7 @@ from pathlib import Path
 from lab.guest.devices import HERE, Reader
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._traffic import (
-    assert_flood_is_read,
-    case,
-    counters,
-    flood,
-    gone,
-    read_queue,
-    set_device,
-    set_qdisc,
-    sink,
-    wait_for_stops,
-    wait_until_empty,
-    wait_until_read,
-)
+from tests.kernel.scenarios import _traffic as net
 
 FREED = Path("/sys/kernel/tracing/events/skb/kfree_skb")
 HISTOGRAM = "hist:keys=location"
@@ -103,72 +90,72 @@ def _freed_by_the_driver() -> int:
 
 def _loses_nothing(env: Env, reader: Reader) -> None:
     """Through the qdisc that is attached now."""
-    wait_until_empty(env)
-    before, stops = counters(), read_queue().stops
-    with flood(senders=3) as senders:
-        wait_for_stops(env, reader, more_than=stops + 5)
+    net.wait_until_empty(env)
+    before, stops = net.counters(), net.read_queue().stops
+    with net.flood(senders=3) as senders:
+        net.wait_for_stops(env, reader, more_than=stops + 5)
         sent = senders.end()
     reader.resume()  # at full pace
-    after = wait_until_read(env, gone(before) + sent)
+    after = net.wait_until_read(env, net.gone(before) + sent)
     assert after.lost_at_ring == before.lost_at_ring, (before, after)
-    assert gone(after) - gone(before) == sent, (before, after, sent)
+    assert net.gone(after) - net.gone(before) == sent, (before, after, sent)
 
 
 @scenario(deadline=180)
 def common_qdiscs_lose_nothing(env: Env) -> None:
     for kind in ("fq_codel", "pfifo_fast", "pfifo"):
-        with case(env, kind):
+        with net.case(env, kind):
             env.load("stall_ms=60000")
-            reader = sink(env, ring=100)
-            set_qdisc(env, kind)
+            reader = net.sink(env, ring=100)
+            net.set_qdisc(env, kind)
             _loses_nothing(env, reader)
 
 
 @scenario
 def mq_with_fq_codel_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, queues=2)
+    reader = net.sink(env, ring=100, queues=2)
     tc = ("tc", "qdisc", "replace", "dev", HERE.name)
     env.run(*tc, "root", "handle", "1:", "mq")
     for queue in ("1:1", "1:2"):
         env.run(*tc, "parent", queue, "fq_codel")
-    assert_flood_is_read(env, reader)
+    net.assert_flood_is_read(env, reader)
 
 
 @scenario
 def noqueue_between_two_others_is_stock(env: Env) -> None:
     """The ring drops packets only while noqueue is attached."""
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100)
-    set_qdisc(env, "fq_codel")
+    reader = net.sink(env, ring=100)
+    net.set_qdisc(env, "fq_codel")
     _loses_nothing(env, reader)
-    set_qdisc(env, "noqueue")
-    stops = read_queue().stops
-    with flood(senders=3) as senders:
-        env.wait_for(lambda: counters().lost_at_ring > 0, "noqueue drops at the ring")
+    net.set_qdisc(env, "noqueue")
+    stops = net.read_queue().stops
+    with net.flood(senders=3) as senders:
+        env.wait_for(lambda: net.counters().lost_at_ring > 0, "noqueue drops at the ring")
         senders.end()
-    assert read_queue().stops == stops, "a queue without a qdisc was stopped"
-    set_qdisc(env, "fq")
+    assert net.read_queue().stops == stops, "a queue without a qdisc was stopped"
+    net.set_qdisc(env, "fq")
     _loses_nothing(env, reader)
 
 
 @scenario
 def change_under_load_loses_nothing_at_the_ring(env: Env) -> None:
     env.load("stall_ms=60000", "default_on=0")
-    reader = sink(env, ring=100)
+    reader = net.sink(env, ring=100)
     _count_freed(env)
-    with flood(senders=3) as senders:
+    with net.flood(senders=3) as senders:
         env.wait_for(_freed_by_the_driver, "stock drops at the ring", 30)
-        set_device(on=1)
-        wait_for_stops(env, reader, more_than=5)
+        net.set_device(on=1)
+        net.wait_for_stops(env, reader, more_than=5)
         before = _freed_by_the_driver()
         for kind in ("fq", "pfifo", "cake", "pfifo_fast", "fq_codel") * 2:
-            stops = read_queue().stops
-            set_qdisc(env, kind)
-            wait_for_stops(env, reader, more_than=stops + 5)
+            stops = net.read_queue().stops
+            net.set_qdisc(env, kind)
+            net.wait_for_stops(env, reader, more_than=stops + 5)
         senders.end()
-    wait_until_empty(env)
-    assert _freed_by_the_driver() == before, (before, counters(), read_queue())
+    net.wait_until_empty(env)
+    assert _freed_by_the_driver() == before, (before, net.counters(), net.read_queue())
     _loses_nothing(env, reader)
 
 

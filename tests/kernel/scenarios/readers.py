@@ -29,21 +29,10 @@ from lab.guest.devices import reader as open_reader
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_NAPI, IFF_NAPI_FRAGS, IFF_VNET_HDR
 from lab.workloads import tcp
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._tap import PACKET_MAX, SLOWEST, reading, tap
 from tests.kernel.scenarios._threads import Repeated
-from tests.kernel.scenarios._traffic import (
-    DISCARD_PORT,
-    assert_flood_is_read,
-    assert_flood_loses_nothing,
-    counters,
-    flood,
-    read_queue,
-    read_stops,
-    sink,
-    wait_for_stops,
-    wait_until_empty,
-)
 
 IO_URING_SETUP = 425  # on every architecture
 UDP_SEGMENT = 103  # linux/udp.h
@@ -53,7 +42,7 @@ SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C  # linux/sockios.h, linux/ethtool.h
 
 def _assert_lossless(env: Env, *options: str) -> None:
     env.load("stall_ms=60000")
-    assert_flood_is_read(env, sink(env, ring=100, options=options))
+    net.assert_flood_is_read(env, net.sink(env, ring=100, options=options))
 
 
 class Polling(Repeated):
@@ -79,7 +68,7 @@ def poll_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(ring=100))
     with Polling(device.queues[0]) as reader:
-        now = assert_flood_loses_nothing(env, reader, senders=3)
+        now = net.assert_flood_loses_nothing(env, reader, senders=3)
     assert reader.taken == now.read, (reader.taken, now)
 
 
@@ -95,24 +84,24 @@ def io_uring_loses_nothing(env: Env) -> None:
 @scenario(on="newest-native")
 def tun_reader_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, here=replace(HERE, mac=""))
-    assert_flood_is_read(env, reader)
+    reader = net.sink(env, ring=100, here=replace(HERE, mac=""))
+    net.assert_flood_is_read(env, reader)
 
 
 @scenario(on="newest-native")
 def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
-    with reading(device) as readers, flood(senders=2) as senders:
+    with reading(device) as readers, net.flood(senders=2) as senders:
         for queue in (0, 2, 1, 2, 0):
             with choosing(queue) as program:
                 device.set_steering(program)
-            wait_for_stops(env, readers, read_stops(queue) + 5, queue)
+            net.wait_for_stops(env, readers, net.read_stops(queue) + 5, queue)
         device.set_steering(-1)
         senders.wait_for_more(env, 500, "traffic goes on")
         sent = senders.end()
-        wait_until_empty(env)
-    now = counters()
+        net.wait_until_empty(env)
+    now = net.counters()
     assert now.lost_at_ring == 0, now
     assert now.read + now.qdisc_drops == sent, (now, sent)
 
@@ -143,10 +132,10 @@ def _assert_tcp_is_lossless(env: Env, flags: int = 0) -> Reader:
             *("--parallel", "8", "--json"),
         )
     for device in (HERE, FAR):
-        wait_until_empty(env, device)
-    here, far = counters(), read_counters(FAR)
+        net.wait_until_empty(env, device)
+    here, far = net.counters(), read_counters(FAR)
     near_end, far_end = reader.pause()
-    assert read_queue().stops > 0, "the ring never filled: proves nothing"
+    assert net.read_queue().stops > 0, "the ring never filled: proves nothing"
     for seen, end in ((here, near_end), (far, far_end)):
         assert seen.lost_at_ring == 0, (seen, end)
         assert seen.passed_by_qdisc == end["segments"], (seen, end)
@@ -183,7 +172,7 @@ def _send_large(packets: int, segment: int = 1400) -> int:
     """Sends UDP packets of SEGMENTS segments; returns the number of segments."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, segment)
-        out.connect((THERE.address, DISCARD_PORT))
+        out.connect((THERE.address, net.DISCARD_PORT))
         for _ in range(packets):
             out.send(b"x" * segment * SEGMENTS)
     return packets * SEGMENTS
@@ -192,14 +181,14 @@ def _send_large(packets: int, segment: int = 1400) -> int:
 @scenario(on="newest-native")
 def udp_in_large_packets_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=20, paused=True, flags=IFF_VNET_HDR)
+    reader = net.sink(env, ring=20, paused=True, flags=IFF_VNET_HDR)
     with ThreadPoolExecutor() as pool:
         sending = pool.submit(_send_large, 500)
-        wait_for_stops(env, reader)
+        net.wait_for_stops(env, reader)
         reader.resume()
         sent = sending.result()
-    wait_until_empty(env)
-    now = counters()
+    net.wait_until_empty(env)
+    now = net.counters()
     (count,) = reader.pause()
     assert now.lost_at_ring == 0, now
     # The qdisc counts a packet that it drops once, whatever its segments.

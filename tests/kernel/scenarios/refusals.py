@@ -16,17 +16,9 @@ from lab.guest.tun import read_has_backpressure
 from sluice import netlink
 from sluice.netlink import Client, Device, Rule
 from tests.kernel.scenarios import _ftrace
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios._requests import DUMP, REQUEST, UNKNOWN, Asker, attr, u32
-from tests.kernel.scenarios._traffic import (
-    assert_flows,
-    counters,
-    ifindex,
-    read_device,
-    read_queue,
-    send,
-    sink,
-)
 from tests.kernel.scenarios._veth import ENTRY, veth_pair
 
 
@@ -41,11 +33,11 @@ def _fake_device(env: Env, layout: str) -> Device:
 
 def _unknown_layout_is_refused(env: Env, layout: str, reason: str) -> None:
     env.load()
-    sink(env)
+    net.sink(env)
     device = _fake_device(env, layout)
     assert (device.state, device.reason) == ("refused", reason), device
-    assert read_device().state == "served", "the real device is not served"
-    assert_flows(env)
+    assert net.read_device().state == "served", "the real device is not served"
+    net.assert_flows(env)
 
 
 @scenario
@@ -91,24 +83,24 @@ def without_ftrace_nothing_is_served(env: Env) -> None:
         env.skip("this kernel does not let ftrace be switched off")
     env.defer(_set_ftrace, 1)
     env.load()
-    sink(env, ring=8, paused=True)
-    device = read_device()
+    net.sink(env, ring=8, paused=True)
+    device = net.read_device()
     assert device.state == "refused" and "ftrace" in device.reason, device
-    send(23)
-    assert counters().lost_at_ring == 15
+    net.send(23)
+    assert net.counters().lost_at_ring == 15
 
 
 @scenario
 def ftrace_stays_on_while_a_device_is_served(env: Env) -> None:
     mount_tracefs()
     env.load("stall_ms=60000")
-    reader = sink(env, ring=8, paused=True)
+    reader = net.sink(env, ring=8, paused=True)
     _ftrace.settles_on_direct_call(env)
     assert not _set_ftrace(0), "ftrace was switched off"
-    send(23)
-    assert read_queue().state == "stopped"
+    net.send(23)
+    assert net.read_queue().state == "stopped"
     reader.resume()
-    assert_flows(env)
+    net.assert_flows(env)
 
 
 @scenario
@@ -117,13 +109,13 @@ def backpressure_flag_is_shown_as_upstream(env: Env) -> None:
         env.skip("this kernel has no IFF_BACKPRESSURE")
     env.load()
     reader = env.enter(open_sink(env.helper("reader"), "upstream", ring=100))
-    assert read_device().state == "upstream"
+    assert net.read_device().state == "upstream"
     reader.pause()
-    send(300)
-    assert read_queue().stops == 0, "sluice stopped a queue upstream serves"
-    assert counters().lost_at_ring == 0, "IFF_BACKPRESSURE does not work"
+    net.send(300)
+    assert net.read_queue().stops == 0, "sluice stopped a queue upstream serves"
+    assert net.counters().lost_at_ring == 0, "IFF_BACKPRESSURE does not work"
     reader.resume()
-    assert_flows(env)
+    net.assert_flows(env)
 
 
 def _attr(number: int, value: int) -> bytes:
@@ -134,8 +126,8 @@ def _attr(number: int, value: int) -> bytes:
 def every_refusal_says_why(env: Env) -> None:
     """Attributes that a command does not take, and devices that do not exist."""
     env.load()
-    sink(env)
-    before, index = read_device(), ifindex()
+    net.sink(env)
+    before, index = net.read_device(), net.ifindex()
     get, set_, queues = netlink.DEVICE_GET, netlink.DEVICE_SET, netlink.QUEUE_GET
     here, unknown = _attr(1, index), _attr(UNKNOWN, 1)
     wrong = {
@@ -162,7 +154,7 @@ def every_refusal_says_why(env: Env) -> None:
             known = (errno.EINVAL, errno.ERANGE, errno.ENODEV)
             assert answer.code in known, (what, answer)
             assert answer.text, f"{what}: errno {answer.code} without a message"
-    assert read_device() == before
+    assert net.read_device() == before
 
 
 PLAIN_USER = """
@@ -183,19 +175,19 @@ with Client() as client, Asker() as asker:
 @scenario
 def plain_user_sees_and_does_not_set(env: Env) -> None:
     env.load()
-    sink(env)
+    net.sink(env)
     with Client() as client:
         client.set_rules([Rule("vpn*", "all", True, "", "x:1")])
         said = env.run(sys.executable, "-c", PLAIN_USER, HERE.name).splitlines()
         assert said == [f"{errno.EPERM} CAP_NET_ADMIN is missing"] * 2, said
         assert len(client.rules()) == 1, "a plain user removed the rules"
-    assert read_device().on
+    assert net.read_device().on
 
 
 @scenario(on="newest-native")
 def other_namespace_does_not_see_the_device(env: Env) -> None:
     env.load()
-    sink(env)
+    net.sink(env)
     env.run("ip", "netns", "add", "elsewhere")
     env.defer(env.run, "ip", "netns", "del", "elsewhere")
     program = "from sluice.netlink import Client; print(Client().devices())"

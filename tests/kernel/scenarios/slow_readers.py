@@ -9,19 +9,8 @@ from __future__ import annotations
 from lab.guest.devices import HERE, THERE
 from lab.guest.scenarios import Env, scenario
 from lab.workloads.dead_reader import send_in_turn
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._tap import slow_reader, tap
-from tests.kernel.scenarios._traffic import (
-    assert_senders_are_held_shortly,
-    case,
-    compare,
-    counters,
-    flood,
-    gone,
-    pausing,
-    read_queue,
-    set_device,
-    sink,
-)
 
 PACES_MS = (1000, 249, 200, 100, 10, 1)  # of a reader, for each packet
 # Seconds that a reader rests, the packets that it takes then, and the ring. The first is
@@ -40,20 +29,20 @@ def readers_of_few_packets_hold_senders_shortly(env: Env) -> str:
     said = []
     for milliseconds in PACES_MS:
         pace = f"a packet each {milliseconds} ms"
-        with case(env, pace):
+        with net.case(env, pace):
             env.load()
             options = ["--link-us", str(1000 * milliseconds)]
-            reader = sink(env, ring=500, options=options)
-            said.append(f"{pace}: {assert_senders_are_held_shortly(env, reader)}")
+            reader = net.sink(env, ring=500, options=options)
+            said.append(f"{pace}: {net.assert_senders_are_held_shortly(env, reader)}")
     return "; ".join(said)
 
 
 @scenario(on="newest-native")
 def reader_in_bursts_holds_senders_shortly(env: Env) -> str:
     env.load()
-    reader = sink(env, ring=500)
-    with pausing(reader, rest=0.24, reads=0.01) as rests:
-        return assert_senders_are_held_shortly(env, reader, rests)
+    reader = net.sink(env, ring=500)
+    with net.pausing(reader, rest=0.24, reads=0.01) as rests:
+        return net.assert_senders_are_held_shortly(env, reader, rests)
 
 
 def living_peer_reached(env: Env) -> int:
@@ -67,26 +56,26 @@ def living_peer_reached(env: Env) -> int:
 def slow_reader_blocks_no_third_party(env: Env) -> str:
     """A reader of 5 packets/s, one socket, two peers; compared with sluice off."""
     env.load()
-    sink(env, ring=500, options=["--link-us", "200000"])
-    return compare(lambda: living_peer_reached(env), HERE.name)
+    net.sink(env, ring=500, options=["--link-us", "200000"])
+    return net.compare(lambda: living_peer_reached(env), HERE.name)
 
 
 def _loses_nothing(env: Env, rest: float, burst: int, ring: int) -> None:
     """A reader of so many packets after each rest; a starved host lets none stall."""
     device = env.enter(tap(ring=ring))
-    set_device(stall_ms=2000)
-    with slow_reader(device, rest, burst), flood(senders=1) as senders:
-        env.wait_for(lambda: read_queue().stops > 20, "stops", 30)
+    net.set_device(stall_ms=2000)
+    with slow_reader(device, rest, burst), net.flood(senders=1) as senders:
+        env.wait_for(lambda: net.read_queue().stops > 20, "stops", 30)
         sent = senders.end()
-    assert read_queue().stalls == 0, read_queue()
-    env.wait_for(lambda: device.is_drained(counters), "qdisc and ring empty")
-    now = counters()
-    assert now.lost_at_ring == 0 and gone(now) == sent, (now, sent)
+    assert net.read_queue().stalls == 0, net.read_queue()
+    env.wait_for(lambda: device.is_drained(net.counters), "qdisc and ring empty")
+    now = net.counters()
+    assert now.lost_at_ring == 0 and net.gone(now) == sent, (now, sent)
 
 
 @scenario(deadline=180, on="newest-native")
 def operator_makes_readers_in_bursts_lossless(env: Env) -> None:
     for name, burst in BURSTS.items():
-        with case(env, name):
+        with net.case(env, name):
             env.load()
             _loses_nothing(env, *burst)

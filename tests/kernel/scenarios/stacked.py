@@ -19,19 +19,8 @@ from lab.guest.devices import (
 from lab.guest.devices import reader as open_reader
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._frames import send_frames
-from tests.kernel.scenarios._traffic import (
-    assert_flood_loses_nothing,
-    counters,
-    flood,
-    gone,
-    read_queue,
-    read_queues,
-    set_device,
-    sink,
-    wait_until_empty,
-    wait_until_read,
-)
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
 FRAMES = 2000
@@ -68,20 +57,20 @@ def _redirect_veth(env: Env) -> None:
 def redirect_from_a_veth_loses_nothing(env: Env) -> str:
     """No socket waits there: what the ring has no room for waits in the qdisc."""
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, paused=True, qdisc=f"pfifo limit {FRAMES}")
+    reader = net.sink(env, ring=100, paused=True, qdisc=f"pfifo limit {FRAMES}")
     _redirect_veth(env)
-    set_device(on=0)
+    net.set_device(on=0)
     send_frames(FRAMES, SOURCE)
-    env.wait_for(lambda: counters().lost_at_ring == FRAMES - 100, "stock's losses")
+    env.wait_for(lambda: net.counters().lost_at_ring == FRAMES - 100, "stock's losses")
     reader.resume()
-    before = wait_until_read(env, FRAMES)
+    before = net.wait_until_read(env, FRAMES)
     reader.pause()
-    set_device(on=1)
+    net.set_device(on=1)
     send_frames(FRAMES // 2, SOURCE)
-    assert read_queue().state == "stopped", read_queue()
+    assert net.read_queue().state == "stopped", net.read_queue()
     reader.resume()
     send_frames(FRAMES // 2, SOURCE)  # beside the reader
-    now = wait_until_read(env, 2 * FRAMES)
+    now = net.wait_until_read(env, 2 * FRAMES)
     assert now.lost_at_ring == before.lost_at_ring, (before, now)
     assert now.read - before.read + now.qdisc_drops == FRAMES, (before, now)
     return f"stock lost {before.lost_at_ring} of {FRAMES} frames, sluice none"
@@ -107,15 +96,15 @@ def bond_over_two_taps_loses_nothing(env: Env) -> str:
     attach(replace(HERE, name="bond0"), THERE, qdisc="noqueue")
 
     def stopped() -> bool:
-        return all(read_queues(port)[0].stops > 5 for port in PORTS)
+        return all(net.read_queues(port)[0].stops > 5 for port in PORTS)
 
-    with flood(senders=1) as senders:
+    with net.flood(senders=1) as senders:
         env.wait_for(stopped, "both queues are stopped again and again", 30)
         sent = senders.end()
     for port in PORTS:
-        wait_until_empty(env, port)
+        net.wait_until_empty(env, port)
     now = _add_ports()
-    assert now.lost_at_ring == 0 and gone(now) == sent, (now, sent)
+    assert now.lost_at_ring == 0 and net.gone(now) == sent, (now, sent)
     read = ", ".join(f"{port.name} {read_counters(port).read}" for port in PORTS)
     return f"of {sent} packets read: {read}"
 
@@ -129,4 +118,4 @@ def vxlan_over_a_tun_loses_nothing(env: Env) -> None:
     ends = ("local", here.address, "remote", "10.94.0.2")
     _add_link(env, "vxlan0", "vxlan", "id", "1", "dstport", "4789", *ends)
     attach(replace(HERE, name="vxlan0"), THERE, qdisc="noqueue")
-    assert_flood_loses_nothing(env, reader, senders=3)
+    net.assert_flood_loses_nothing(env, reader, senders=3)

@@ -22,19 +22,10 @@ from lab.guest.devices import reader as open_reader
 from lab.guest.latency import ping
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bridge import add_port, bridge, empty_bridge, port_mac, teach
 from tests.kernel.scenarios._tap import TUNSETSNDBUF, Tap, slow_reader, tap
 from tests.kernel.scenarios._threads import Repeated
-from tests.kernel.scenarios._traffic import (
-    DISCARD_PORT,
-    compare,
-    counters,
-    flood,
-    read_stops,
-    set_device,
-    sink,
-    wait_until_empty,
-)
 
 SECONDS = 4.0
 SEND_BUFFER = 64 * 1024
@@ -76,7 +67,7 @@ def _send_in_turn(addresses: Sequence[str], seconds: float = SECONDS) -> int:
         out.settimeout(10)
         while time.monotonic() < end:
             for address in addresses:
-                out.sendto(b"x" * 200, (address, DISCARD_PORT))
+                out.sendto(b"x" * 200, (address, net.DISCARD_PORT))
             rounds += 1
     return rounds
 
@@ -87,7 +78,7 @@ def _socket_reaches_the_other_port(env: Env, pace: int) -> str:
     addresses = _read_ports(env, pace)
     send = functools.partial(_send_in_turn, addresses)
     names = (SLOW.name, FAST.name)
-    return compare(lambda: _read_by_the_fast_port(send), *names)
+    return net.compare(lambda: _read_by_the_fast_port(send), *names)
 
 
 @scenario(deadline=120, often=False)
@@ -152,7 +143,7 @@ def _writer_reaches_the_other_port(env: Env, pace: int) -> str:
     names = (source.name, SLOW.name, FAST.name)
     wait = functools.partial(time.sleep, SECONDS)
     with Writer(source):
-        return compare(lambda: _read_by_the_fast_port(wait), *names)
+        return net.compare(lambda: _read_by_the_fast_port(wait), *names)
 
 
 @scenario(deadline=120, often=False)
@@ -183,7 +174,7 @@ def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
     taps = env.enter(bridge(names))
     addresses = teach(names)
     with slow_reader(taps["slow0"], 0.05), slow_reader(taps["fast0"], 0.001, 500):
-        result = compare(lambda: _send_in_turn(addresses, SECONDS), *names)
+        result = net.compare(lambda: _send_in_turn(addresses, SECONDS), *names)
         fast = taps["fast0"].read_count
     assert fast > 1000, fast
     return f"rounds: {result}; {fast} packets read by the fast one"
@@ -196,7 +187,7 @@ def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:
     env.enter(slow_reader(device, PAUSE, BURST))
 
     def count() -> int:
-        with flood(senders=2, flows=16) as senders:
+        with net.flood(senders=2, flows=16) as senders:
             senders.wait_for_more(env, 1000, "the flood")
             before = device.read_count
             time.sleep(SECONDS)
@@ -204,8 +195,8 @@ def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:
             senders.end()
         return reached
 
-    result = compare(count, HERE.name)
-    assert read_stops(1) > 0, "the unread queue was never stopped"
+    result = net.compare(count, HERE.name)
+    assert net.read_stops(1) > 0, "the unread queue was never stopped"
     return result
 
 
@@ -223,27 +214,27 @@ def unread_queue_of_two_under_fq_codel_leaves_the_other_its_rate(env: Env) -> st
 def pings_beside_four_floods_are_answered_as_without_sluice(env: Env) -> str:
     """A sparse flow through fq_codel, before a reader of 10,000 packets/s."""
     env.load()
-    sink(env, ring=500, options=("--link-us", "100"))
+    net.sink(env, ring=500, options=("--link-us", "100"))
 
     def count() -> tuple[int, int]:
-        with flood(senders=4) as senders:
+        with net.flood(senders=4) as senders:
             senders.wait_for_more(env, 3000, "the flood")
             with ping(HERE, THERE) as pings:
                 time.sleep(SECONDS)
                 result = pings.end()
             senders.end()
-        wait_until_empty(env)
+        net.wait_until_empty(env)
         return result.sent, result.received
 
-    set_device(on=0)
-    lost = counters().lost_at_ring
+    net.set_device(on=0)
+    lost = net.counters().lost_at_ring
     stock_sent, stock = count()
-    if env.patience > 2 and counters().lost_at_ring == lost:
+    if env.patience > 2 and net.counters().lost_at_ring == lost:
         env.skip("senders are too slow here to fill the ring")
-    assert counters().lost_at_ring > lost, "the ring never filled"
-    set_device(on=1)
+    assert net.counters().lost_at_ring > lost, "the ring never filled"
+    net.set_device(on=1)
     sent, answered = count()
-    assert read_stops() > 0, "the queue was never stopped"
+    assert net.read_stops() > 0, "the queue was never stopped"
     under_way = 3  # pings whose answer came after the end
     said = f"answered: stock {stock} of {stock_sent}, sluice {answered} of {sent}"
     assert (answered + under_way) * stock_sent >= stock * sent, said

@@ -10,19 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import redirected
 from tests.kernel.scenarios._frames import FRAME, is_frame
 from tests.kernel.scenarios._tap import SLOWEST, Tap, reading, tap
 from tests.kernel.scenarios._threads import Repeated
-from tests.kernel.scenarios._traffic import (
-    counters,
-    flood,
-    ifindex,
-    read_queue,
-    read_stops,
-    wait_for_stops,
-    wait_until_empty,
-)
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
 
@@ -55,7 +47,7 @@ def _redirected_tap(env: Env, ring: int) -> tuple[Tap, Seen]:
     device = env.enter(tap(ring=ring))
     veth_pair(env)
     try:
-        env.enter(redirected(socket.if_nametoindex(ENTRY), ifindex()))
+        env.enter(redirected(socket.if_nametoindex(ENTRY), net.ifindex()))
     except OSError as error:
         env.skip(f"this kernel's veth takes no XDP program ({error.strerror})")
     seen = Seen()
@@ -69,12 +61,12 @@ def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     device, seen = _redirected_tap(env, ring=500)
     with reading(device) as readers:
-        with _redirecting(burst=2, pause=0.01), flood(senders=2) as senders:
-            wait_for_stops(env, readers, more_than=5)
+        with _redirecting(burst=2, pause=0.01), net.flood(senders=2) as senders:
+            net.wait_for_stops(env, readers, more_than=5)
             env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
             sent = senders.end()
-        wait_until_empty(env)
-    now = counters()
+        net.wait_until_empty(env)
+    now = net.counters()
     assert seen.counts["qdisc"] + now.qdisc_drops == sent, (seen, now, sent)
 
 
@@ -86,20 +78,20 @@ def xdp_flood_is_counted_and_blocks_no_sender(env: Env) -> None:
     device, seen = _redirected_tap(env, ring=100)
     with reading(device) as readers:
         readers.rest = SLOWEST
-        with flood(senders=2) as senders:
+        with net.flood(senders=2) as senders:
             with _redirecting(burst=200, pause=0):
                 env.wait_for(
-                    lambda: read_queue().stalls > 1, "stalls in a crowd", seconds=30
+                    lambda: net.read_queue().stalls > 1, "stalls in a crowd", seconds=30
                 )
                 senders.wait_for_more(env, 1500, "what the sockets send")
                 env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
-            wait_for_stops(env, readers, more_than=read_stops() + 2)
-            lost = counters().lost_at_ring
-            wait_for_stops(env, readers, more_than=read_stops() + 5)
-            assert counters().lost_at_ring == lost
+            net.wait_for_stops(env, readers, more_than=net.read_stops() + 2)
+            lost = net.counters().lost_at_ring
+            net.wait_for_stops(env, readers, more_than=net.read_stops() + 5)
+            assert net.counters().lost_at_ring == lost
             sent = senders.end()
-        wait_until_empty(env)
-    now = counters()
+        net.wait_until_empty(env)
+    now = net.counters()
     lost = sent - seen.counts["qdisc"] - now.qdisc_drops
     assert 0 <= lost <= now.lost_at_ring, (lost, now)
     assert now.read == sum(seen.counts.values()), (now, seen)
