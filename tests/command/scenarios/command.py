@@ -54,19 +54,6 @@ def command_sees_and_switches_two_namespaces(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS, on="newest-native")
-def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
-    """There is no udev in the guest: the module has the rule."""
-    needs_click(env)
-    env.load()
-    said = sluice("off", "here*")
-    assert "no such device now" in said and "here* off" in CONFIG.read_text()
-    net.sink(env, ring=8, paused=True)
-    assert net.read_device().state == "off"
-    net.send(23)
-    assert net.counters().lost_at_ring == 15, "off is not stock"
-
-
-@scenario(deadline=SECONDS, on="newest-native")
 def container_without_a_name_is_shown_and_switched(env: Env) -> None:
     """A private network namespace that nobody can name, and its tun device."""
     needs_click(env)
@@ -153,25 +140,6 @@ def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS, on="newest-native")
-def concurrent_switches_are_all_remembered(env: Env) -> None:
-    needs_click(env)
-    env.load()
-    net.sink(env)
-    given = {f"{switch}{n}*": switch for n in range(2) for switch in ("on", "off")}
-    running = [
-        subprocess.Popen([*SLUICE, switch, pattern, HERE.name])
-        for pattern, switch in given.items()
-    ]
-    assert [process.wait() for process in running] == [0, 0, 0, 0]
-    lines = CONFIG.read_text().splitlines()
-    for pattern, switch in given.items():
-        assert lines.count(f"{pattern} {switch}") == 1, lines
-    assert sum(line.startswith(f"{HERE.name} ") for line in lines) == 1, lines
-    on = f"{HERE.name} on" in lines
-    assert net.read_device().on is on, "the last who wrote is not the last who set"
-
-
-@scenario(deadline=SECONDS, on="newest-native")
 def devices_that_vanish_do_not_end_watch(env: Env) -> None:
     needs_click(env)
     env.load()
@@ -188,24 +156,6 @@ def devices_that_vanish_do_not_end_watch(env: Env) -> None:
     assert (watching.returncode, err, len(looks)) == (0, "", 60), err
     assert any(looks), "no look saw a device: proves nothing"
     assert not all(looks), "no look saw none: proves nothing"
-
-
-@scenario(deadline=SECONDS, on="newest-native")
-def device_that_vanishes_while_it_is_switched(env: Env) -> None:
-    needs_click(env)
-    from sluice import config, devices, switch
-
-    env.load()
-    device = env.enter(tap())
-    (view,) = devices.read_machine("").views
-    env.run("ip", "link", "del", HERE.name)
-    device.queues.clear()  # not persistent: there is nothing to unset
-    reason = switch.set_by_hand(view, config.Rule("here*", False))
-    assert reason == switch.VANISHED
-    (outcome,) = switch.outcomes_of([view], {})
-    assert (outcome.done, outcome.text) == (False, switch.VANISHED), outcome
-    with Client() as client:
-        assert client.devices() == []
 
 
 @scenario(deadline=SECONDS)

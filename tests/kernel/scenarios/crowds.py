@@ -59,7 +59,9 @@ def _enter_and_weigh(env: Env, size: int, flags: int = 0) -> int:
     return weigh() - before
 
 
-def _serves_a_crowd(env: Env, size: int) -> str:
+@scenario(deadline=300, on="newest")
+def thousand_devices_are_served(env: Env) -> str:
+    size = 1000
     taken = _enter_and_weigh(env, size)
     assert 0 < taken / size < allowed(DEVICE_BYTES), f"{taken} bytes for {size} devices"
     net.sink(env, ring=100)
@@ -81,18 +83,6 @@ def _serves_a_crowd(env: Env, size: int) -> str:
         f"{taken / size:.0f} bytes for an idle device, two dumps in {looked:.1f} s, "
         f"unloaded in {left:.1f} s"
     )
-
-
-@scenario(deadline=300, on="newest")
-def thousand_devices_are_served(env: Env) -> str:
-    return _serves_a_crowd(env, 1000)
-
-
-@scenario(deadline=1800, often=False)
-def ten_thousand_devices_are_served(env: Env) -> str:
-    if env.patience > 2:
-        env.skip("a kernel that watches itself takes an hour; a thousand are enough")
-    return _serves_a_crowd(env, 10_000)
 
 
 @scenario(deadline=120)

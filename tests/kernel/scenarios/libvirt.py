@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Guests of libvirt, which sets noqueue on their taps.
 
-Only roots with the packages have it: see tests/kernel/test_libvirt.py.
+Only roots with the packages have it: see tests/kernel/test_programs.py.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _daemon(env: Env) -> Iterator[None]:
 
 def _start(env: Env) -> None:
     if not shutil.which("libvirtd"):
-        env.skip("no libvirt: tests/kernel/test_libvirt.py plays this")
+        env.skip("no libvirt: tests/kernel/test_programs.py plays this")
     (FOLDER / "qemu.conf").write_text(QEMU_CONF)
     (FOLDER / "libvirtd.conf").write_text(DAEMON_CONF)
     COMMAND.write_text(f'#!/bin/sh\nexec {SLUICE[0]} {SLUICE[1]} "$@"\n')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Memory of packets that wait in qdiscs where stock would have dropped them.
 
-tests/kernel/test_memory.py plays this in a machine with 1 GB.
+tests/kernel/test_programs.py plays this in a machine with 1 GB.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def broadcasts_to_150_slow_taps_take_what_the_qdiscs_may_hold(env: Env) -> str:
     """Readers of 20 packets/s, and one socket that sends to all of them. With
     stall_ms=60000 nothing is let through: packets wait until the send buffer is full."""
     if read_kb("MemTotal") > MOST_KB:
-        env.skip("a machine with 1 GB; tests/kernel/test_memory.py has one")
+        env.skip("a machine with 1 GB; tests/kernel/test_programs.py has one")
     env.load()
     ports = env.enter(_ports())
     most: dict[str, dict[str, int]] = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A tap as a port of Open vSwitch, which takes the qdiscs of its ports for its own.
 
-Only roots with the package have it: see tests/kernel/test_openvswitch.py.
+Only roots with the package have it: see tests/kernel/test_programs.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOOP += ("--", "--id=@q", "create", "qos", "type=linux-noop")
 def _start(env: Env, *parameters: str) -> None:
     """Open vSwitch with a bridge, and the module."""
     if not shutil.which("ovs-vsctl"):
-        env.skip("no Open vSwitch: tests/kernel/test_openvswitch.py plays this")
+        env.skip("no Open vSwitch: tests/kernel/test_programs.py plays this")
     env.run("modprobe", "openvswitch")
     env.run(CONTROL, "start", "--system-id=random")
     env.defer(env.run, CONTROL, "stop")

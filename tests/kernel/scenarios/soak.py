@@ -15,18 +15,14 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lab.guest.devices import (
-    FAR,
     HERE,
-    NEAR,
     THERE,
     Counters,
     Device,
     Reader,
     attach,
-    forwarder,
     netns,
     read_counters,
     read_stops,
@@ -35,7 +31,6 @@ from lab.guest.devices import reader as open_reader
 from lab.guest.job import write_json
 from lab.guest.latency import Latency, percentile, ping
 from lab.guest.scenarios import Env, scenario
-from lab.workloads import tcp
 from sluice.netlink import Queue
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
 from tests.kernel.scenarios._traffic import read_queues, ring_is_empty
@@ -83,9 +78,6 @@ PLANS = (
     Plan("tun", "pfifo_fast", tun=True),
     Plan("dying", "fq_codel", dies=True),
 )
-TCP = "tcp"
-TCP_PACE = ("--link-us", 300)
-ACKS = 100  # far more than answers to pings in flight
 
 
 @dataclass
@@ -226,50 +218,12 @@ def _drained(device: Device) -> Counters | None:
     return now if drained else None
 
 
-class TcpLane:
-    """TCP streams through a forwarder that pauses."""
-
-    def __init__(self, env: Env) -> None:
-        self.tally = Tally(TCP, "fq_codel", "process")
-        options = paced(env, *TCP_PACE)
-        self.reader = env.enter(forwarder(env.helper("reader"), "sluice", options))
-        env.enter(tcp.server())
-        self.ping = env.enter(ping(NEAR, FAR, interval=PING_SECONDS))
-        self.env = env
-        argv = ("iperf3", "--client", FAR.address, "--parallel", "4")
-        self.client = subprocess.Popen(
-            NEAR.command(*argv, "--interval", "0", "--time", "0"),
-            stdout=subprocess.DEVNULL,
-        )
-        env.defer(self.client.kill)
-
-    def trouble(self, choose: random.Random) -> None:
-        self.tally.pauses += 1
-        self.reader.pause()
-        time.sleep(choose.uniform(*PAUSES))
-        self.reader.resume()
-
-    def end(self) -> Tally:
-        pinged = self.ping.end()
-        before = read_counters(FAR).read
-        self.env.wait_for(
-            lambda: read_counters(FAR).read > before + ACKS,
-            "TCP: still flows",
-            seconds=60,
-        )
-        self.client.kill()
-        self.client.wait()
-        now = self.env.wait_for(lambda: _drained(NEAR), "TCP: all is read", seconds=60)
-        self.tally.count(now, read_queues(NEAR), pinged)
-        return self.tally
-
-
 def read_memory() -> dict[str, int]:
     """Slabs in use, and memory that is available."""
     return {"slab_kb": read_kb("SUnreclaim"), "available_kb": read_kb("MemAvailable")}
 
 
-def _make_trouble(lanes: list[Any], seconds: float) -> list[dict[str, int]]:
+def _make_trouble(lanes: list[Lane], seconds: float) -> list[dict[str, int]]:
     """For so many seconds; returns the memory in use over time."""
     choose = random.Random(SEED)
     started = time.monotonic()
@@ -288,8 +242,7 @@ def mixed_traffic_loses_nothing_but_in_stalls(env: Env) -> str:
     env.run("modprobe", "vhost_net")
     before = read_memory()
     env.load()
-    lanes: list[Any] = [Lane(env, plan) for plan in PLANS]
-    lanes.append(TcpLane(env))
+    lanes = [Lane(env, plan) for plan in PLANS]
     memory = _make_trouble(lanes, seconds)
     tallies = [lane.end() for lane in lanes]
     env.clean_up()

@@ -73,18 +73,6 @@ def service_serves_host_and_containers_before_and_after(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS)
-def reload_of_the_module_is_one_event(env: Env) -> None:
-    install(env, "here* off\n")
-    env.run("systemctl", "enable", "--now", "sluice")
-    env.enter(tap())
-    assert not read_device().on
-    env.run("rmmod", "sluice")
-    env.run("modprobe", "sluice")
-    env.wait_for(lambda: has_rules(1), "udevd had the rules loaded", seconds=60)
-    assert not read_device().on
-
-
-@scenario(deadline=SECONDS)
 def wrong_line_fails_the_service_and_changes_nothing(env: Env) -> None:
     install(env, "here* off\n")
     env.run("systemctl", "start", "sluice")
