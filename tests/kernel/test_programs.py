@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Scenarios that need a program which no other root has, or another machine."""
+"""Scenarios that need a program which no other root has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def stage_with_ynl(root: Root, output: Path) -> None:
 LIBVIRT = ("libvirt-clients", "libvirt-daemon", "libvirt-daemon-driver-qemu")
 LIBVIRT += ("libvirt-daemon-driver-network", "qemu-system-x86", "seabios", "ipxe-qemu")
 SLOW = replace(KERNEL, seconds=300.0)  # bpftrace compiles each of its programs
-SMALL = replace(KERNEL, cmdline="mem=1G")
 YNL = replace(KERNEL, stage=stage_with_ynl)
 
 
@@ -32,8 +31,6 @@ YNL = replace(KERNEL, stage=stage_with_ynl)
     ("bpftrace", "6.12", SLOW, ("bpftrace",)),
     ("bpftrace", NEWEST, SLOW, ("bpftrace",)),
     ("libvirt", "6.12", KERNEL, LIBVIRT),
-    ("memory", "5.10", SMALL, ()),
-    ("memory", NEWEST, SMALL, ()),
     ("openvswitch", "6.12", KERNEL, ("openvswitch-switch",)),
     ("ynl", "6.12", YNL, ("python3-jsonschema", "python3-yaml")),
 ], ids=lambda value: value if isinstance(value, str) else "")

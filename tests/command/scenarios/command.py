@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._command import CONFIG, SECONDS, SLUICE, needs_click, sluice
 from tests.kernel.scenarios._ftrace import calls_lost, mount_tracefs
 from tests.kernel.scenarios._tap import Tap, slow_reader, tap
+from tests.systemd.scenarios._machine import container
 
 
 @scenario(deadline=SECONDS)
@@ -59,37 +59,21 @@ def container_without_a_name_is_shown_and_switched(env: Env) -> None:
     needs_click(env)
     env.load()
     sluice("off", "tun*")
-    program = (
-        "import sys, time\n"
-        "from lab.guest.tun import IFF_TUN\n"
-        "from tests.kernel.scenarios._tap import Tap\n"
-        "Tap(IFF_TUN, 'tun0').open_queue()\n"
-        "print('open', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
     held = Tap(IFF_TAP, "unused0")  # a device here, too
     held.open_queue()
     env.defer(held.close_queue, 0)
-    with subprocess.Popen(
-        ["unshare", "--net", sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as container:
-        assert container.stdout.readline() == "open\n"
+    with container() as inside:
+        pid = str(inside.process.pid)
         seen = json.loads(sluice("--json", "tun0"))["devices"]
-        assert [(one["netns"], one["on"]) for one in seen] == [
-            (str(container.pid), False)
-        ], seen
+        assert [(one["netns"], one["on"]) for one in seen] == [(pid, False)], seen
         said = sluice("doctor", "--json", status=None)
         subjects = {one["subject"] for one in json.loads(said)["findings"]}
-        assert f"tun0@{container.pid}" in subjects, said
-        process = Path(f"/proc/{container.pid}/comm").read_text().strip()
+        assert f"tun0@{pid}" in subjects, said
+        process = Path(f"/proc/{pid}/comm").read_text().strip()
         assert f'device="tun0",netns="{process}"' in sluice("metrics")
-        sluice("on", "--now", "tun0", "--netns", str(container.pid))
+        sluice("on", "--now", "tun0", "--netns", pid)
         (one,) = json.loads(sluice("--json", "tun0"))["devices"]
         assert one["on"] and one["settings"][0]["source"] == "by hand", one
-        container.stdin.close()
     sluice("status", "tun0", status=1)
 
 

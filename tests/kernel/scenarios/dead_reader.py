@@ -97,21 +97,6 @@ def reader_that_drained_the_ring_is_alive(env: Env) -> None:
     assert after.state != "stalled" and net.counters().lost_at_ring == lost, after
 
 
-@scenario(on="newest-native")
-def pause_shorter_than_the_stall_time_loses_nothing(env: Env) -> None:
-    env.load("stall_ms=60000")
-    reader = net.sink(env, ring=100)
-    with net.flood(senders=2) as senders:
-        for _ in range(5):
-            reader.pause()
-            env.wait_for(lambda: net.read_queue().state == "stopped", "the stop")
-            reader.resume()
-        sent = senders.end()
-    now = net.wait_until_read(env, sent)
-    assert now.lost_at_ring == 0 and net.gone(now) == sent, (now, sent)
-    assert net.read_queue().stalls == 0
-
-
 @scenario
 def device_of_a_killed_reader_is_released(env: Env) -> None:
     """The packets in its ring and in its qdisc are freed, each once."""

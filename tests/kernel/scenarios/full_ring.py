@@ -33,20 +33,6 @@ def full_ring_stops_queue(env: Env) -> None:
     assert queue.fill <= queue.low, queue
 
 
-@scenario
-def room_wakes_queue(env: Env) -> None:
-    env.load("stall_ms=60000")
-    # This qdisc drops no old packets: on a slow kernel 500 packets take long.
-    reader = net.sink(env, ring=100, paused=True, qdisc="pfifo limit 1000")
-    net.send(500)
-    assert net.read_queue().state == "stopped"
-    reader.resume()
-    now = net.wait_until_read(env, 500)
-    assert (now.read, now.lost_at_ring, now.qdisc_drops) == (500, 0, 0), now
-    queue = net.read_queue()
-    assert queue.wakes_timer >= 1, queue
-
-
 @scenario(on="newest-native")
 def smallest_rings_lose_nothing(env: Env) -> None:
     """Rings of two to four slots: each packet may wait for the one before it."""

@@ -151,11 +151,6 @@ def random_requests_leave_a_module_that_answers(env: Env) -> str:
     return _fuzz(env, 1500)
 
 
-@scenario(deadline=900, often=False)
-def many_random_requests_leave_a_module_that_answers(env: Env) -> str:
-    return _fuzz(env, 50_000)
-
-
 # Run by an unprivileged user, who becomes root of a user namespace.
 BECOME_NAMESPACE_USER = """
 import ctypes, os, sys

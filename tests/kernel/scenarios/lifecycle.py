@@ -292,30 +292,3 @@ def direct_call_leads_to_a_live_patch(env: Env) -> None:
         assert net.counters().read == before.read, "the patch is out of place"
     net.assert_flows(env)
     assert _ftrace.DIRECT in _ftrace.read_hook()
-
-
-@scenario(deadline=300)
-def direct_call_gives_way_to_another(env: Env) -> None:
-    """A function has one direct call; the second user is refused, sluice a callback."""
-    other = str(env.module.with_name("call_tun.ko"))
-    reader = _load_called_directly(env)
-    try:
-        env.run("insmod", other)
-    except AssertionError as refused:
-        if "not supported" in str(refused):
-            env.skip("this kernel lets no module place a direct call")
-        assert "busy" in str(refused), refused
-    else:
-        raise AssertionError("two direct calls of one function")
-    net.assert_flows(env)
-    env.run("rmmod", "sluice")
-    env.run("insmod", other)
-    env.defer(env.run, "rmmod", "call_tun")
-    env.load("stall_ms=60000")
-    assert not _ftrace.settles_on_direct_call(env)
-    assert "call_tun" in _ftrace.read_hook()
-    reader.pause()
-    net.send(200)
-    assert net.read_queue().state == "stopped"
-    reader.resume()
-    net.assert_flows(env)

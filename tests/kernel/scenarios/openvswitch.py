@@ -59,25 +59,6 @@ def _add_port(env: Env, *more: str) -> None:
 
 
 @scenario(deadline=SECONDS, often=False)
-def port_loses_its_qdisc_unless_its_qos_is_noop(env: Env) -> None:
-    _start(env)
-    env.enter(_tap(env))
-    _set_qdisc(env, "fq_codel", "limit", "33")
-    _add_port(env)
-    assert "limit 33p" not in _qdisc(env)
-    _set_qdisc(env, "fq_codel", "limit", "34")
-    env.run("ovs-vsctl", "set", "port", PORT.name, "other-config:x=1")
-    assert "limit 34p" in _qdisc(env), "a change of the port replaces it"
-    env.run(CONTROL, "restart")
-    assert "limit 34p" not in _qdisc(env), "a restart of the switch leaves it"
-    env.run("ovs-vsctl", "del-port", PORT.name)
-    _set_qdisc(env, "fq_codel", "limit", "35")
-    _add_port(env, *NOOP)
-    env.run(CONTROL, "restart")
-    assert "limit 35p" in _qdisc(env)
-
-
-@scenario(deadline=SECONDS, often=False)
 def apply_attaches_a_ports_qdisc_with_noop(env: Env) -> None:
     needs_click(env)
     _start(env)

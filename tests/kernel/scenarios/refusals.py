@@ -31,25 +31,20 @@ def _fake_device(env: Env, layout: str) -> Device:
         return client.device(socket.if_nametoindex("fake0"))
 
 
-def _unknown_layout_is_refused(env: Env, layout: str, reason: str) -> None:
-    env.load()
-    net.sink(env)
-    device = _fake_device(env, layout)
-    assert (device.state, device.reason) == ("refused", reason), device
-    assert net.read_device().state == "served", "the real device is not served"
-    net.assert_flows(env)
-
-
 @scenario
-def wild_pointer_is_refused(env: Env) -> None:
-    _unknown_layout_is_refused(env, "wild", "queue does not lead to a file")
-
-
-@scenario
-def unknown_layout_is_refused(env: Env) -> None:
-    _unknown_layout_is_refused(
-        env, "other", "queue leads to a file that is not its own"
-    )
+def unknown_layouts_are_refused(env: Env) -> None:
+    reasons = {
+        "wild": "queue does not lead to a file",
+        "other": "queue leads to a file that is not its own",
+    }
+    for layout, reason in reasons.items():
+        with net.case(env, layout):
+            env.load()
+            net.sink(env)
+            device = _fake_device(env, layout)
+            assert (device.state, device.reason) == ("refused", reason), device
+            assert net.read_device().state == "served", "the real device is not served"
+            net.assert_flows(env)
 
 
 def _set_ftrace(value: int) -> bool:
@@ -182,17 +177,3 @@ def plain_user_sees_and_does_not_set(env: Env) -> None:
         assert said == [f"{errno.EPERM} CAP_NET_ADMIN is missing"] * 2, said
         assert len(client.rules()) == 1, "a plain user removed the rules"
     assert net.read_device().on
-
-
-@scenario(on="newest-native")
-def other_namespace_does_not_see_the_device(env: Env) -> None:
-    env.load()
-    net.sink(env)
-    env.run("ip", "netns", "add", "elsewhere")
-    env.defer(env.run, "ip", "netns", "del", "elsewhere")
-    program = "from sluice.netlink import Client; print(Client().devices())"
-    said = env.run(
-        *("ip", "netns", "exec", "elsewhere", sys.executable, "-c", program)
-    )
-    assert said.strip() == "[]", said
-    assert HERE.name in env.run(sys.executable, "-c", program)
