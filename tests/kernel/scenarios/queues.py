@@ -9,21 +9,14 @@ from lab.guest.devices import HERE, THERE, attach
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
+from tests.kernel.scenarios import _tap
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._frames import send_frames
-from tests.kernel.scenarios._tap import (
-    IFF_MULTI_QUEUE,
-    Tap,
-    frees_twice,
-    reading,
-    tap,
-    wait_for_carrier,
-)
 
 ROUNDS = 20  # each closes three queues: 50 made 5.10 panic, while it could
 
 
-def _stop_all(env: Env, device: Tap) -> int:
+def _stop_all(env: Env, device: _tap.Tap) -> int:
     """Fills every ring; returns how many packets were sent."""
     sent = 0
     while any(q.state != "stopped" for q in net.read_queues()):
@@ -32,13 +25,13 @@ def _stop_all(env: Env, device: Tap) -> int:
     return sent
 
 
-def _drain(env: Env, device: Tap) -> None:
+def _drain(env: Env, device: _tap.Tap) -> None:
     """Reads until the qdiscs and the rings hold nothing."""
     env.wait_for(lambda: device.is_drained(net.counters), "qdisc and rings empty")
     net.wait_until_open(env)
 
 
-def _assert_all_flow(env: Env, device: Tap) -> None:
+def _assert_all_flow(env: Env, device: _tap.Tap) -> None:
     """Packets of all flows are read, except those that the qdisc drops because they
     waited too long."""
     _drain(env, device)
@@ -59,7 +52,7 @@ def _assert_all_flow(env: Env, device: Tap) -> None:
 @scenario(on="newest-native")
 def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
     env.load("stall_ms=60000")
-    device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
+    device = env.enter(_tap.tap(queues=3, ring=100, qdisc="mq"))
     sent = _stop_all(env, device)
     device.read(1)
     env.wait_for(lambda: net.read_queues()[1].wakes_timer, "queue 1 wakes")
@@ -71,7 +64,7 @@ def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
     assert device.read_count + now.qdisc_drops == sent, (now, sent)
 
 
-def _close_detach_and_open(env: Env, device: Tap) -> None:
+def _close_detach_and_open(env: Env, device: _tap.Tap) -> None:
     """Of three queues, while all are stopped: no stopped queue is left. When the first
     is detached or closed the driver moves the last one to its place."""
     _stop_all(env, device)
@@ -96,14 +89,14 @@ def _close_detach_and_open(env: Env, device: Tap) -> None:
 @scenario(deadline=120)
 def closed_and_detached_queues_leave_no_stopped_queue(env: Env) -> None:
     env.load("stall_ms=60000")
-    _close_detach_and_open(env, env.enter(tap(queues=3, ring=100, qdisc="mq")))
+    _close_detach_and_open(env, env.enter(_tap.tap(queues=3, ring=100, qdisc="mq")))
 
 
-def _lockless_tap(ring: int) -> AbstractContextManager[Tap]:
+def _lockless_tap(ring: int) -> AbstractContextManager[_tap.Tap]:
     """With one queue. mq is attached before others are opened, so these have pfifo_fast,
     which is lockless; some kernels reset it unlocked when its queue is closed
     (docs/kernels.md)."""
-    return tap(ring=ring, qdisc="mq", flags=IFF_TAP | IFF_MULTI_QUEUE)
+    return _tap.tap(ring=ring, qdisc="mq", flags=IFF_TAP | _tap.IFF_MULTI_QUEUE)
 
 
 @scenario(deadline=120)
@@ -120,7 +113,7 @@ def queues_close_while_packets_wait_for_them(env: Env) -> str:
     env.load("stall_ms=60000")
     device = env.enter(_lockless_tap(ring=300))
     states = set()
-    with reading(device), net.flood(senders=3, flows=16) as senders:
+    with _tap.reading(device), net.flood(senders=3, flows=16) as senders:
         for _ in range(ROUNDS):
             for _ in range(3):
                 device.open_queue()
@@ -137,8 +130,8 @@ def queues_close_while_packets_wait_for_them(env: Env) -> str:
 @scenario
 def lockless_qdisc_of_several_queues_holds_packets_where_that_is_safe(env: Env) -> None:
     env.load("stall_ms=60000")
-    unsafe = frees_twice(env)
-    device = env.enter(tap(queues=2, ring=100, qdisc="pfifo_fast"))
+    unsafe = _tap.frees_twice(env)
+    device = env.enter(_tap.tap(queues=2, ring=100, qdisc="pfifo_fast"))
     net.send_over_flows(600)
     states = {queue.state for queue in net.read_queues()}
     if unsafe:
@@ -152,7 +145,7 @@ def lockless_qdisc_of_several_queues_holds_packets_where_that_is_safe(env: Env) 
 @scenario(on="newest-native")
 def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
     env.load("stall_ms=60000")
-    device = env.enter(tap(ring=100))
+    device = env.enter(_tap.tap(ring=100))
     device.set_persistent(True)
     for _ in range(5):
         _stop_all(env, device)
@@ -162,7 +155,7 @@ def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
         )
         net.send(50)  # without a reader the driver drops them before the ring
         device.open_queue()
-        wait_for_carrier(env)
+        _tap.wait_for_carrier(env)
         _assert_all_flow(env, device)
     queue = net.read_queues()[0]
     assert queue.stops >= 5, queue
@@ -172,7 +165,7 @@ def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
 def deleted_device_leaves_its_reader_alive(env: Env) -> None:
     """Its file makes a new device of the same name, which is served."""
     env.load("stall_ms=60000")
-    device = env.enter(tap(ring=100))
+    device = env.enter(_tap.tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "del", HERE.name)
     with Client() as client:
@@ -188,7 +181,7 @@ def deleted_device_leaves_its_reader_alive(env: Env) -> None:
 @scenario(on="newest-native")
 def renamed_device_stays_served(env: Env) -> None:
     env.load("stall_ms=60000")
-    device = env.enter(tap(ring=100))
+    device = env.enter(_tap.tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "set", HERE.name, "down")
     env.run("ip", "link", "set", HERE.name, "name", "other0")
@@ -208,8 +201,8 @@ def device_without_a_reader_is_served_once_it_has_one(env: Env) -> None:
     env.run("ip", "link", "set", HERE.name, "up")
     env.load("stall_ms=60000")
     assert net.read_device().state == "unread"
-    device = env.enter(tap(ring=100))
+    device = env.enter(_tap.tap(ring=100))
     env.wait_for(lambda: net.read_device().state == "served", "served")
-    wait_for_carrier(env)
+    _tap.wait_for_carrier(env)
     _stop_all(env, device)
     _assert_all_flow(env, device)

@@ -14,17 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from lab.guest.devices import (
-    FAR,
-    HERE,
-    NEAR,
-    THERE,
-    Reader,
-    attach,
-    netns,
-    read_counters,
-    silence_first_netns,
-)
+from lab.guest import devices
 from lab.guest.devices import reader as open_reader
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_NAPI, IFF_NAPI_FRAGS, IFF_VNET_HDR
@@ -84,7 +74,7 @@ def io_uring_loses_nothing(env: Env) -> None:
 @scenario(on="newest-native")
 def tun_reader_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = net.sink(env, ring=100, here=replace(HERE, mac=""))
+    reader = net.sink(env, ring=100, here=replace(devices.HERE, mac=""))
     net.assert_flood_is_read(env, reader)
 
 
@@ -107,33 +97,33 @@ def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
 
 
 @contextlib.contextmanager
-def _tunnel(env: Env, flags: int) -> Iterator[Reader]:
+def _tunnel(env: Env, flags: int) -> Iterator[devices.Reader]:
     """HERE and FAR, joined by a forwarder, as by a VPN."""
-    here = replace(HERE, address=NEAR.address)
-    silence_first_netns()
-    with netns(str(FAR.netns)):
+    here = replace(devices.HERE, address=devices.NEAR.address)
+    devices.silence_first_netns()
+    with devices.netns(str(devices.FAR.netns)):
         with open_reader(
-            env.helper("reader"), "forward", (here, FAR), "sluice", flags=flags
+            env.helper("reader"), "forward", (here, devices.FAR), "sluice", flags=flags
         ) as reader:
-            attach(here, FAR, ring=50)
-            attach(FAR, here, ring=1000)
+            devices.attach(here, devices.FAR, ring=50)
+            devices.attach(devices.FAR, here, ring=1000)
             yield reader
 
 
-def _assert_tcp_is_lossless(env: Env, flags: int = 0) -> Reader:
+def _assert_tcp_is_lossless(env: Env, flags: int = 0) -> devices.Reader:
     """Several streams through the tunnel; returns the reader, with its counts."""
     env.load("stall_ms=60000")
     reader = env.enter(_tunnel(env, flags))
-    told = Path(f"/sys/class/net/{HERE.name}/tun_flags").read_text()
+    told = Path(f"/sys/class/net/{devices.HERE.name}/tun_flags").read_text()
     assert int(told, 16) & flags == flags, (told, hex(flags))
     with tcp.server():
         env.run(
-            *("iperf3", "--client", FAR.address, "--time", "3"),
+            *("iperf3", "--client", devices.FAR.address, "--time", "3"),
             *("--parallel", "8", "--json"),
         )
-    for device in (HERE, FAR):
+    for device in (devices.HERE, devices.FAR):
         net.wait_until_empty(env, device)
-    here, far = net.counters(), read_counters(FAR)
+    here, far = net.counters(), devices.read_counters(devices.FAR)
     near_end, far_end = reader.pause()
     assert net.read_queue().stops > 0, "the ring never filled: proves nothing"
     for seen, end in ((here, near_end), (far, far_end)):
@@ -172,7 +162,7 @@ def _send_large(packets: int, segment: int = 1400) -> int:
     """Sends UDP packets of SEGMENTS segments; returns the number of segments."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, segment)
-        out.connect((THERE.address, net.DISCARD_PORT))
+        out.connect((devices.THERE.address, net.DISCARD_PORT))
         for _ in range(packets):
             out.send(b"x" * segment * SEGMENTS)
     return packets * SEGMENTS

@@ -7,15 +7,7 @@ import functools
 import operator
 from dataclasses import replace
 
-from lab.guest.devices import (
-    HERE,
-    THERE,
-    Counters,
-    Device,
-    attach,
-    read_counters,
-    silence_first_netns,
-)
+from lab.guest import devices
 from lab.guest.devices import reader as open_reader
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
@@ -26,8 +18,8 @@ from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 FRAMES = 2000
 # Taps as ports of a bond, and how many microseconds a packet takes their readers.
 PORTS = {
-    Device("fast0", "", "02:00:00:00:95:01"): 1000,
-    Device("slow0", "", "02:00:00:00:95:02"): 4000,
+    devices.Device("fast0", "", "02:00:00:00:95:01"): 1000,
+    devices.Device("slow0", "", "02:00:00:00:95:02"): 4000,
 }
 
 
@@ -48,7 +40,7 @@ def _redirect_veth(env: Env) -> None:
     rule = "ingress matchall action mirred egress redirect dev"
     try:
         env.run("tc", "qdisc", "add", "dev", ENTRY, "clsact")
-        env.run("tc", "filter", "add", "dev", ENTRY, *rule.split(), HERE.name)
+        env.run("tc", "filter", "add", "dev", ENTRY, *rule.split(), devices.HERE.name)
     except AssertionError as error:
         env.skip(f"this kernel has no clsact, matchall or mirred: {error}")
 
@@ -76,8 +68,8 @@ def redirect_from_a_veth_loses_nothing(env: Env) -> str:
     return f"stock lost {before.lost_at_ring} of {FRAMES} frames, sluice none"
 
 
-def _add_ports() -> Counters:
-    return functools.reduce(operator.add, map(read_counters, PORTS))
+def _add_ports() -> devices.Counters:
+    return functools.reduce(operator.add, map(devices.read_counters, PORTS))
 
 
 @scenario(on="newest")
@@ -85,7 +77,7 @@ def bond_over_two_taps_loses_nothing(env: Env) -> str:
     """One blocking socket, and a bond that gives its ports a packet in turn; one reads
     four times as fast as the other."""
     env.load("stall_ms=60000")
-    silence_first_netns()
+    devices.silence_first_netns()
     _add_link(env, "bond0", "bond", "mode", "balance-rr")
     for port, link_us in PORTS.items():
         options = ("--link-us", str(link_us))
@@ -93,7 +85,7 @@ def bond_over_two_taps_loses_nothing(env: Env) -> str:
         env.enter(open_reader(helper, "sink", (port,), "sluice", options))
         env.run("ip", "link", "set", port.name, "txqueuelen", "100", "master", "bond0")
         env.run("tc", "qdisc", "replace", "dev", port.name, "root", "fq_codel")
-    attach(replace(HERE, name="bond0"), THERE, qdisc="noqueue")
+    devices.attach(replace(devices.HERE, name="bond0"), devices.THERE, qdisc="noqueue")
 
     def stopped() -> bool:
         return all(net.read_queues(port)[0].stops > 5 for port in PORTS)
@@ -105,7 +97,7 @@ def bond_over_two_taps_loses_nothing(env: Env) -> str:
         net.wait_until_empty(env, port)
     now = _add_ports()
     assert now.lost_at_ring == 0 and net.gone(now) == sent, (now, sent)
-    read = ", ".join(f"{port.name} {read_counters(port).read}" for port in PORTS)
+    read = ", ".join(f"{port.name} {devices.read_counters(port).read}" for port in PORTS)
     return f"of {sent} packets read: {read}"
 
 
@@ -113,9 +105,9 @@ def bond_over_two_taps_loses_nothing(env: Env) -> str:
 def vxlan_over_a_tun_loses_nothing(env: Env) -> None:
     """The tunnel of another layer, as cluster networks put it into a VPN."""
     env.load("stall_ms=60000")
-    here = replace(HERE, address="10.94.0.1", mac="")
+    here = replace(devices.HERE, address="10.94.0.1", mac="")
     reader = env.enter(open_sink(env.helper("reader"), "sluice", ring=100, here=here))
     ends = ("local", here.address, "remote", "10.94.0.2")
     _add_link(env, "vxlan0", "vxlan", "id", "1", "dstport", "4789", *ends)
-    attach(replace(HERE, name="vxlan0"), THERE, qdisc="noqueue")
+    devices.attach(replace(devices.HERE, name="vxlan0"), devices.THERE, qdisc="noqueue")
     net.assert_flood_loses_nothing(env, reader, senders=3)
