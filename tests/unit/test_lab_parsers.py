@@ -76,8 +76,6 @@ def test_kernel_without_an_option_that_was_asked_for_is_refused() -> None:
     ]
 
 
-
-
 # Proofs
 
 SEARCHED = "State-vector 64 byte, errors: 0\n  1228 states, stored\n"

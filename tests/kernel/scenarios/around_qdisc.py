@@ -24,7 +24,7 @@ from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected
-from tests.kernel.scenarios._bridge import add_bridge
+from tests.kernel.scenarios._bridge import empty_bridge
 from tests.kernel.scenarios._frames import FRAME, bypassing_socket, is_frame
 from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
@@ -201,11 +201,8 @@ def netconsole_over_a_bridge(env: Env) -> str:
     if debug.LOCKS.exists() or debug.RACES.exists():
         env.skip("tun takes its ring's lock under the console's: printing may lock up")
     device = env.enter(tap(ring=500))
-    add_bridge()
-    env.defer(env.run, "ip", "link", "del", "bridge0")
+    env.enter(empty_bridge())
     env.run("ip", "link", "set", HERE.name, "master", "bridge0")
-    env.run("ip", "address", "add", "10.93.0.1/24", "dev", "bridge0")
-    env.run("ip", "link", "set", "bridge0", "up")
     _send_messages_to_netconsole(env, "bridge0")
     took: list[float] = []
     with open("/dev/kmsg", "wb", buffering=0) as log:

@@ -11,7 +11,6 @@ from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
 from tests.kernel.scenarios import _tap
 from tests.kernel.scenarios import _traffic as net
-from tests.kernel.scenarios._frames import send_frames
 
 ROUNDS = 20  # each closes three queues: 50 made 5.10 panic, while it could
 
@@ -176,22 +175,6 @@ def deleted_device_leaves_its_reader_alive(env: Env) -> None:
     assert net.read_device().state == "served"
     _stop_all(env, device)
     _assert_all_flow(env, device)
-
-
-@scenario(on="newest-native")
-def renamed_device_stays_served(env: Env) -> None:
-    env.load("stall_ms=60000")
-    device = env.enter(_tap.tap(ring=100))
-    _stop_all(env, device)
-    env.run("ip", "link", "set", HERE.name, "down")
-    env.run("ip", "link", "set", HERE.name, "name", "other0")
-    env.run("ip", "link", "set", "other0", "up")
-    device.read_all()
-    with Client() as client:
-        (seen,), stops = client.devices(), client.queues()[0].stops
-        assert (seen.ifname, seen.state) == ("other0", "served"), seen
-        send_frames(300, "other0")
-        assert client.queues()[0].stops > stops, client.queues()
 
 
 @scenario(on="newest-native")
