@@ -18,7 +18,7 @@ import pytest
 from sluice import system
 from sluice.bench import command as bench
 from sluice.bench import testbed
-from sluice.bench.command import Machine, Measured
+from sluice.bench.command import Measured
 from sluice.bench.command import summarise
 from sluice.bench.testbed import Load, child
 from sluice.errors import SluiceError
@@ -27,7 +27,6 @@ from tests.unit._machine import DEVICE0
 
 UDP = Load(3000, 1000, 1_000_000, 1.0, 50, [40.0, 41.0, 70.0])
 TCP = Load(0, 800, 2_000_000, 1.0, 50, [10.0] * 50)
-MACHINE = Machine("6.12.1", 4, "0.1.0", 3, 2.0, 50)
 
 
 def measured(lost_by_sluice: int = 0, lost_by_stock: int = 2000) -> list[Measured]:

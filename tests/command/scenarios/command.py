@@ -165,7 +165,7 @@ def doctor_sees_that_packets_bypass_the_hook(env: Env) -> None:
     needs_click(env)
     env.load()
     net.sink(env, ring=100)
-    with net.flood(senders=1) as senders:
+    with net.Flood(senders=1) as senders:
         senders.wait_for_more(env, 500, "traffic")
         assert "the hook saw none" not in sluice("doctor", status=None)
         with calls_lost(env, "sluice_queue_check"):
@@ -181,7 +181,7 @@ def doctor_tells_a_slow_reader_from_a_dead_one(env: Env) -> str:
     mount_tracefs()  # what doctor asks for
     env.load()
     device = env.enter(tap(ring=100))
-    with net.flood(senders=1) as senders:
+    with net.Flood(senders=1) as senders:
         env.wait_for(lambda: net.read_queue().stalls > 0, "a stall", 30)
         said = sluice("doctor", status=1)
         assert "the reader read nothing" in said, said

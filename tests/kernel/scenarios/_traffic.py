@@ -129,7 +129,10 @@ class Slowing(Protocol):
 
 
 class Flood:
-    """Blocking senders, each in a thread of its own, until end()."""
+    """Blocking senders, each in a thread of its own, until end().
+
+    flows: of each sender, used in turn; rest: seconds after each BURST packets.
+    """
 
     def __init__(self, senders: int = 2, flows: int = 1, rest: float = 0.0) -> None:
         self._rest = rest
@@ -172,15 +175,11 @@ class Flood:
             out.close()
         return self.sent
 
+    def __enter__(self) -> Flood:
+        return self
 
-@contextlib.contextmanager
-def flood(senders: int = 2, flows: int = 1, rest: float = 0.0) -> Iterator[Flood]:
-    """flows: of each sender, used in turn; rest: seconds after each BURST packets."""
-    running = Flood(senders, flows, rest)
-    try:
-        yield running
-    finally:
-        running.end()
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
 
 def read_stops(index: int | None = None) -> int:
@@ -228,7 +227,7 @@ def wait_until_read(env: Env, packets: int) -> Counters:
 def assert_flood_loses_nothing(env: Env, reader: Slowing, senders: int) -> Counters:
     """Senders fill the ring again and again: it loses no packet, and each packet is
     read or dropped by the qdisc."""
-    with flood(senders=senders) as running:
+    with Flood(senders=senders) as running:
         wait_for_stops(env, reader, more_than=20)
         sent = running.end()
     now = wait_until_read(env, sent)
@@ -279,7 +278,7 @@ def pausing(reader: Reader, rest: float, reads: float) -> Repeated:
 
 def _flood_for(env: Env, seconds: float, stops: bool) -> int:
     """Senders that go on all the time; returns how many packets they sent."""
-    with flood(senders=2) as senders:
+    with Flood(senders=2) as senders:
         if stops:
             env.wait_for(lambda: read_queue().stops > 0, "the first stop")
         end = time.monotonic() + seconds

@@ -94,7 +94,7 @@ class CountingReader:
 def _received(env: Env, reader: CountingReader, send: Callable[[], int]) -> int:
     """How many of the sender's frames are received beside a flood that runs already."""
     before = reader.frames
-    with net.flood(senders=2) as senders:
+    with net.Flood(senders=2) as senders:
         senders.wait_for_more(env, 3000, "the flood")
         most = send()
         senders.end()

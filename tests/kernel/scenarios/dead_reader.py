@@ -19,7 +19,7 @@ def dead_reader_does_not_block_sender(env: Env) -> None:
     """One stop, or more if timers are late by more than a quarter of `stall_ms`."""
     env.load()
     net.sink(env, ring=50, paused=True)
-    with net.flood(senders=2) as senders:
+    with net.Flood(senders=2) as senders:
         env.wait_for(lambda: net.read_queue().state == "stalled", "the stall")
         senders.wait_for_more(env, 5000, "senders go on")
         sent = senders.end()
@@ -36,7 +36,7 @@ def dead_reader_cannot_end_its_stall(env: Env) -> None:
     """TUNSETPERSIST needs no capability, and notifies of a change of the device."""
     env.load()
     device = env.enter(tap(ring=50))
-    with net.flood(senders=1) as senders:
+    with net.Flood(senders=1) as senders:
         env.wait_for(lambda: net.read_queue().state == "stalled", "the stall")
         before = net.read_queue()
         for _ in range(20):
@@ -54,7 +54,7 @@ def dead_reader_that_attaches_anew_holds_its_senders_no_longer(env: Env) -> None
     stall_seconds = 6
     env.load(f"stall_ms={1000 * stall_seconds}")
     device = env.enter(tap(ring=50, flags=IFF_TAP | IFF_MULTI_QUEUE))
-    with net.flood(senders=1) as senders:
+    with net.Flood(senders=1) as senders:
         env.wait_for(lambda: net.read_queue().state == "stalled", "the stall")
         begin = time.monotonic()
         for stalls in range(2, 7):

@@ -51,6 +51,7 @@ RIGHT_RULE = attr(1, b"tap*\0") + attr(3, u8(1))
 WRONG_RULES = {
     "no pattern": attr(3, u8(1)),
     "no on": attr(1, b"tap*\0"),
+    "too long": attr(1, b"x" * 64 + b"\0") + attr(3, u8(1)),
     "no NUL": attr(1, b"tap*") + attr(3, u8(1)),
     "unknown": RIGHT_RULE + attr(UNKNOWN, u32(1)),
     "netns": RIGHT_RULE + attr(2, u32(2)),
@@ -257,12 +258,12 @@ from lab.guest.devices import HERE, THERE, attach
 from lab.guest.tun import IFF_TAP
 from tests.kernel.scenarios._tap import Tap
 from tests.kernel.scenarios._frames import send_frames
-from tests.kernel.scenarios._traffic import flood, read_queue
+from tests.kernel.scenarios._traffic import Flood, read_queue
 tap = Tap(IFF_TAP)
 tap.open_queue()
 attach(HERE, THERE, ring=100)
 send_frames(%d)
-with flood(senders=2, flows=4):
+with Flood(senders=2, flows=4):
     while read_queue().state != "stopped":
         time.sleep(0.01)
     send_frames(%d)
@@ -318,7 +319,7 @@ def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
     here = replace(HERE, netns="dying")
     for _ in range(2):
         reader = _route_into(env, here)
-        with net.flood(senders=2, flows=4) as senders:
+        with net.Flood(senders=2, flows=4) as senders:
             env.wait_for(
                 lambda: net.read_queue(here).state == "stopped", "the stop", 60
             )

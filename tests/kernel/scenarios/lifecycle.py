@@ -14,7 +14,7 @@ from lab.guest.devices import HERE, THERE, Reader, add_neighbour, attach, read_c
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _ftrace, _patch
 from tests.kernel.scenarios import _traffic as net
-from tests.kernel.scenarios._frames import Freed, frame_flood, send_frames
+from tests.kernel.scenarios._frames import FrameFlood, Freed, send_frames
 from tests.kernel.scenarios._ftrace import calls_lost, mount_tracefs
 
 FRAMES = 200
@@ -112,7 +112,7 @@ def cpu_of_a_stopped_queue_goes_offline(env: Env) -> None:
 def lost_timer_is_replaced_by_the_backstop(env: Env) -> str:
     env.load()
     net.sink(env, ring=100)
-    with net.flood(senders=1) as senders:
+    with net.Flood(senders=1) as senders:
         with calls_lost(env, "timer_expired"):
             env.wait_for(lambda: net.read_queue().rescued > 0, "a rescue", 30)
             senders.wait_for_more(env, 1, "the sender goes on")
@@ -127,7 +127,7 @@ def no_timer_is_lost_in_normal_use(env: Env) -> None:
     env.load()
     reader = net.sink(env, ring=100)
     reader.slow_down()
-    with net.flood(senders=2) as senders:
+    with net.Flood(senders=2) as senders:
         net.wait_for_stops(env, reader, more_than=50)
         senders.end()
     # On a busy host a virtual CPU may stand still for a second.
@@ -151,7 +151,7 @@ def _changes_under_traffic(
     env.load()
     freed = Freed(env)
     reader = net.sink(env, ring=100)
-    with frame_flood() as senders:
+    with FrameFlood() as senders:
         net.wait_for_stops(env, reader, more_than=5)
         for value in values:
             change(value)
@@ -181,7 +181,7 @@ def switching_under_traffic_leaves_no_stopped_queue(env: Env) -> None:
     env.load()
     freed = Freed(env)
     reader = net.sink(env, ring=100)
-    with frame_flood() as senders:
+    with FrameFlood() as senders:
         for turn in range(20):
             net.set_device(on=turn % 2)
         net.set_device(stall_ms=60000)  # a stop lasts until the switch
@@ -218,7 +218,7 @@ def netns_move_leaves_no_stopped_queue(env: Env) -> None:
 def loading_and_unloading_under_traffic_loses_nothing(env: Env) -> None:
     """The ring drops packets only while sluice is not loaded; each one is counted."""
     reader = net.sink(env, ring=100)
-    with net.flood(senders=2) as senders:
+    with net.Flood(senders=2) as senders:
         for _ in range(3):
             env.load()
             net.wait_for_stops(env, reader, more_than=5)
@@ -249,7 +249,7 @@ def live_patch_comes_and_goes_under_traffic(env: Env) -> None:
         how = f"direct_call={direct}"
         env.load(how)
         reader = net.sink(env, ring=100)
-        with net.flood(senders=2, rest=0.02) as senders:
+        with net.Flood(senders=2, rest=0.02) as senders:
             net.wait_for_stops(env, reader)
             with _patch.patched(env):
                 before = net.counters().read

@@ -92,7 +92,7 @@ def _loses_nothing(env: Env, reader: Reader) -> None:
     """Through the qdisc that is attached now."""
     net.wait_until_empty(env)
     before, stops = net.counters(), net.read_queue().stops
-    with net.flood(senders=3) as senders:
+    with net.Flood(senders=3) as senders:
         net.wait_for_stops(env, reader, more_than=stops + 5)
         sent = senders.end()
     reader.resume()  # at full pace
@@ -131,7 +131,7 @@ def noqueue_between_two_others_is_stock(env: Env) -> None:
     _loses_nothing(env, reader)
     net.set_qdisc(env, "noqueue")
     stops = net.read_queue().stops
-    with net.flood(senders=3) as senders:
+    with net.Flood(senders=3) as senders:
         env.wait_for(lambda: net.counters().lost_at_ring > 0, "noqueue drops at the ring")
         senders.end()
     assert net.read_queue().stops == stops, "a queue without a qdisc was stopped"
@@ -144,7 +144,7 @@ def change_under_load_loses_nothing_at_the_ring(env: Env) -> None:
     env.load("stall_ms=60000", "default_on=0")
     reader = net.sink(env, ring=100)
     _count_freed(env)
-    with net.flood(senders=3) as senders:
+    with net.Flood(senders=3) as senders:
         env.wait_for(_freed_by_the_driver, "stock drops at the ring", 30)
         net.set_device(on=1)
         net.wait_for_stops(env, reader, more_than=5)

@@ -112,7 +112,7 @@ def queues_close_while_packets_wait_for_them(env: Env) -> str:
     env.load("stall_ms=60000")
     device = env.enter(_lockless_tap(ring=300))
     states = set()
-    with _tap.reading(device), net.flood(senders=3, flows=16) as senders:
+    with _tap.Readers(device), net.Flood(senders=3, flows=16) as senders:
         for _ in range(ROUNDS):
             for _ in range(3):
                 device.open_queue()

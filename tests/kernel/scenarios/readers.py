@@ -21,7 +21,7 @@ from lab.guest.tun import IFF_NAPI, IFF_NAPI_FRAGS, IFF_VNET_HDR
 from lab.workloads import tcp
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import choosing
-from tests.kernel.scenarios._tap import PACKET_MAX, SLOWEST, reading, tap
+from tests.kernel.scenarios._tap import PACKET_MAX, SLOWEST, Readers, tap
 from tests.kernel.scenarios._threads import Repeated
 
 IO_URING_SETUP = 425  # on every architecture
@@ -82,7 +82,7 @@ def tun_reader_loses_nothing(env: Env) -> None:
 def steering_changes_under_traffic_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
-    with reading(device) as readers, net.flood(senders=2) as senders:
+    with Readers(device) as readers, net.Flood(senders=2) as senders:
         for queue in (0, 2, 1, 2, 0):
             with choosing(queue) as program:
                 device.set_steering(program)

@@ -64,7 +64,7 @@ def _loses_nothing(env: Env, rest: float, burst: int, ring: int) -> None:
     """A reader of so many packets after each rest; a starved host lets none stall."""
     device = env.enter(tap(ring=ring))
     net.set_device(stall_ms=2000)
-    with slow_reader(device, rest, burst), net.flood(senders=1) as senders:
+    with slow_reader(device, rest, burst), net.Flood(senders=1) as senders:
         env.wait_for(lambda: net.read_queue().stops > 20, "stops", 30)
         sent = senders.end()
     assert net.read_queue().stalls == 0, net.read_queue()

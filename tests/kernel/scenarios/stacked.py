@@ -90,7 +90,7 @@ def bond_over_two_taps_loses_nothing(env: Env) -> str:
     def stopped() -> bool:
         return all(net.read_queues(port)[0].stops > 5 for port in PORTS)
 
-    with net.flood(senders=1) as senders:
+    with net.Flood(senders=1) as senders:
         env.wait_for(stopped, "both queues are stopped again and again", 30)
         sent = senders.end()
     for port in PORTS:

@@ -174,7 +174,7 @@ def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:
     env.enter(slow_reader(device, PAUSE, BURST))
 
     def count() -> int:
-        with net.flood(senders=2, flows=16) as senders:
+        with net.Flood(senders=2, flows=16) as senders:
             senders.wait_for_more(env, 1000, "the flood")
             before = device.read_count
             time.sleep(SECONDS)
@@ -203,7 +203,7 @@ def pings_beside_four_floods_are_answered_as_without_sluice(env: Env) -> str:
     net.sink(env, ring=500, options=("--link-us", "100"))
 
     def count() -> tuple[int, int]:
-        with net.flood(senders=4) as senders:
+        with net.Flood(senders=4) as senders:
             senders.wait_for_more(env, 3000, "the flood")
             with ping(HERE, THERE) as pings:
                 time.sleep(SECONDS)

@@ -36,7 +36,7 @@ def vhost_paused_guest_stalls_and_resumes(env: Env) -> None:
     """The guest returns no buffers, so vhost-net stops reading."""
     env.load()
     reader = net.sink(env, ring=50, paused=True, vhost=True)
-    with net.flood(senders=2) as senders:
+    with net.Flood(senders=2) as senders:
         env.wait_for(lambda: net.read_queue().state == "stalled", "the stall")
         senders.wait_for_more(env, 2000, "senders go on")
         senders.end()
@@ -79,7 +79,7 @@ def vhost_worker_that_is_descheduled_holds_senders_shortly(env: Env) -> str:
 @scenario
 def vhost_unload_under_traffic_loses_no_queue(env: Env) -> None:
     reader = net.sink(env, ring=100, vhost=True)
-    with net.flood(senders=2) as senders:
+    with net.Flood(senders=2) as senders:
         for _ in range(3):
             env.load()
             net.wait_for_stops(env, reader, more_than=20)

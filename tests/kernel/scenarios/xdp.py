@@ -13,7 +13,7 @@ from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import redirected
 from tests.kernel.scenarios._frames import FRAME, is_frame
-from tests.kernel.scenarios._tap import SLOWEST, Tap, reading, tap
+from tests.kernel.scenarios._tap import SLOWEST, Readers, Tap, tap
 from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
@@ -60,8 +60,8 @@ def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
     """A few frames fit into the headroom."""
     env.load("stall_ms=60000")
     device, seen = _redirected_tap(env, ring=500)
-    with reading(device) as readers:
-        with _redirecting(burst=2, pause=0.01), net.flood(senders=2) as senders:
+    with Readers(device) as readers:
+        with _redirecting(burst=2, pause=0.01), net.Flood(senders=2) as senders:
             net.wait_for_stops(env, readers, more_than=5)
             env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
             sent = senders.end()
@@ -76,9 +76,9 @@ def xdp_flood_is_counted_and_blocks_no_sender(env: Env) -> None:
     of either is counted in tx_dropped. Afterwards the sockets lose nothing."""
     env.load("stall_ms=2000")
     device, seen = _redirected_tap(env, ring=100)
-    with reading(device) as readers:
+    with Readers(device) as readers:
         readers.rest = SLOWEST
-        with net.flood(senders=2) as senders:
+        with net.Flood(senders=2) as senders:
             with _redirecting(burst=200, pause=0):
                 env.wait_for(
                     lambda: net.read_queue().stalls > 1, "stalls in a crowd", seconds=30

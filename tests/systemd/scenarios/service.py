@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
-from sluice.netlink import Client, Device
+from sluice.netlink import Client
 from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import read_device, set_qdisc
 from tests.systemd.scenarios._machine import container, read_state
@@ -49,11 +49,6 @@ def has_rules(count: int) -> bool:
             return len(client.rules()) == count
     except LookupError:
         return False
-
-
-def read_devices() -> list[Device]:
-    with Client() as client:
-        return client.devices()
 
 
 @scenario(deadline=SECONDS)
