@@ -14,19 +14,19 @@ from tests.kernel.scenarios._tap import Tap
 from tests.kernel.scenarios._traffic import read_device, read_queues, send
 
 
-def add_bridge() -> None:
+def add_link(name: str, kind: str, *options: str) -> None:
     try:
-        run_tool(["ip", "link", "add", "bridge0", "type", "bridge"])
+        run_tool(["ip", "link", "add", name, "type", kind, *options])
     except WorkloadError as error:
         if "Unknown device type" in str(error):
-            raise Skipped("this kernel has no bridge") from None
+            raise Skipped(f"this kernel has no {kind}") from None
         raise
 
 
 @contextlib.contextmanager
 def empty_bridge() -> Iterator[None]:
     """bridge0, with an address and no port."""
-    add_bridge()
+    add_link("bridge0", "bridge")
     try:
         run_tool(["ip", "addr", "add", "10.93.0.1/24", "dev", "bridge0"])
         run_tool(["ip", "link", "set", "bridge0", "up"])

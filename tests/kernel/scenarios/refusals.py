@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import sys
 from pathlib import Path
@@ -14,21 +13,12 @@ from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import read_has_backpressure
 from sluice import netlink
-from sluice.netlink import Client, Device, Rule
+from sluice.netlink import Client, Rule
 from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios._requests import DUMP, REQUEST, Asker, attr, u32
 from tests.kernel.scenarios._veth import ENTRY, veth_pair
-
-
-def _fake_device(env: Env, layout: str) -> Device:
-    module = os.path.join(os.path.dirname(str(env.module)), "fake_tun.ko")
-    env.run("insmod", module, f"layout={layout}")
-    env.defer(env.run, "rmmod", "fake_tun")
-    env.run("ip", "link", "set", "fake0", "up")
-    with Client() as client:
-        return client.device(socket.if_nametoindex("fake0"))
 
 
 @scenario
@@ -41,7 +31,12 @@ def unknown_layouts_are_refused(env: Env) -> None:
         with net.case(env, layout):
             env.load()
             net.sink(env)
-            device = _fake_device(env, layout)
+            module = str(env.module.with_name("fake_tun.ko"))
+            env.run("insmod", module, f"layout={layout}")
+            env.defer(env.run, "rmmod", "fake_tun")
+            env.run("ip", "link", "set", "fake0", "up")
+            with Client() as client:
+                device = client.device(socket.if_nametoindex("fake0"))
             assert (device.state, device.reason) == ("refused", reason), device
             assert net.read_device().state == "served", "the real device is not served"
             net.assert_flows(env)

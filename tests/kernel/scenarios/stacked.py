@@ -12,6 +12,7 @@ from lab.guest.devices import reader as open_reader
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _traffic as net
+from tests.kernel.scenarios._bridge import add_link
 from tests.kernel.scenarios._frames import send_frames
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
@@ -25,12 +26,7 @@ PORTS = {
 
 def _add_link(env: Env, name: str, kind: str, *options: str) -> None:
     """A device of this kind, until the scenario's end."""
-    try:
-        env.run("ip", "link", "add", name, "type", kind, *options)
-    except AssertionError as error:
-        if "Unknown device type" in str(error):
-            env.skip(f"this kernel has no {kind}")
-        raise
+    add_link(name, kind, *options)
     env.defer(env.run, "ip", "link", "del", name)
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _traffic as net
@@ -16,16 +16,6 @@ from tests.kernel.scenarios._frames import FRAME, is_frame
 from tests.kernel.scenarios._tap import SLOWEST, Readers, Tap, tap
 from tests.kernel.scenarios._threads import Repeated
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
-
-
-@dataclass
-class Seen:
-    """Packets that a reader read, through the qdisc and from XDP."""
-
-    counts: dict[str, int] = field(default_factory=lambda: {"qdisc": 0, "xdp": 0})
-
-    def add(self, packet: bytes) -> None:
-        self.counts["xdp" if is_frame(packet) else "qdisc"] += 1
 
 
 @contextlib.contextmanager
@@ -43,15 +33,16 @@ def _redirecting(burst: int, pause: float) -> Iterator[None]:
             yield
 
 
-def _redirected_tap(env: Env, ring: int) -> tuple[Tap, Seen]:
+def _redirected_tap(env: Env, ring: int) -> tuple[Tap, Counter[str]]:
+    """What its reader reads is counted: packets of the qdisc, and those of XDP."""
     device = env.enter(tap(ring=ring))
     veth_pair(env)
     try:
         env.enter(redirected(socket.if_nametoindex(ENTRY), net.ifindex()))
     except OSError as error:
         env.skip(f"this kernel's veth takes no XDP program ({error.strerror})")
-    seen = Seen()
-    device.on_packet = seen.add
+    seen: Counter[str] = Counter()
+    device.on_packet = lambda one: seen.update(["xdp" if is_frame(one) else "qdisc"])
     return device, seen
 
 
@@ -63,11 +54,11 @@ def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
     with Readers(device) as readers:
         with _redirecting(burst=2, pause=0.01), net.Flood(senders=2) as senders:
             net.wait_for_stops(env, readers, more_than=5)
-            env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
+            env.wait_for(lambda: seen["xdp"] > 100, "redirected frames")
             sent = senders.end()
         net.wait_until_empty(env)
     now = net.counters()
-    assert seen.counts["qdisc"] + now.qdisc_drops == sent, (seen, now, sent)
+    assert seen["qdisc"] + now.qdisc_drops == sent, (seen, now, sent)
 
 
 @scenario(deadline=120, on="newest-native")
@@ -84,7 +75,7 @@ def xdp_flood_is_counted_and_blocks_no_sender(env: Env) -> None:
                     lambda: net.read_queue().stalls > 1, "stalls in a crowd", seconds=30
                 )
                 senders.wait_for_more(env, 1500, "what the sockets send")
-                env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
+                env.wait_for(lambda: seen["xdp"] > 100, "redirected frames")
             net.wait_for_stops(env, readers, more_than=net.read_stops() + 2)
             lost = net.counters().lost_at_ring
             net.wait_for_stops(env, readers, more_than=net.read_stops() + 5)
@@ -92,6 +83,6 @@ def xdp_flood_is_counted_and_blocks_no_sender(env: Env) -> None:
             sent = senders.end()
         net.wait_until_empty(env)
     now = net.counters()
-    lost = sent - seen.counts["qdisc"] - now.qdisc_drops
+    lost = sent - seen["qdisc"] - now.qdisc_drops
     assert 0 <= lost <= now.lost_at_ring, (lost, now)
-    assert now.read == sum(seen.counts.values()), (now, seen)
+    assert now.read == sum(seen.values()), (now, seen)
