@@ -8,9 +8,7 @@ import ctypes
 import errno
 import os
 import select
-import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +23,6 @@ from tests.kernel.scenarios._tap import PACKET_MAX, SLOWEST, Readers, tap
 from tests.kernel.scenarios._threads import Repeated
 
 IO_URING_SETUP = 425  # on every architecture
-UDP_SEGMENT = 103  # linux/udp.h
-SEGMENTS = 40  # of a large UDP packet
 SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C  # linux/sockios.h, linux/ethtool.h
 
 
@@ -156,32 +152,3 @@ def tcp_in_large_packets_through_napi_loses_nothing(env: Env) -> None:
 @scenario
 def tcp_through_napi_in_pages_loses_nothing(env: Env) -> None:
     _assert_tcp_is_lossless(env, IFF_NAPI | IFF_NAPI_FRAGS)
-
-
-def _send_large(packets: int, segment: int = 1400) -> int:
-    """Sends UDP packets of SEGMENTS segments; returns the number of segments."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
-        out.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, segment)
-        out.connect((devices.THERE.address, net.DISCARD_PORT))
-        for _ in range(packets):
-            out.send(b"x" * segment * SEGMENTS)
-    return packets * SEGMENTS
-
-
-@scenario(on="newest-native")
-def udp_in_large_packets_loses_nothing(env: Env) -> None:
-    env.load("stall_ms=60000")
-    reader = net.sink(env, ring=20, paused=True, flags=IFF_VNET_HDR)
-    with ThreadPoolExecutor() as pool:
-        sending = pool.submit(_send_large, 500)
-        net.wait_for_stops(env, reader)
-        reader.resume()
-        sent = sending.result()
-    net.wait_until_empty(env)
-    now = net.counters()
-    (count,) = reader.pause()
-    assert now.lost_at_ring == 0, now
-    # The qdisc counts a packet that it drops once, whatever its segments.
-    assert count["segments"] + now.qdisc_drops * SEGMENTS == sent, (count, now, sent)
-    if count["largest"] < 50_000:
-        env.skip("this kernel's tun takes no large UDP packets (TUN_F_USO4)")

@@ -23,7 +23,7 @@ from lab.guest.latency import ping
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from tests.kernel.scenarios import _traffic as net
-from tests.kernel.scenarios._bridge import add_port, bridge, empty_bridge, port_mac, teach
+from tests.kernel.scenarios._bridge import add_port, empty_bridge, port_mac, teach
 from tests.kernel.scenarios._tap import TUNSETSNDBUF, Tap, slow_reader, tap
 from tests.kernel.scenarios._threads import Repeated
 
@@ -150,21 +150,6 @@ def _writer_reaches_the_other_port(env: Env, pace: int) -> str:
 @scenario(deadline=300, on="newest-native")
 def writer_with_a_send_buffer_beside_a_slow_port_reaches_the_other(env: Env) -> str:
     return _beside_slow_ports(env, _writer_reaches_the_other_port)
-
-
-@scenario(deadline=120, on="newest-native")
-def bridge_with_a_paused_and_a_slow_port_serves_the_fast_one(env: Env) -> str:
-    """One socket sends in turn to the machines behind three ports; the stops of two
-    slow ports add up."""
-    env.load()
-    names = ("paused0", "slow0", "fast0")
-    taps = env.enter(bridge(names))
-    addresses = teach(names)
-    with slow_reader(taps["slow0"], 0.05), slow_reader(taps["fast0"], 0.001, 500):
-        result = net.compare(lambda: _send_in_turn(addresses, SECONDS), *names)
-        fast = taps["fast0"].read_count
-    assert fast > 1000, fast
-    return f"rounds: {result}; {fast} packets read by the fast one"
 
 
 def _one_of_two_queues_is_unread(env: Env, qdisc: str) -> str:
