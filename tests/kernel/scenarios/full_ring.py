@@ -30,7 +30,7 @@ def full_ring_stops_queue(env: Env) -> None:
     reader.resume()
     assert net.wait_until_read(env, 23).read == 23
     (queue,) = net.wait_until_open(env)
-    assert queue.fill <= queue.low, queue
+    assert queue.fill <= queue.low and queue.wakes_timer >= 1, queue
 
 
 @scenario(on="newest-native")
