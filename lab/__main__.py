@@ -87,6 +87,7 @@ def switch(name: str, text: str, **settings: Any) -> Option:
     return option(name, text, action="store_true", **settings)
 
 
+NAMES: dict[str, Any] = {"nargs": "+", "metavar": "MODULE.FUNCTION"}
 LIST: dict[str, Any] = {
     "type": lambda text: tuple(text.split(",")),
     **{"default": (), "metavar": "A,B"},
@@ -103,7 +104,6 @@ COUNTED = switch("--counted", _COUNTED)
 PATCHED = "the drivers of make series are one more variant (newest kernels only)"
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
 FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
-NAMES: dict[str, Any] = {"nargs": "+", "metavar": "MODULE.FUNCTION"}
 FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
 
 PARSER = argparse.ArgumentParser(
@@ -128,23 +128,11 @@ def subcommand(text: str, *options: Option) -> Callable[[Function], Function]:
     return add
 
 
-# Of the subcommands that do without the lab's table, see takes_tree().
+# Of the subcommands that do without the lab's table, see run().
 TREE = (
     option("--tree", "a kernel's source, built in its place", type=Path, metavar="DIR"),
     option("--config", "of that; default: DIR/.config", type=Path, metavar="FILE"),
 )
-
-
-def takes_tree(function: Function) -> Function:
-    """The function is given the kernel of TREE's options, if there is one."""
-
-    def run_on(tree: Path | None, config: Path | None, **settings: Any) -> int:
-        if tree:
-            settings["kernel"] = kernel_of(tree, config)
-        return function(**settings)
-
-    run_on.__name__ = function.__name__
-    return run_on
 
 
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
@@ -206,7 +194,7 @@ def command_demo(**settings: Any) -> int:
     spent = time.monotonic() - prepared
     print(f"\nset-up {prepared - started:.0f} s, demo {spent:.0f} s; saved in {path}")
     _write_page(path, path.with_suffix(".html"))
-    return measure.demo_status(run)
+    return measure.bench_status(run, demo=True)
 
 
 @subcommand(
@@ -217,7 +205,6 @@ def command_demo(**settings: Any) -> int:
     option("--minutes", MINUTES, type=float, default=30, metavar="N"),
     *TREE,
 )
-@takes_tree
 def command_bench(minutes: float, counted: bool, **settings: Any) -> int:
     if not settings["kernel"].native:
         return _measure(rows_of("bench"), counted=counted, **settings)
@@ -301,7 +288,6 @@ def command_shell(
     switch("--check", "W=1, sparse and checkpatch too"),
     *TREE,
 )
-@takes_tree
 def command_build(kernel: Kernel | None, check: bool) -> int:
     if check:  # not every kernel's suite has its source
         build.ensure_checkpatch(ensure_root(kernel_named("6.12")))
@@ -325,7 +311,6 @@ def command_build(kernel: Kernel | None, check: bool) -> int:
     *TREE,
     JSON,
 )
-@takes_tree
 def command_test(
     what: str, arguments: list[str], path: Path | None, kernel: Kernel | None = None
 ) -> int:
@@ -356,7 +341,6 @@ def command_verify(short: bool, reviewed: bool) -> int:
     return FINE
 
 
-SCENARIOS = option("scenarios", "of tests/kernel/scenarios", **NAMES)
 subcommand(
     "print the faults in the module that the proofs do not find",
     option("--files", "only of these sources", **FILES),
@@ -370,11 +354,11 @@ subcommand(
     number("--sequences", 300, "how many; 300"),
     JSON,
     *TREE,
-)(takes_tree(endurance.abuse))
+)(endurance.abuse)
 subcommand(
     "scenarios many times in one boot",
     KERNEL,
-    SCENARIOS,
+    option("scenarios", "of tests/kernel/scenarios", **NAMES),
     number("--times", 20, "how often; 20"),
     JSON,
 )(testing.again)
@@ -415,6 +399,9 @@ def command_clean() -> int:
 
 def run(arguments: list[str]) -> int:
     options = vars(PARSER.parse_args(arguments))
+    tree, config = options.pop("tree", None), options.pop("config", None)
+    if tree:
+        options["kernel"] = kernel_of(tree, config)
     status: int = options.pop("function")(**options)
     return status
 

@@ -38,13 +38,9 @@ def last_line(log: str) -> str:
     return (log.strip().splitlines() or ["no output"])[-1]
 
 
-def parse_stat(text: str) -> list[str]:
-    """The fields of /proc/PID/stat from the state on, the third, which is [0] here."""
-    return text.rpartition(")")[2].split()
-
-
 def read_stat(pid: int | str) -> list[str]:
-    return parse_stat(Path(f"/proc/{pid}/stat").read_text())
+    """The fields of /proc/PID/stat from the state on, the third, which is [0] here."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 @contextlib.contextmanager

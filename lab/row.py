@@ -12,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
+from lab.guest.devices import Counters
 from lab.guest.env import GuestEnv
+from lab.guest.latency import NOT_ASKED, Latency, percentile
 from lab.variants import SERIES, VARIANTS
 
 
@@ -86,6 +88,34 @@ class Sample:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "unaccounted": self.unaccounted}
+
+
+def sample(
+    value: float,
+    after: Counters,
+    extra: dict[str, Any],
+    ping: Latency = NOT_ASKED,
+    **known: Any,
+) -> Sample:
+    """From its devices' counters and its ping; known: fields of Sample that these do not
+    tell, or not exactly."""
+    return Sample(
+        value=value,
+        **{"sent": after.offered, "read": after.read, **known},
+        qdisc_drops=after.qdisc_drops,
+        lost_at_ring=after.lost_at_ring,
+        held=after.held,
+        ping_p50_ms=percentile(ping.times_ms, 50),
+        ping_p99_ms=percentile(ping.times_ms, 99),
+        pings_ms=[round(time, 1) for time in sorted(ping.times_ms)],
+        extra={
+            "requeues": after.requeues,
+            # of which the report makes the share that was answered
+            "pings_sent": ping.sent,
+            "pings_received": ping.received,
+            **extra,
+        },
+    )
 
 
 # Takes one sample under a variant, measuring for so many seconds.

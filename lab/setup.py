@@ -82,15 +82,9 @@ def ensure_tools() -> None:
     ensure_commands(TOOLS)
 
 
-def _kept_promtool() -> Path:
-    return cache_dir() / "promtool"
-
-
-def promtool() -> Path | None:
+def promtool() -> str | None:
     """Prometheus' tool, of this machine or of the cache."""
-    found = shutil.which("promtool")
-    kept = _kept_promtool()
-    return Path(found) if found else kept if kept.exists() else None
+    return shutil.which("promtool") or shutil.which("promtool", path=cache_dir())
 
 
 def ensure_promtool() -> None:
@@ -107,7 +101,7 @@ def ensure_promtool() -> None:
             say("promtool: cannot be had, alert rules are not tested; apt-get update?")
             return
         cache_dir().mkdir(parents=True, exist_ok=True)
-        shutil.move(Path(name, "usr/bin/promtool"), _kept_promtool())
+        shutil.move(Path(name, "usr/bin/promtool"), cache_dir())
 
 
 def ensure_venv() -> Path:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the guest said of its scenarios, as pytest's results."""
+"""What the guest said of its scenarios, as pytest's results.
+
+The tests are those of each tests/SUITE/test_scenarios.py, which names its suite.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,10 @@ def assert_passed(played: Played, name: str) -> None:
         pytest.fail(f"{outcome.outcome}: {outcome.message}", pytrace=False)
 
 
-def assert_no_trouble(played: Played) -> None:
-    if played.trouble:
-        pytest.fail("\n".join(played.trouble), pytrace=False)
+def test_scenario(kernel, name, played) -> None:
+    assert_passed(played(kernel), name)
+
+
+def test_console_is_free_of_trouble(kernel, played) -> None:
+    if trouble := played(kernel).trouble:
+        pytest.fail("\n".join(trouble), pytrace=False)

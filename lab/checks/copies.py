@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 
 from lab.cache import digest
+from lab.checks.programs import FINE, FOUND
 from lab.failure import LabError
 from lab.machines.vm import REPOSITORY
 
@@ -68,13 +69,15 @@ def compare_all() -> dict[Path, tuple[str, list[str]]]:
     return {path: compare(text) for path, text in texts.items() if _COPY.search(text)}
 
 
-def check_copies() -> list[str]:
-    return [
+def check_copies() -> tuple[str, str]:
+    """The verdict, and what there is to compare."""
+    found = [
         f"{path.name}: {function} changed; compare the copy with it, then: "
         "python3 -m lab verify --reviewed"
         for path, (_, changed) in compare_all().items()
         for function in changed
     ]
+    return FOUND if found else FINE, "; ".join(found)
 
 
 def write_reviewed() -> None:

@@ -27,20 +27,22 @@ SOAK = "soak.mixed_traffic_loses_nothing_but_in_stalls"
 def _play(
     kernel: Kernel,
     scenario: str,
-    environment: Mapping[str, str],
+    settings: Mapping[str, float],
     seconds: float,
     format_answer: Callable[[dict[str, Any]], str],
     path: Path | None,
 ) -> int:
     """Play it, save its answer with its provenance, and print it; 0 if it passed.
 
-    seconds: at most, besides the start and the end. The answer is what the scenario wrote
-    to /out/MODULE.json; /out/MODULE.where says where it was when something took long.
+    settings: its environment; seconds: at most, besides the start and the end. The
+    answer is what the scenario wrote to /out/MODULE.json; /out/MODULE.where says where
+    it was when something took long.
     """
     name = scenario.partition(".")[0]
     with machine_for(kernel) as machine:
-        settings = ", ".join(f"{key}={value}" for key, value in environment.items())
-        say(f"kernel {machine.root.release}: {scenario}, {settings}")
+        environment = {name: str(value) for name, value in settings.items()}
+        shown = ", ".join(f"{name}={value}" for name, value in environment.items())
+        say(f"kernel {machine.root.release}: {scenario}, {shown}")
         load = HostLoad()
         (outcome,), trouble = play_on(
             machine, kernel, [scenario], say, seconds=seconds, environment=environment
@@ -64,7 +66,6 @@ def _play(
 
 
 def format_sequences(answer: dict[str, Any]) -> str:
-    """Each operation, how often it was done and refused, and where the time went."""
     done, refused = answer["done"], answer["refused"]
     counts = ", ".join(
         f"{name} {done.get(name, 0)}"
@@ -84,34 +85,26 @@ def format_sequences(answer: dict[str, Any]) -> str:
 
 
 def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
-    environment = {
-        "SLUICE_ABUSE_SEED": f"{seed}",
-        "SLUICE_ABUSE_SEQUENCES": f"{sequences}",
-    }
+    settings = {"SLUICE_ABUSE_SEED": seed, "SLUICE_ABUSE_SEQUENCES": sequences}
     seconds = SEQUENCE_SECONDS * sequences
-    return _play(kernel, ABUSE, environment, seconds, format_sequences, path)
+    return _play(kernel, ABUSE, settings, seconds, format_sequences, path)
 
 
-def format_lanes(lanes: list[dict[str, Any]]) -> str:
-    return "\n".join(
+def format_soak(answer: dict[str, Any]) -> str:
+    """What each lane carried, and the memory with the module and without."""
+    lanes, memory = answer["lanes"], answer["memory"]
+    lines = [
         f"{fact:<15}" + "".join(f"{lane[fact]!s:>11}" for lane in lanes)
         for fact in lanes[0]
-    )
-
-
-def format_memory(memory: list[dict[str, int]]) -> str:
-    """Before the module was loaded, under way, and after it was unloaded."""
+    ]
     moments = (memory[0], memory[1], memory[-2], memory[-1])
     values = ", ".join(
         f"{m['slab_kb'] / 1024:.1f} ({m['available_kb'] / 1024:.0f})" for m in moments
     )
-    return f"slab (available), MB, before, at the start, at the end, after: {values}"
-
-
-def format_soak(answer: dict[str, Any]) -> str:
-    return f"{format_lanes(answer['lanes'])}\n{format_memory(answer['memory'])}"
+    what = "slab (available), MB, before, at the start, at the end, after"
+    return "\n".join([*lines, f"{what}: {values}"])
 
 
 def soak(kernel: Kernel, minutes: float, path: Path | None) -> int:
-    environment = {"SLUICE_SOAK_SECONDS": f"{60 * minutes}"}
-    return _play(kernel, SOAK, environment, 60 * minutes, format_soak, path)
+    settings = {"SLUICE_SOAK_SECONDS": 60 * minutes}
+    return _play(kernel, SOAK, settings, 60 * minutes, format_soak, path)

@@ -61,7 +61,6 @@ def difference(file: str, original: str, mutated: str) -> Mutant:
 
 
 def make_mutants(python: Path, file: str) -> list[Mutant]:
-    """All that the rules make of a file."""
     original = without_comments((KMOD / file).read_text())
     with tempfile.TemporaryDirectory(prefix="sluice-mutants-") as name:
         folder = Path(name)
@@ -84,9 +83,8 @@ def _verdicts(copy: Workshop, file: str) -> Iterator[str]:
     yield copy.ask("examples")[0]
     yield copy.ask("steps", 0, SEEDS, SECONDS)[0]
     if file in POLICY:
-        copy.must_build("pace", "adversary")
+        copy.must_build("adversary")
         yield copy.ask("adversary", 1, 0)[0]
-        yield copy.ask("pace")[0]
 
 
 def _code(place: Workshop) -> str:

@@ -53,7 +53,6 @@ def _run(root: Root, work: Path, command: str) -> str:
 
 
 def ensure_packages() -> list[Path]:
-    """The packages of this tree: from the cache, or built now."""
     root = ensure_root(kernel_named(BUILDER), extra=TOOLS)
     sources = package_sources()
     final = cache_dir() / "packages" / _key(sources, root.key)

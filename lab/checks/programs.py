@@ -89,19 +89,14 @@ class Fault:
 
 
 def read_faults(folder: str) -> list[Fault]:
-    """Those that proofs/FOLDER/guards.toml lists."""
     listed = tomllib.loads((PROOFS / folder / "guards.toml").read_text())
     if "patterns" in listed:
         return read_meanings(listed["patterns"], listed["ring"])
     return [
-        Fault(program, name, file, {re.escape(old): _literal(new)})
+        Fault(program, name, file, {re.escape(old): new.replace("\\", r"\\")})
         for file, guards in listed.items()
         for name, (program, old, new) in guards.items()
     ]
-
-
-def _literal(text: str) -> str:
-    return text.replace("\\", r"\\")
 
 
 def read_meanings(
@@ -138,12 +133,6 @@ def ensure_kernel_model() -> Path:
     return ensure_kernel_files(root, "memory-model", (*MEMORY_MODEL, RING))
 
 
-def added_lines(semantic_patch: str) -> str:
-    """What a semantic patch adds: here, the ring's helpers."""
-    lines = semantic_patch.splitlines()
-    return "".join(f"{line[1:]}\n" for line in lines if line.startswith("+"))
-
-
 def headers_named(sources: list[str]) -> set[str]:
     """But asm/, which the compiler has."""
     names = {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
@@ -159,7 +148,9 @@ def _stage(folder: Path, kernel: Path) -> None:
     del driver["tun_tx_flow_kunit.c"]
     for name, text in driver.items():
         (folder / "series" / name).write_text(text)
-    (folder / "series" / "helpers.h").write_text(added_lines(HELPERS.read_text()))
+    # What the semantic patch adds.
+    added = re.findall(r"^\+(.*\n)", HELPERS.read_text(), re.MULTILINE)
+    (folder / "series" / "helpers.h").write_text("".join(added))
     texts = [path.read_text() for path in (kernel / RING, *KMOD.glob("*.[ch]"))]
     for name in headers_named([*texts, *driver.values()]):
         path = folder / "headers" / name

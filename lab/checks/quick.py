@@ -42,10 +42,6 @@ def tracked_files() -> list[str]:
     return [name for name in names if name and not name.endswith((".svg", ".json"))]
 
 
-def is_shell(text: str) -> bool:
-    return re.match(r"#!.*[/ ](ba)?sh\b", text) is not None
-
-
 def run_tool(*command: str | Path) -> str:
     """A tool's output if it complains."""
     done = processes.run(
@@ -72,6 +68,7 @@ def lint_manual(names: list[str]) -> str:
 def static_steps(python: Path) -> Steps:
     """Everything that only reads the sources."""
     names = tracked_files()
+    is_shell = re.compile(r"#!.*[/ ](ba)?sh\b").match
     shell = [name for name in names if is_shell(read_text(REPOSITORY / name))]
     builders = [name for name in names if name.startswith("tests/kernel/_")]
     typed = ("lab", "sluice", *builders)

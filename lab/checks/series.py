@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from lab.cache import cache_dir, cached, digest, digest_files, locked
 from lab.checks import series_boot
@@ -105,11 +106,12 @@ class Patch:
         """Path in the kernel -> the file of files/ or of insert/."""
         top = self.folder / name
         found = {str(p.relative_to(top)): p for p in top.rglob("*") if p.is_file()}
-        return {
-            file: path
-            for file, path in sorted(found.items())
-            if self.newest or not file.startswith(NEWEST_ONLY)
-        }
+        return self._wanted(dict(sorted(found.items())))
+
+    def _wanted(self, files: dict[str, Any]) -> dict[str, Any]:
+        """Without those that an older kernel does not have as the newest has them."""
+        left_out = () if self.newest else NEWEST_ONLY
+        return {file: one for file, one in files.items() if not file.startswith(left_out)}
 
     @property
     def number(self) -> int:
@@ -118,12 +120,7 @@ class Patch:
     def new_files(self) -> dict[str, str]:
         """Path in the kernel -> text."""
         files = {file: path.read_text() for file, path in self.below("files").items()}
-        files |= driver_files(self.number)
-        return {
-            file: text
-            for file, text in files.items()
-            if self.newest or not file.startswith(NEWEST_ONLY)
-        }
+        return files | self._wanted(driver_files(self.number))
 
     @property
     def touched(self) -> set[str]:

@@ -16,18 +16,10 @@ from lab import processes
 from lab.checks import packages, quick, slowest, verify
 from lab.failure import FINE, NO, LabError, UsageError
 from lab.guest.scenarios import find_scenarios
-from lab.machines import build, vm
+from lab.machines import build, matrix, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
-from lab.machines.matrix import (
-    DEBUG,
-    KERNELS,
-    NATIVE,
-    NEWEST,
-    PACKAGED,
-    Kernel,
-    kernel_named,
-)
+from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
 from lab.report.results import HostLoad, read_provenance
 from lab.report.tables import WIDTH
@@ -360,7 +352,7 @@ def again(
 
 
 # The kernel's, on kernels that watch themselves.
-DEBUGGED = replace(KERNEL, kernels=DEBUG, often=(), alone=())
+DEBUGGED = replace(KERNEL, kernels=matrix.DEBUG, often=(), alone=())
 # By their folders.
 SUITES = {
     "kernel": KERNEL,
@@ -382,7 +374,6 @@ EVERY = ("debug", "long", "systemd")  # what is not played often, too
 
 
 def build_roots(suite: Suite, every: bool) -> None:
-    """What the tests of this suite need before they boot."""
     kernels = suite.chosen(every)
     if suite is KERNEL:  # its module is built for these
         kernels = tuple(dict.fromkeys((*PACKAGED, *kernels)))
@@ -413,17 +404,16 @@ def _build_all(what: str, native: bool) -> None:
 
 
 def _before_pytest(what: str) -> bool:
-    """The steps that are no tests of pytest; whether all are fine."""
-    steps: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [
-        ("the linters", ("short", "long"), lambda: not quick.lint()),
-        ("the proofs", ("short", "long"), lambda: verify.verify(short=what == "short")),
-    ]
-    for name, targets, fails in steps:
-        if what in targets:
-            say(name)
-            with slowest.timed(name):
-                if fails():
-                    return False
+    """The linters and the proofs; whether all are fine."""
+    steps: dict[str, Callable[[], object]] = {
+        "the linters": lambda: not quick.lint(),
+        "the proofs": lambda: verify.verify(short=what == "short"),
+    }
+    for name, fails in steps.items() if what in ("short", "long") else ():
+        say(name)
+        with slowest.timed(name):
+            if fails():
+                return False
     return True
 
 

@@ -29,10 +29,6 @@ class Ending:
     lost: bool = False  # it died, or its deadline passed
 
 
-class Unkillable(Exception):
-    """A process survives SIGKILL: the boot cannot be used any more."""
-
-
 def _answer(function: Callable[[], Any], pipe: Any) -> None:
     os.setsid()
     try:
@@ -50,7 +46,8 @@ def _end(child: Any) -> None:
     ended = False
     while not ended:
         if time.monotonic() > deadline:
-            raise Unkillable(f"process {child.pid} survives SIGKILL")
+            # The boot cannot be used any more.
+            raise RuntimeError(f"process {child.pid} survives SIGKILL")
         ended = child.exitcode is not None  # once more after that: what it started
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)

@@ -22,16 +22,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, TypeVar
 
 from lab.failure import WorkloadError
-from lab.guest.tun import (
-    IFF_BACKPRESSURE,
-    IFF_MULTI_QUEUE,
-    IFF_NO_PI,
-    IFF_TAP,
-    IFF_TUN,
-    IFF_VNET_HDR,
-    ask_for_large_packets,
-    open_queue,
-)
+from lab.guest import tun
 
 Answer = TypeVar("Answer")
 DRAIN_SECONDS = 5.0
@@ -164,11 +155,6 @@ def read_stops(device: Device) -> int:
     except LookupError:
         return 0
     return sum(queue.stops for queue in queues)
-
-
-def parse_ecn_marks(text: str) -> int:
-    """By all queueing disciplines, from `tc -j -s qdisc show dev NAME`."""
-    return sum(qdisc.get("ecn_mark", 0) for qdisc in json.loads(text or "[]"))
 
 
 def read_all_counters(devices: Sequence[Device]) -> Counters:
@@ -346,12 +332,12 @@ def _open_queue(device: Device, flags: int) -> int:
     """In the device's namespace; it blocks."""
     from sluice.namespaces import netns as inside  # the guest has what it needs
 
-    flags |= IFF_NO_PI | (IFF_TAP if device.mac else IFF_TUN)
+    flags |= tun.IFF_NO_PI | (tun.IFF_TAP if device.mac else tun.IFF_TUN)
     try:
         with inside(device.netns or ""):
-            queue = open_queue(flags, device.name, options=0)
-        if flags & IFF_VNET_HDR:
-            ask_for_large_packets(queue)
+            queue = tun.open_queue(flags, device.name, options=0)
+        if flags & tun.IFF_VNET_HDR:
+            tun.ask_for_large_packets(queue)
     except OSError as error:
         raise WorkloadError(f"{device.spec}: cannot be opened: {error}") from error
     return queue
@@ -379,9 +365,9 @@ def reader(
     if paused:
         options = [*options, "--paused"]
     if len(set(devices)) < len(devices):
-        flags |= IFF_MULTI_QUEUE
+        flags |= tun.IFF_MULTI_QUEUE
     if variant == "upstream":
-        flags |= IFF_BACKPRESSURE
+        flags |= tun.IFF_BACKPRESSURE
     queues = [_open_queue(device, flags) for device in devices]
     running = Reader(helper, mode, queues, options)
     try:

@@ -40,7 +40,6 @@ def system_call_us() -> float:
 
 
 def timer_us() -> float:
-    """What a timer's interrupt takes of a busy CPU."""
     return round(int(TIMER_NS.read_text()) / 1000, 1)
 
 

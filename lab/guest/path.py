@@ -24,17 +24,6 @@ LINK_BYTES = 400_000
 BURST_BYTES = 16_000
 
 
-def delay_arguments(rtt_ms: int) -> list[str]:
-    """The router's qdisc: half of the delay, for it is met twice."""
-    return ["netem", "delay", f"{rtt_ms * 500}us", "limit", str(DELAYED_PACKETS)]
-
-
-def link_arguments(rate_mbit: int) -> list[str]:
-    """An end's qdisc: netem would let go of the sender's socket, tbf does not."""
-    limits = ["burst", str(BURST_BYTES), "limit", str(LINK_BYTES)]
-    return ["tbf", "rate", f"{rate_mbit}mbit", *limits]
-
-
 def _receive_on(cpu: int, device: str) -> str:
     """One CPU for all a device receives, as a network card has it for a flow.
 
@@ -46,7 +35,6 @@ def _receive_on(cpu: int, device: str) -> str:
 
 
 def _configure(namespace: str, lines: Sequence[str], script: str) -> None:
-    """By ip, and by a shell."""
     run_tool(["ip", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
     run_tool(["ip", "netns", "exec", namespace, "sh", "-ec", script])
 
@@ -69,8 +57,9 @@ def _connect(end: Device) -> None:
     _configure(name, lines, _receive_on(1, end.name))
 
 
-def _set_qdisc(name: str, device: str, arguments: list[str]) -> None:
-    run_tool(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", *arguments])
+def _set_qdisc(namespace: str, device: str, qdisc: str) -> None:
+    replace = ["tc", "-n", namespace, "qdisc", "replace", "dev", device, "root"]
+    run_tool([*replace, *qdisc.split()])
 
 
 @contextlib.contextmanager
@@ -83,7 +72,11 @@ def path(rtt_ms: int, rate_mbit: int | None = None) -> Iterator[None]:
         for end in (NEAR_END, FAR_END):
             _connect(end)
             if rtt_ms:
-                _set_qdisc(ROUTER, str(end.netns), delay_arguments(rtt_ms))
+                # Half of the delay, for it is met twice.
+                delay = f"netem delay {rtt_ms * 500}us limit {DELAYED_PACKETS}"
+                _set_qdisc(ROUTER, str(end.netns), delay)
             if rate_mbit is not None:
-                _set_qdisc(str(end.netns), end.name, link_arguments(rate_mbit))
+                # netem would let go of the sender's socket, tbf does not.
+                rate = f"tbf rate {rate_mbit}mbit burst {BURST_BYTES} limit {LINK_BYTES}"
+                _set_qdisc(str(end.netns), end.name, rate)
         yield

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.failure import WorkloadError
-from lab.guest.devices import Device, run_tool, running, show, wait_until
+from lab.guest.devices import Device, run_tool, running, wait_until
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
 from lab.processes import last_line, read_stat
@@ -49,25 +49,15 @@ def ensure_certificate(name: str) -> Path:
     return base
 
 
-class Process:
-    """One running process; whoever waits for it sees when it has ended."""
+class Program:
+    """A child of ours, with its log; whoever waits for it sees when it has ended."""
 
-    def __init__(self, name: str, pid: int) -> None:
-        self.name, self.pid = name, pid
-
-    def read_state(self) -> str:
-        """As ps shows it; X when it has ended."""
-        try:
-            return read_stat(self.pid)[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return "X"
+    def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
+        self.name, self._process, self._log = name, process, log
 
     def read_cpu_seconds(self) -> float:
-        return sum(map(int, read_stat(self.pid)[11:13])) / os.sysconf("SC_CLK_TCK")
-
-    def check(self) -> None:
-        if self.read_state() in "ZX":
-            raise WorkloadError(f"{self.name}: ended")
+        ticks = sum(map(int, read_stat(self._process.pid)[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def wait_until(
         self, ready: Callable[[], bool], what: str, seconds: float = READY_SECONDS
@@ -77,14 +67,6 @@ class Process:
             return ready()
 
         wait_until(done, f"{self.name}: {what}", seconds, pause=0.05)
-
-
-class Program(Process):
-    """A child of ours, with its log."""
-
-    def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
-        super().__init__(name, process.pid)
-        self._process, self._log = process, log
 
     def check(self, seconds: float = 0.0) -> None:
         """Fails if it ended, or does so soon."""
@@ -156,23 +138,6 @@ def require_flag(device: Device, variant: str) -> None:
         raise WorkloadError(
             f"{device.name}: IFF_BACKPRESSURE is not as {variant} wants it"
         )
-
-
-def read_ring(device: Device) -> int:
-    return int(json.loads(show(device, "ip", "link"))[0]["txqlen"])
-
-
-def parse_udp_overflows(snmp: str) -> int:
-    """Packets lost at the buffers of UDP sockets, from /proc/net/snmp."""
-    names, values = (
-        line.split() for line in snmp.splitlines() if line.startswith("Udp:")
-    )
-    return int(values[names.index("RcvbufErrors")])
-
-
-def read_udp_overflows(end: Device) -> int:
-    """Of the namespace, since it was made: the program read too slowly there."""
-    return parse_udp_overflows(run_tool(end.command("cat", "/proc/net/snmp")))
 
 
 def read_version(package: str) -> str:

@@ -12,18 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from lab import sure, workloads
+from lab.guest import host
 from lab.guest.child import Ending, run_child
 from lab.guest.devices import running
 from lab.guest.env import GuestEnv
-from lab.guest.host import (
-    QUIET_PERCENT,
-    late_since,
-    others_percent,
-    read_late,
-    read_load,
-    system_call_us,
-    timer_us,
-)
 from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are
@@ -119,7 +111,7 @@ class Bench:
             known = [row.with_series() for row in known]
         self.rows = {row.name: row for row in known}
         self._job, self._report, self._say = job, report, say
-        self._env, self._call_us = GuestEnv(), system_call_us()
+        self._env, self._call_us = GuestEnv(), host.system_call_us()
         self.lines: list[dict[str, Any]] = []
 
     def take_round(self, rows: Sequence[Row], number: int) -> None:
@@ -139,17 +131,17 @@ class Bench:
                 return self._take_once(place)
             self._env.use_drivers(place[2])
             self._env.load_kernel_reader()  # its timers tell how late they come
-            before, late = read_load(), read_late()
+            before, late = host.read_load(), host.read_late()
             line = self._take_once(place)
-            others = others_percent(before, read_load())
+            others = host.others_percent(before, host.read_load())
             if line["sample"] is not None:
                 line["sample"]["extra"].update(
                     others_percent=others,
-                    late_us=late_since(late),
+                    late_us=host.late_since(late),
                     system_call_us=self._call_us,
-                    timer_us=timer_us(),
+                    timer_us=host.timer_us(),
                 )
-            if others <= QUIET_PERCENT:
+            if others <= host.QUIET_PERCENT:
                 break
             self._say(f"{place[1]}, {place[2]}: others used {others:.0f} % of the host")
         return line

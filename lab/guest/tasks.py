@@ -13,7 +13,6 @@ PROC = Path("/proc")
 
 
 def tasks_named(name: str) -> list[int]:
-    """Threads of processes, and of the kernel's."""
     found = []
     for path in PROC.glob("[0-9]*/task/[0-9]*/comm"):
         with contextlib.suppress(OSError):  # it has ended
@@ -51,10 +50,6 @@ def unswitched(name: str) -> Iterator[None]:
         _set_policy(name, os.SCHED_OTHER, 0)
 
 
-def parse_switches(status: str) -> int:
-    """Of a task, from /proc/PID/status."""
-    return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s*(\d+)", status)))
-
-
 def read_switches(tasks: list[int]) -> int:
-    return sum(parse_switches((PROC / f"{t}/status").read_text()) for t in tasks)
+    text = "".join((PROC / f"{task}/status").read_text() for task in tasks)
+    return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s*(\d+)", text)))

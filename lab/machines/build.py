@@ -181,7 +181,6 @@ def ensure_checkpatch(root: Root) -> Path:
 
 
 def check_style(root: Root, sources: list[Path]) -> list[str]:
-    """What checkpatch --strict says about these files."""
     files = ensure_checkpatch(root)
     command = ["perl", str(files / "checkpatch.pl"), "--no-tree", "--strict"]
     # CAMELCASE: struct Qdisc is the kernel's own name

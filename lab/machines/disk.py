@@ -20,7 +20,6 @@ COMMAND = ("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0")
 
 
 def ensure_disk(root: Root) -> Path:
-    """The image of this root: from the cache, or made now."""
     final = cache_dir() / "disks" / f"{root.kernel}-{digest(root.key, *COMMAND, SIZE)}"
     with cached(final, f"disk-{root.kernel}") as work:
         if work:

@@ -43,7 +43,6 @@ def format_starter(tree: Path, name: str) -> str:
 
 
 def ensure_qemu(arch: Arch) -> Path:
-    """The command that starts QEMU: from the cache, or unpacked now."""
     ensure_tools()
     key = digest(SUITE, arch.emulator_package, format_starter(Path(), arch.emulator))
     final = cache_dir() / "emulator" / key

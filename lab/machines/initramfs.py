@@ -54,7 +54,6 @@ def make_initramfs(
 
 
 def ensure_initramfs(root: Root, disk: bool = False) -> Path:
-    """The initramfs for this root: from the cache, or made now."""
     source = Path(__file__).read_bytes()
     key = digest(root.key, INIT.read_bytes(), source, "disk" if disk else "share")
     final = cache_dir() / "initramfs" / f"{root.kernel}-{key}"

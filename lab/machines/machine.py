@@ -15,8 +15,6 @@ NO_POLICY = "audit=0 apparmor=0 selinux=0"  # nothing watches the guest's proces
 
 @dataclass(frozen=True)
 class Machine:
-    """What the guest is given."""
-
     root: Root
     output: Path
     vcpus: int = VCPUS

@@ -53,13 +53,10 @@ class Kernel:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The apt patterns of the kernel image and its headers."""
         if self.configs:
             return ()
-        return tuple(
-            f"?name(^linux-{part}-{self.release}$)"
-            for part in ("image", "headers")
-        )
+        parts = ("image", "headers")
+        return tuple(f"?name(^linux-{part}-{self.release}$)" for part in parts)
 
 
 _UPDATES = ("trixie-updates",)
@@ -74,8 +71,8 @@ _CLANG_6_12 = ("builtin", "cfi_clang", "clang")
 _CLANG_NEWEST = ("builtin", "cfi", "clang")
 
 # A suite keeps many versions of its own kernel: its metapackage, named without a
-# version, chooses the newest. Of backports the newest that has IFF_BACKPRESSURE is
-# found when its root is built; every series there can be asked for by its number.
+# version, chooses the newest. Of backports the newest is found when its root is built;
+# every series there can be asked for by its number.
 # Mirrors may lack the index of trixie-updates for armhf.
 KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),

@@ -256,7 +256,6 @@ def ensure_source_root(kernel: Kernel) -> Root:
 
 
 def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
-    """The root of this kernel: from the cache, or built now."""
     ensure_tools()
     kernel = find_kernel(kernel)
     key = root_key(kernel, extra)

@@ -17,22 +17,11 @@ from lab.machines.matrix import NEWEST, Kernel
 from lab.setup import say
 
 MAX_AGE_SECONDS = 86400.0
-BACKPRESSURE_SINCE = [7, 3]  # Linux, with IFF_BACKPRESSURE
 BUILT_INSTEAD = ("builtin",)  # the configuration where only a source has it
 _IMAGE = re.compile(r"linux-image-(?P<release>(?P<version>\d+\.\d+\.\d+)\+deb\d+-\w+)")
 _SOURCE = re.compile(r"linux-source-(?P<version>\d+\.\d+)")
 
 Listing = dict[str, str]  # package -> its newest version
-
-
-def parse_mirror(indextargets: str) -> str:
-    for line in indextargets.splitlines():
-        if line.strip().endswith("/debian/"):
-            return line.strip()
-    raise Unsuitable(
-        "apt: none of this machine's repositories is a Debian mirror "
-        "(an address ending in /debian/); use a Debian machine"
-    )
 
 
 def read_mirror() -> str:
@@ -43,7 +32,13 @@ def read_mirror() -> str:
         raise Unsuitable(
             f"apt: cannot name its mirrors ({error}); the lab needs a Debian-like machine"
         ) from error
-    return parse_mirror(done.stdout)
+    for line in done.stdout.split():
+        if line.endswith("/debian/"):
+            return line
+    raise Unsuitable(
+        "apt: none of this machine's repositories is a Debian mirror "
+        "(an address ending in /debian/); use a Debian machine"
+    )
 
 
 def sources(kernel: Kernel, mirror: str) -> list[str]:
@@ -121,41 +116,26 @@ def known_series(listing: Listing) -> list[str]:
     return sorted({m["version"] for m in map(_SOURCE.fullmatch, listing) if m})
 
 
-def _image(kernel: Kernel, release: str) -> Kernel:
-    return replace(kernel, release=release.replace("+", r"\+"))
-
-
-def choose_newest(kernel: Kernel, listing: Listing) -> tuple[Kernel, str]:
-    """The newest kernel of these, and why it is not what was wanted, if it is not.
-
-    Wanted is kernel.series, or else the newest that has IFF_BACKPRESSURE: an image,
-    or else a source to build; then the newest image, or else the suite's own.
-    """
+def choose_newest(kernel: Kernel, listing: Listing) -> Kernel:
+    """The newest kernel of these, or of kernel.series: an image, or else a source to
+    build."""
     images = {m["release"]: m["version"] for m in map(_IMAGE.fullmatch, listing) if m}
     images = {r: v for r, v in images.items() if f"linux-headers-{r}" in listing}
     known = known_series(listing)
     if kernel.series:
         images = {r: v for r, v in images.items() if v.startswith(f"{kernel.series}.")}
         known = [v for v in known if v == kernel.series]
-    source = max(known, key=version_order, default="")
-    if kernel.configs:
-        return replace(kernel, release=source), ""
-    best = max(images, key=lambda release: version_order(images[release]), default="")
-    if best and (kernel.series or version_order(best) >= BACKPRESSURE_SINCE):
-        return _image(kernel, best), ""
-    found = images.get(best, "none")
-    if source and (kernel.series or version_order(source) >= BACKPRESSURE_SINCE):
-        built = replace(kernel, release=source, pins=(), configs=BUILT_INSTEAD)
-        return built, f"newest image: {found}; building linux-source-{source} instead"
-    if best:
-        return _image(kernel, best), f"none has IFF_BACKPRESSURE; using {found}"
-    if kernel.series:
+    if images and not kernel.configs:
+        best = max(images, key=lambda release: version_order(images[release]))
+        return replace(kernel, release=best.replace("+", r"\+"))
+    if not known:
         raise UsageError(
-            f"kernel {kernel.series}: not in {kernel.extra_suites[-1]}; "
+            f"kernel {kernel.series or kernel.name}: not in {kernel.extra_suites[-1]}; "
             f"there are {', '.join(known_series(listing))}"
         )
-    own = replace(kernel, release=kernel.arch.name, pins=())
-    return own, f"no kernel in {kernel.extra_suites[-1]}; using {kernel.suite}'s own"
+    source = max(known, key=version_order)
+    configs = kernel.configs or BUILT_INSTEAD
+    return replace(kernel, release=source, pins=(), configs=configs)
 
 
 def find_kernel(kernel: Kernel) -> Kernel:
@@ -163,9 +143,8 @@ def find_kernel(kernel: Kernel) -> Kernel:
     if kernel.tree:
         return kernel
     listing = read_listing(kernel)
-    why = ""
     if kernel.release == NEWEST:
-        kernel, why = choose_newest(kernel, listing)
+        kernel = choose_newest(kernel, listing)
     kind = "source" if kernel.configs else "image"
     package = f"linux-{kind}-{kernel.release}".replace("\\", "")
     if package not in listing:
@@ -175,6 +154,4 @@ def find_kernel(kernel: Kernel) -> Kernel:
         )
     major, minor = version_order(listing[package])[:2]
     name = kernel.name.replace(NEWEST, f"{major}.{minor}")
-    if why:
-        say(f"kernel {name}: {why}")
     return replace(kernel, name=name, version=listing[package])

@@ -14,14 +14,9 @@ from pathlib import Path
 
 import plotext
 
+from lab.report import tables
 from lab.report.results import Run, Summary, read_run, summaries, why_missing
-from lab.report.tables import (
-    WIDTH,
-    all_findings,
-    format_finding,
-    ratio,
-    read_colour,
-)
+from lab.report.tables import WIDTH
 from lab.row import Row
 from lab.variants import VARIANTS
 from lab.workloads import demo
@@ -53,10 +48,6 @@ def _pings(one: Summary) -> str:
     return " / ".join(_milliseconds(one.ping_ms[percent]) for percent in (50, 99))
 
 
-def _answered(one: Summary) -> str:
-    return "-" if one.ping_answered is None else f"{100 * one.ping_answered:.0f}"
-
-
 def _missing(one: Summary) -> str:
     """Of the voice flow's packets: a share of those sent."""
     return "-" if one.ping_answered is None else f"{100 * (1 - one.ping_answered):.1f}"
@@ -76,7 +67,7 @@ FACTS: dict[str, tuple[tuple[str, Cell], ...]] = {
     demo.UDP: (
         ("Mbit/s received", _mbit),
         ("packets lost at the ring", _lost),
-        ("pings answered, %", _answered),
+        ("pings answered, %", tables.format_answered),
     ),
     demo.VOICE: (
         ("voice p50 / p99, ms", _pings),
@@ -129,7 +120,7 @@ def format_sentence(run: Run) -> str:
     """Of the TCP row's pings and rates, and of all losses; empty if it has none."""
     found = _of_tcp(run)
     stock, sluice = found.get("stock"), found.get("sluice")
-    share = ratio(sluice, stock)
+    share = tables.ratio(sluice, stock)
     if not stock or not sluice or share is None:
         return ""
     pings = [_milliseconds(one.ping_ms[50]) for one in (sluice, stock)]
@@ -168,8 +159,8 @@ def format_plot(run: Run, colour: bool) -> str:
 
 
 def format_demo(run: Run, colour: bool) -> str:
-    findings = all_findings(run)
-    short = [format_finding(one, colour) for one in findings if not one.reached]
+    findings = tables.all_findings(run)
+    short = [tables.format_finding(one, colour) for one in findings if not one.reached]
     reached = f"{len(findings) - len(short)} of {len(findings)} figures reached"
     parts = [
         format_table(run),
@@ -184,7 +175,7 @@ def format_demo(run: Run, colour: bool) -> str:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    print(format_demo(read_run(Path(sys.argv[1])), read_colour()))
+    print(format_demo(read_run(Path(sys.argv[1])), tables.read_colour()))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,6 @@ def _share_answered(samples: list[dict[str, Any]]) -> float | None:
 
 
 def summarise(run: Run, row: str, variant: str) -> Summary | None:
-    """None when nothing was measured."""
     by_round = {m.round: m.sample for m in run.of(row, variant) if m.sample is not None}
     if not by_round:
         return None

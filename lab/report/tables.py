@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lab import sure
+from lab.guest.host import QUIET_PERCENT
 from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
@@ -24,8 +25,6 @@ WIDTH = 80
 EQUAL = 0.97
 # What a prompt row's ping may be of another's, by percentile.
 PROMPT = {50: 1 / 5, 99: 1 / 3}
-# If others use more of the host, the numbers are not reliable.
-QUIET_PERCENT = 10.0
 _LABEL, _COLUMN, _RATIO = 35, 13, 6
 
 
@@ -60,7 +59,6 @@ def format_number(value: float | None) -> str:
 
 
 def ratio(one: Summary | None, other: Summary | None) -> float | None:
-    """See lab.sure."""
     return sure.ratio(one.values, other.values) if one and other else None
 
 
@@ -85,11 +83,6 @@ def _compare(
     return Finding(name, demand, got, equal, of_rates=True)
 
 
-def _too_slow(row: Row, name: str, stock: Summary) -> Finding:
-    got = f"this host is too slow: stock has {stock.median:.1f} {row.unit}"
-    return Finding(name, f"a reader of {row.pace:.1f}", got, False, True, decided=False)
-
-
 def _on_a_busy_host(finding: Finding, run: Run) -> Finding:
     """A reader's pace is lower while others have the CPUs: such a rate tells nothing."""
     if finding.reached or not finding.of_rates or not finding.decided:
@@ -102,11 +95,12 @@ def _against_stock(
     row: Row, name: str, variant: str, found: dict[str, Summary]
 ) -> Finding:
     """The row's floor; the module's may be that of stock with the lossless ring."""
-    floor = 1.0 if variant == SERIES else row.floor or 0.0
-    if row.pace and found["stock"].median < row.pace:
-        return _too_slow(row, name, found["stock"])
+    floor, stock = 1.0 if variant == SERIES else row.floor or 0.0, found["stock"]
+    if row.pace and stock.median < row.pace:
+        got = f"this host is too slow: stock has {stock.median:.1f} {row.unit}"
+        return Finding(name, f"a reader of {row.pace:.1f}", got, False, True, False)
     demand = f"at least {floor:.2f}x stock"
-    finding = _compare(name, demand, found[variant], found["stock"], floor)
+    finding = _compare(name, demand, found[variant], stock, floor)
     share = ratio(found[variant], found.get(f"stock-{row.lossless_ring}"))
     if finding.reached or variant != "sluice" or share is None:
         return finding
@@ -382,6 +376,5 @@ def read_colour() -> bool:
 
 
 def format_report(run: Run, colour: bool = False) -> str:
-    """The table, the findings, the kernel's complaints."""
     parts = [format_table(run) + "\n", format_findings(all_findings(run), colour)]
     return "\n".join([*parts, *(f"kernel: {line}" for line in run.trouble)])

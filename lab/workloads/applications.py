@@ -15,29 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, starmap
 
-from lab.guest.devices import (
-    DRAIN_SECONDS,
-    FAR,
-    NEAR,
-    Counters,
-    attach,
-    read_all_counters,
-    read_stops,
-    run_tool,
-)
+from lab.guest import devices
+from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters
 from lab.guest.env import GuestEnv
 from lab.guest.path import path
-from lab.guest.program import (
-    Program,
-    has_device,
-    read_ring,
-    read_udp_overflows,
-    read_version,
-    require_flag,
-    succeeds,
-)
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.guest.program import Program, has_device, read_version, require_flag, succeeds
+from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 from lab.workloads import qemu, tcp
 from lab.workloads.tcp import flood, load, server
@@ -110,10 +93,10 @@ def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[list[Program]]:
         for process, device in ((near_end, near), (far_end, far)):
             process.wait_until(lambda: has_device(device), f"its device {device.name}")
         for device, peer in ((near, far), (far, near)):
-            attach(device, peer, ring=ring)
+            devices.attach(device, peer, ring=ring)
             if application.mtu:
                 link = ["ip", "-n", str(device.netns), "link", "set", device.name]
-                run_tool([*link, "mtu", str(application.mtu)])
+                devices.run_tool([*link, "mtu", str(application.mtu)])
             require_flag(device, variant)
         ping = near.command("ping", "-c", "1", "-W", "0.5", far.address)
 
@@ -128,10 +111,10 @@ def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[list[Program]]:
 def wait_settled() -> Counters:
     """Until nothing is held and nothing moves, or a deadline."""
     deadline = time.monotonic() + DRAIN_SECONDS
-    before, now = None, read_all_counters([NEAR, FAR])
+    before, now = None, devices.read_all_counters([NEAR, FAR])
     while (now != before or now.held) and time.monotonic() < deadline:
         time.sleep(0.2)
-        before, now = now, read_all_counters([NEAR, FAR])
+        before, now = now, devices.read_all_counters([NEAR, FAR])
     return now
 
 
@@ -139,20 +122,16 @@ def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """Mbit/s through the tunnel, with a ping beside it."""
     _, streams, options = LOADS[case.load]
     with tunnel(case, variant, env) as processes:
-        ring = read_ring(NEAR)
         before = [process.read_cpu_seconds() for process in processes]
         with server():
             received, pinged = load(streams, seconds, *options)
         after = wait_settled()
-        overflows = [read_udp_overflows(end) for end in (NEAR, FAR)]
         spent = [process.read_cpu_seconds() for process in processes]
-        stops = sum(read_stops(end) for end in (NEAR, FAR))
+        stops = sum(devices.read_stops(end) for end in (NEAR, FAR))
     extra = {
         "version": read_version(APPLICATIONS[case.application].packages[0]),
-        "txqueuelen": ring,
         "retransmits": received.retransmits,
         "stops": stops,
-        "udp_overflows": overflows,  # at the ends' own sockets
         "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
     }
     segmented = case.application == "wireguard-go"

@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any
 
 from lab.guest import tasks
-from lab.guest.devices import HERE, THERE, read_counters, running, sink, wait_drained
+from lab.guest.devices import HERE, THERE, running, sink, wait_drained
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_RCVBUFFORCE, read_sent
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 
 LIVING = ("127.0.0.1", 9)
 SECONDS = 4  # the value is packets in 4 s, whatever seconds other rows take
@@ -76,16 +75,11 @@ def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
         options=("--link-us", str(link_us)) if link_us else (),
     ) as reader:
         counts = send_in_turn(env, THERE.address)
-        unread = read_counters(HERE)
         # The reader reads at full pace, so that every packet can be counted.
         reader.resume()
         after = wait_drained([HERE])
         read = reader.end()[0]["read"]
-    extra = {
-        "hung": counts["hung"],
-        "living_received": counts["received"],
-        "held_by_qdisc_unread": unread.held,
-    }
+    extra = {"hung": counts["hung"], "living_received": counts["received"]}
     return sample(counts["living"], after, extra, sent=counts["other"], read=read)
 
 

@@ -16,27 +16,17 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lab.failure import WorkloadError
-from lab.guest.devices import (
-    FAR,
-    HERE,
-    NEAR,
-    THERE,
-    Device,
-    forwarder,
-    read_counters,
-    sink,
-    wait_drained,
-)
+from lab.guest import devices
+from lab.guest.devices import FAR, HERE, NEAR, THERE, Device
 from lab.guest.env import GuestEnv
 from lab.guest.latency import Latency
 from lab.guest.program import SO_RCVBUFFORCE, open_socket
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 from lab.workloads import pktgen, tcp
 
 LINK_US = 1000
@@ -60,16 +50,12 @@ PEER_PACKETS, PEER_SECONDS = 3000, 0.001  # between packets
 STUCK_SECONDS = 2  # a call that takes longer is stuck for ever
 
 
-def stamp_arrivals(opened: socket.socket) -> None:
-    opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    opened.setblocking(False)
-
-
 def receiver(device: Device, address: str) -> socket.socket:
     """Its packets are read at the end, with the times at which they came."""
     opened = open_socket(device, socket.AF_INET, socket.SOCK_DGRAM, 1)
     opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
-    stamp_arrivals(opened)
+    opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    opened.setblocking(False)
     opened.bind((address, PORT))
     return opened
 
@@ -97,45 +83,38 @@ def stamped(size: int) -> bytes:
     return STAMP.pack(time.time_ns()).ljust(size, b"\0")
 
 
-@dataclass
-class Voice:
-    """A call beside a load: 50 packets a second, one way."""
-
-    sent: int = 0
-    _over: threading.Event = field(default_factory=threading.Event)
-
-    def send(self) -> None:
-        opened = open_socket(NEAR, socket.AF_INET, socket.SOCK_DGRAM, STUCK_SECONDS)
-        time.sleep(tcp.START_SECONDS)  # until the load is there
-        with opened, contextlib.suppress(BlockingIOError):
-            for _ in ticks(VOICE_SECONDS):
-                if self._over.is_set():
-                    return
-                self.sent += 1
-                opened.sendto(stamped(VOICE_BYTES), (FAR.address, PORT))
-
-    def end(self) -> None:
-        self._over.set()
-
-    def heard(self, times: Sequence[tuple[int, int]]) -> Latency:
-        delays = tuple((came - sent) / 1e6 for sent, came in times)
-        return Latency(self.sent, len(times), delays)
+def speak(over: threading.Event) -> int:
+    """A call beside a load, 50 packets a second, one way, until that is over: how many
+    packets were sent."""
+    sent = 0
+    opened = open_socket(NEAR, socket.AF_INET, socket.SOCK_DGRAM, STUCK_SECONDS)
+    time.sleep(tcp.START_SECONDS)  # until the load is there
+    with opened, contextlib.suppress(BlockingIOError):
+        for _ in ticks(VOICE_SECONDS):
+            if over.is_set():
+                break
+            sent += 1
+            opened.sendto(stamped(VOICE_BYTES), (FAR.address, PORT))
+    return sent
 
 
 def call(variant: str, seconds: float, env: GuestEnv) -> Sample:
     """A voice flow beside a bulk transfer over the link; Mbit/s of that transfer."""
-    voice = Voice()
-    with forwarder(env.reader(LINK), variant, LINK) as reader, tcp.server():
-        with receiver(FAR, FAR.address) as peer:
-            sender = threading.Thread(target=voice.send, daemon=True)
-            sender.start()
+    over = threading.Event()
+    with devices.forwarder(env.reader(LINK), variant, LINK) as reader, tcp.server():
+        with receiver(FAR, FAR.address) as peer, ThreadPoolExecutor() as pool:
+            voice = pool.submit(speak, over)
             options = ("--omit", str(tcp.START_SECONDS))
-            carried = tcp.run_client(BULK_STREAMS, seconds, *options)
-            voice.end()
-            sender.join()
+            try:
+                carried = tcp.run_client(BULK_STREAMS, seconds, *options)
+            finally:
+                over.set()
+            sent = voice.result()
             after, read = tcp.settle(reader)
-            heard = voice.heard(read_times(peer))
+            times = read_times(peer)
         reader.end()
+    delays = tuple((came - began) / 1e6 for began, came in times)
+    heard = Latency(sent, len(times), delays)
     return sample(carried.mbit, after, {}, heard, read=read)
 
 
@@ -153,30 +132,21 @@ def send_to_both() -> tuple[int, bool]:
     return PEER_PACKETS, False
 
 
-def longest_silence_ms(came: Sequence[int], until: int) -> float:
-    return max((b - a) / 1e6 for a, b in zip(came, [*came[1:], until]))
-
-
 def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
     """Packets that reach the living peer; the reader of the device reads nothing."""
-    with sink(env.helper("reader"), variant, paused=True) as reader:
+    with devices.sink(env.helper("reader"), variant, paused=True) as reader:
         with receiver(HERE, "127.0.0.1") as peer:
             pairs, stuck = send_to_both()
             ended = time.time_ns()
             came = [arrived for _, arrived in read_times(peer)]
         if not came:
             raise WorkloadError("the living peer got nothing")
-        unread = read_counters(HERE)
         # The reader reads at full pace, so that every packet can be counted.
         reader.resume()
-        after = wait_drained([HERE])
+        after = devices.wait_drained([HERE])
         read = reader.end()[0]["read"]
-    extra = {
-        "stuck": stuck,
-        "pairs": pairs,
-        "silence_ms": round(longest_silence_ms(came, ended), 1),
-        "held_by_qdisc_unread": unread.held,
-    }
+    silence = max(b - a for a, b in zip(came, [*came[1:], ended]))  # the longest, ns
+    extra = {"stuck": stuck, "pairs": pairs, "silence_ms": round(silence / 1e6, 1)}
     return sample(len(came), after, extra, read=read)
 
 

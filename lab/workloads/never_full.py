@@ -27,21 +27,11 @@ from pathlib import Path
 from typing import Callable
 
 from lab.failure import Skipped
-from lab.guest import tasks
-from lab.guest.devices import (
-    DRAIN_SECONDS,
-    HERE,
-    THERE,
-    Reader,
-    running,
-    sink,
-    wait_drained,
-    wait_until,
-)
+from lab.guest import devices, tasks
+from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_SNDBUFFORCE, read_sent
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 from lab.workloads import pktgen
 
 RING = 10000
@@ -79,7 +69,7 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
             # It holds all of them until the reader goes on.
             out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
             out.connect((THERE.address, 9))
-            with running(argv, stdin=out) as sender:
+            with devices.running(argv, stdin=out) as sender:
                 counts = read_sent(sender)
         reader.resume()
         return float(counts["ns"]) / 1e9
@@ -88,7 +78,7 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
         """It ends when its last packet has been read: its wait is not timed."""
         reader.pause()
         pktgen.start([name])
-        wait_until(
+        devices.wait_until(
             lambda: pktgen.read_sent_so_far([name]) == [BURST],
             f"{name}: {BURST} packets in a ring of {RING} (a stopped queue?)",
             pktgen.START_SECONDS,
@@ -107,33 +97,31 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
 
 def time_bursts(
     path: str, variant: str, env: GuestEnv, bursts: int, seconds: float = 0.0
-) -> Sample:
-    """So many bursts, or more for so long; the value is the fastest's packets/s, extra
-    has the seconds of each."""
+) -> tuple[Sample, list[float]]:
+    """So many bursts, or more for so long; the value is the fastest's packets/s. And the
+    seconds of each."""
     end = time.monotonic() + seconds
     spent: list[float] = []
     read = Path(f"/sys/class/net/{HERE.name}/statistics/tx_packets")
-    with sink(env.helper("reader"), variant, ring=RING) as reader:
+    with devices.sink(env.helper("reader"), variant, ring=RING) as reader:
         with sender(path, env) as send:
             while len(spent) < bursts or time.monotonic() < end:
                 spent.append(send(reader))
-                wait_until(
+                devices.wait_until(
                     lambda: int(read.read_text()) >= len(spent) * BURST,
                     f"{HERE.name}: an empty ring",
                     DRAIN_SECONDS,
                     pause=0.002,
                 )
-        after = wait_drained([HERE], direct=len(spent) * BURST * (path == "direct"))
+        sent = len(spent) * BURST
+        after = devices.wait_drained([HERE], direct=sent if path == "direct" else 0)
         last = reader.end()[0]["read"]
-    extra = {"packets_in_a_burst": BURST, "seconds": spent}
-    sent = len(spent) * BURST
-    return sample(BURST / min(spent), after, extra, sent=sent, read=last)
+    return sample(BURST / min(spent), after, {}, sent=sent, read=last), spent
 
 
 def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    taken = time_bursts(path, variant, env, MIN_BURSTS, seconds)
-    rates = [BURST / spent for spent in taken.extra.pop("seconds")]
-    taken.extra.update(bursts=len(rates), median=statistics.median(rates))
+    taken, spent = time_bursts(path, variant, env, MIN_BURSTS, seconds)
+    taken.extra.update(bursts=len(spent), median=BURST / statistics.median(spent))
     return taken
 
 

@@ -21,20 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.failure import WorkloadError
-from lab.guest import latency, tasks
-from lab.guest.devices import (
-    HERE,
-    THERE,
-    Counters,
-    read_stops,
-    run_tool,
-    sink,
-    wait_drained,
-    wait_until,
-)
+from lab.guest import devices, latency, tasks
+from lab.guest.devices import HERE, THERE, Counters
 from lab.guest.env import GuestEnv
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 
 PROC = Path("/proc/net/pktgen")
@@ -87,7 +77,7 @@ def write_control(name: str, *lines: str) -> None:
 @contextlib.contextmanager
 def senders(count: int, direct: bool = True, packets: int = 0) -> Iterator[list[str]]:
     """`count` configured senders, from the last CPU downwards."""
-    run_tool(["modprobe", "pktgen"])
+    devices.run_tool(["modprobe", "pktgen"])
     cpus = os.cpu_count() or 1
     names = []
     try:
@@ -125,7 +115,7 @@ def start(names: Sequence[str]) -> None:
     threading.Thread(target=write_control, args=("pgctrl", "start"), daemon=True).start()
     # It takes more than 100 ms.
     what = f"pktgen: {', '.join(names)}: started (see dmesg)"
-    wait_until(
+    devices.wait_until(
         lambda: all(map(operator.ne, before, _read_status(names))), what, START_SECONDS
     )
 
@@ -183,7 +173,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     pings: AbstractContextManager[latency.Ping | None] = (
         latency.ping(HERE, THERE) if asks else contextlib.nullcontext()
     )
-    with sink(
+    with devices.sink(
         env.reader(case.options),
         variant,
         parse_variant(variant).ring,
@@ -201,8 +191,8 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
             write_control("pgctrl", "stop")
             results = wait_ended(names)
         attempts = sum(result.attempts for result in results)
-        after = wait_drained([HERE], direct=attempts if case.direct else 0)
-        stops = read_stops(HERE)
+        after = devices.wait_drained([HERE], direct=attempts if case.direct else 0)
+        stops = devices.read_stops(HERE)
         read = reader.end()[0]["read"]
     refused = 0 if case.direct else count_refused(results, pinged.sent, after)
     extra = {

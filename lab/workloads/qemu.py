@@ -10,15 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from lab.failure import WorkloadError
-from lab.guest.devices import Device, attach, make_netns, run_tool
-from lab.guest.program import Process, folder, has_device
+from lab.guest.devices import Device, attach, netns, run_tool
+from lab.guest.program import folder, has_device, program
 from lab.machines.initramfs import make_initramfs, needed_modules
 
 PROGRAM = "qemu-system-x86_64"
@@ -68,11 +66,10 @@ def ensure_guest_initramfs() -> Path:
     return made
 
 
-def arguments(tap: Device, vhost: bool, console: Path, pid: Path) -> list[str]:
+def arguments(tap: Device, vhost: bool, console: Path) -> list[str]:
     backend = f"tap,id=net,ifname={tap.name},script=no,downscript=no"
     return [
         *(PROGRAM, "-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-daemonize", "-pidfile", str(pid)),
         *("-display", "none", "-machine", "q35"),
         *("-accel", "kvm", "-accel", "tcg", "-m", f"{MEMORY_MB}M"),
         *("-kernel", f"/boot/vmlinuz-{os.uname().release}"),
@@ -88,51 +85,26 @@ def listens(console: str) -> bool:
     return console.rfind("Server listening") > console.rfind("Accepted connection")
 
 
-class Guest(Process):
-    """A virtual machine in a namespace of its own, running as a daemon."""
-
-    def __init__(self, name: str, kind: str) -> None:
-        """name: of the namespace, which is made; the guest has yet to boot."""
-        self.tap = replace(TAP, netns=make_netns(name))
-        self._console = folder("qemu") / f"{name}.console"
-        self._console.write_text("")
-        pid = folder("qemu") / f"{name}.pid"
-        argv = arguments(self.tap, kind == "vhost", self._console, pid)
-        run_tool(self.tap.command(*argv))
-        super().__init__(PROGRAM, int(pid.read_text()))
-        pid.unlink()
-
-    def read_console(self) -> str:
-        return self._console.read_text(errors="replace").strip()
-
-    def boot(self, ring: int | None) -> None:
-        attach(self.tap, INSIDE, ring=ring)
-
-        def ready() -> bool:
-            return listens(self.read_console())
-
-        self.wait_until(ready, "iperf3 in its guest", BOOT_SECONDS)
-
-    def end(self) -> None:
-        """Kill it if it runs; only its console is kept."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        while has_device(self.tap):
-            time.sleep(0.1)
-        run_tool(["ip", "netns", "del", str(self.tap.netns)])
-
-
 @contextlib.contextmanager
-def virtual_machine(kind: str, ring: int | None = None) -> Iterator[Guest]:
-    """A guest that answers, for this one use. kind: "tap", or "vhost"."""
+def virtual_machine(kind: str, ring: int | None = None) -> Iterator[Device]:
+    """The tap of a guest that answers, for this one use. kind: "tap", or "vhost"."""
     if kind == "vhost":
         run_tool(["modprobe", "vhost_net"])
-    guest = Guest(f"vm-{kind}", kind)
-    try:
-        guest.boot(ring)
-        yield guest
-    except WorkloadError as error:
-        last = "; ".join(guest.read_console().splitlines()[-3:]) or "nothing"
-        raise WorkloadError(f"{error}; the guest said: {last}") from None
-    finally:
-        guest.end()
+    console = folder("qemu") / f"{kind}.console"
+    console.write_text("")
+
+    def said() -> str:
+        return console.read_text(errors="replace").strip()
+
+    with netns(f"vm-{kind}") as name:
+        tap = replace(TAP, netns=name)
+        with program(tap, arguments(tap, kind == "vhost", console)) as guest:
+            guest.wait_until(lambda: has_device(tap), f"its device {tap.name}")
+            attach(tap, INSIDE, ring=ring)
+            try:
+                answers = "iperf3 in its guest"
+                guest.wait_until(lambda: listens(said()), answers, BOOT_SECONDS)
+                yield tap
+            except WorkloadError as error:
+                last = "; ".join(said().splitlines()[-3:]) or "nothing"
+                raise WorkloadError(f"{error}; the guest said: {last}") from None

@@ -26,25 +26,10 @@ from functools import partial
 from typing import Any
 
 from lab.failure import WorkloadError
-from lab.guest import latency
-from lab.guest.devices import (
-    FAR,
-    NEAR,
-    Counters,
-    Device,
-    Reader,
-    forwarder,
-    parse_ecn_marks,
-    read_all_counters,
-    read_counters,
-    run_tool,
-    running,
-    show,
-    wait_drained,
-)
+from lab.guest import devices, latency
+from lab.guest.devices import FAR, NEAR, Counters, Device, Reader
 from lab.guest.env import GuestEnv
-from lab.guest.sample import sample
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 
 
@@ -80,7 +65,6 @@ LOW_DELAY = 0x10  # the type of service that prio's first band takes
 
 
 def flood(payload_bytes: int) -> list[str]:
-    """iperf3's arguments."""
     return ["--udp", "--bitrate", "0", "--length", str(payload_bytes)]
 
 
@@ -158,7 +142,7 @@ def server() -> Iterator[None]:
     It reports no intervals: nobody reads them, and a full pipe would stop it.
     """
     argv = FAR.command("iperf3", "--server", "--forceflush", "--interval", "0")
-    with running(argv, stderr=subprocess.STDOUT) as process:
+    with devices.running(argv, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
         if not any("listening" in line for line in process.stdout):
             raise WorkloadError("iperf3: the server does not listen")
@@ -188,17 +172,17 @@ def run_client(
         *options,
     )
     # If it fails, its JSON tells why.
-    return parse_iperf3(run_tool(argv, seconds=seconds + 30, check=False))
+    return parse_iperf3(devices.run_tool(argv, seconds=seconds + 30, check=False))
 
 
 def settle(reader: Reader) -> tuple[Counters, int]:
     """The devices' counts, and how many packets the reader counted, both of a moment
     in which no packet came: a connection that closes sends its last ones late."""
-    devices = [NEAR, FAR]
+    ends = [NEAR, FAR]
     for _ in range(SETTLE_TRIES):
-        after = wait_drained(devices)
+        after = devices.wait_drained(ends)
         read = sum(count["read"] for count in reader.pause())
-        if read_all_counters(devices).offered == after.offered:
+        if devices.read_all_counters(ends).offered == after.offered:
             break
         reader.resume()
     return after, read
@@ -208,22 +192,20 @@ def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
     pace, ring = case.pace, parse_variant(variant).ring
     options = case.options or ("--omit", str(START_SECONDS))
-    with forwarder(
+    with devices.forwarder(
         env.reader(pace.options), variant, pace.options, pace.qdisc, ring
     ) as reader, server():
         if pace.ecn:
-            run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
+            devices.run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
         pings: dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
         received, pinged = load(case.streams, seconds, *options, **pings)
         after, read = settle(reader)
-        near = read_counters(NEAR)
-        marks = parse_ecn_marks(show(NEAR, "tc", "qdisc"))
+        qdiscs = json.loads(devices.show(NEAR, "tc", "qdisc") or "[]")
         counts = reader.end()
     extra = {
         "retransmits": received.retransmits,
         **({"jain": received.jain} if case.streams > 1 else {}),
-        "ecn_marks": marks,
-        "sent_by_near": near.offered,
+        "ecn_marks": sum(qdisc.get("ecn_mark", 0) for qdisc in qdiscs),
         "write_errors": sum(count["write_errors"] for count in counts),
     }
     return sample(received.mbit, after, extra, pinged, read=read)

@@ -100,16 +100,12 @@ def wireguard_go(preload: str | None) -> Iterator[list[Program]]:
 
 # Else it sends by TCP for half a minute, until it knows the path's own.
 TINC_MTU = 1400
-TINC_CONFIGURATION = """\
-Name = {name}
+TINC_CONFIGURATION = f"""\
 Mode = router
 DeviceType = tun
-Interface = {interface}
 AddressFamily = ipv4
-BindToAddress = {address}
-PMTU = {mtu}
+PMTU = {TINC_MTU}
 PMTUDiscovery = no
-ConnectTo = {peer}
 """
 
 
@@ -120,13 +116,8 @@ def _write_node(device: Device, own: Device, peer: Device) -> None:
     (place / "hosts").unlink(missing_ok=True)
     (place / "hosts").symlink_to(hosts)
     (place / "tinc.conf").write_text(
-        TINC_CONFIGURATION.format(
-            name=own.netns,
-            interface=device.name,
-            address=own.address,
-            mtu=TINC_MTU,
-            peer=peer.netns,
-        )
+        f"Name = {own.netns}\nInterface = {device.name}\nBindToAddress = {own.address}\n"
+        f"ConnectTo = {peer.netns}\n{TINC_CONFIGURATION}"
     )
     (hosts / str(own.netns)).write_text(
         f"Address = {own.address}\nSubnet = {device.address}/32\n"

@@ -1,44 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Does a queue go on? One queue, its senders, its reader, its timer, and somebody
- * who switches the device off and on, each in steps between which the others run.
- * When a queue stops, and when a review wakes it, is the policy's (kmod/flow.c): here
- * a review of a ring that was not read down may wake the queue (a stop ends after
- * stall_ms) or arm the timer again.
+ * Does a queue go on? One queue, its sender, its reader and its timer, each in steps
+ * between which the others run. When a queue stops, and when a review wakes it, is the
+ * policy's (kmod/flow.c): here a review of a ring that was not read down may wake the
+ * queue (a stop ends after stall_ms) or arm the timer again.
  *
- * Asked: a queue that we stopped has an armed timer, or its handler at work (watched);
- * with weak fairness no queue stays stopped (progress); after it was closed it is not
- * stopped and no timer is armed. SENDERS, SIZE; DIES: the reader may die. ALONE:
- * nobody switches. BUG_...: one
- * guard less, which must be found.
+ * Asked: with weak fairness no queue stays stopped (progress). DIES: the reader may
+ * die. BUG_REARM: the timer is not armed again, which must be found. What becomes of a
+ * queue that is closed, and of a timer without the lock, is asked by litmus tests.
  */
-#ifndef SENDERS
-#define SENDERS	2
-#endif
-#ifndef SIZE
 #define SIZE	4
-#endif
 
 byte packets;		/* in the ring */
 bool dead;		/* the reader */
 bool xoff;		/* the bit that senders test */
-bool open = true, stopped, armed, handling;
+bool stopped, armed;
 bool locked;		/* q->lock */
 
-#ifdef BUG_LOCK
-#define LOCK	skip
-#define UNLOCK	skip
-#else
 #define LOCK	atomic { !locked -> locked = true }
 #define UNLOCK	locked = false
-#endif
-
-inline stop()
-{
-	xoff = true;
-	stopped = true;
-	armed = true
-}
 
 inline wake()
 {
@@ -46,7 +26,7 @@ inline wake()
 	xoff = false
 }
 
-active [SENDERS] proctype sender()
+active proctype sender()
 {
 	do
 	:: !xoff ->
@@ -54,13 +34,11 @@ active [SENDERS] proctype sender()
 		:: packets >= SIZE / 2 ->	/* a check finds the limit */
 			LOCK;
 			if
-#ifndef BUG_OPEN
-			:: open && !stopped -> stop()
+			:: !stopped ->
+				xoff = true;
+				stopped = true;
+				armed = true
 			:: else
-#else
-			:: !stopped -> stop()
-			:: else
-#endif
 			fi;
 			UNLOCK
 		:: else
@@ -87,7 +65,8 @@ active proctype reader()
 active proctype timer()
 {
 	do
-	:: atomic { armed -> armed = false; handling = true };
+	:: armed ->
+		armed = false;
 		LOCK;
 		if
 		:: !stopped
@@ -102,35 +81,8 @@ active proctype timer()
 #endif
 			fi
 		fi;
-		UNLOCK;
-		handling = false
+		UNLOCK
 	od
 }
 
-#ifndef ALONE
-/* Off: sluice_queue_closed(). On: sluice_queue_opened(). */
-active proctype operator()
-{
-	do
-	:: open ->
-#ifdef BUG_CANCEL
-		atomic { armed = false };
-#endif
-		LOCK;
-		open = false;
-		if
-		:: stopped -> wake()
-		:: else
-		fi;
-		UNLOCK;
-#ifndef BUG_CANCEL
-		atomic { !handling -> armed = false };	/* hrtimer_cancel() */
-#endif
-		assert(!stopped && !armed && !handling)
-	:: !open -> open = true
-	od
-}
-#endif
-
-ltl watched { [] (stopped && !locked -> armed || handling) }
 ltl progress { [] (<> !xoff) }

@@ -13,184 +13,66 @@
  * that are changed. Then it keeps each change that does not lower the score. Short
  * plays choose, a long one decides.
  */
-#include <ctype.h>
-#include <math.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "queues.h"
+#include "contract.h"
 
-/* The contract. */
-#define STALL_PACKETS	50	/* in stall_ms: a reader of more loses none */
-#define HELD_MOST	.15	/* of the time, by one of fewer than half */
-#define PEER_LEAST	.8	/* of stock, beside it */
-#define READS_LEAST	.97	/* of stock */
-#define REVIEW_NS	2000000	/* a stop may end so much later */
-#define REVIEWS_PER_SEC	2000	/* of a queue, and one for each attach */
-#define REVIEWS_BURST	50
-#define REVIEW_PACKETS	64	/* read, for one review more */
-#define CROWD		500	/* queues */
-#define CROWD_REVIEWS	12000	/* of all: 3 % of a CPU, 2.5 us each */
-#define CROWD_PER_READ	64	/* more, for each packet that is read */
-#define FEWEST		4	/* packets that a ring may always hold */
-
-#include "sequence.h"
-#include "arena.h"
-
-#define FASTEST_NS	4000UL	/* for a packet: no sender is faster */
-#define BEGINNINGS	20	/* of a climb: it goes on from the best */
 #define EVENTS_SHORT	40000
-#define EVENTS_LONG	3000000
+#define BEGINNINGS	20	/* of a climb: it goes on from the best */
 #define CLIMB_IDLE	80	/* it ends after so many changes in vain */
 
-#define HONEST	(1 << READ | 1 << DRAIN | 1 << REST | 1 << TICK | 1 << IDLE)
-#define ANY	((1 << KINDS) - 1)
-#define SENDER	(1 << RATE | 1 << SOCKET)
-
-/* A sequence, and what it came to. */
-struct plays {
-	const struct sequence *of;
-	struct outcome sluice, stock;
-};
-
-struct bound {
-	const char *name, *what;
-	double (*score)(const struct plays *p);
-	const char *begin;		/* settings that all its sequences have */
-	unsigned int kinds, settings;	/* what the search may use and change */
-	unsigned int ops_most;
-	double few, many;		/* short and long plays, s (or stall_ms) */
-	bool in_stalls;
-};
-
-struct known {
-	const char *what, *sequence;
-	bool is_limit;		/* docs/limits.md names it: it passes the bound */
-};
-
-static double fewer_than_half(const struct plays *p)
-{
-	double half = STALL_PACKETS / 2 * (double)NSEC_PER_SEC / p->of->set[STALL];
-
-	return p->sluice.net_reads < half ? 1 : half / p->sluice.net_reads;
-}
-
-/* Senders are held only so long by a device that reads little. */
-static double score_held(const struct plays *p)
-{
-	double fewer = fewer_than_half(p);
-	double score = p->sluice.held / HELD_MOST;
-
-	return fewer < 1 ? min(score, .99) * fewer : score;
-}
-
-/* Of one that opens again now and then, whatever its ring lost by that. */
-static double score_again(const struct plays *p)
-{
-	return p->sluice.held / HELD_MOST;
-}
-
-/* A peer on the same socket gets nearly what it gets without us. */
-static double score_peer(const struct plays *p)
-{
-	double fewer = fewer_than_half(p);
-	double score = (1 - p->sluice.peer) / (1 - PEER_LEAST);
-
-	return fewer < 1 ? min(score, .99) * fewer : score;
-}
-
-/*
- * A reader of one queue gets nearly what it gets without us. Stock lets a sender go
- * on while the ring is full; one that loses packets then, and at other times is too
- * slow for the reader, sends less if it is held: that is no fault.
- */
-static double score_reads(const struct plays *p)
-{
-	double score;
-
-	if (p->stock.reads <= 0)
-		return 0;
-	score = (1 - p->sluice.reads / p->stock.reads) / (1 - READS_LEAST);
-	return 100 * p->stock.lost > p->stock.taken && p->stock.dry ?
-		       min(score, .99) : score;
-}
-
-/* One that is fast enough loses nothing. */
-static double score_lost(const struct plays *p)
-{
-	if (p->sluice.slowest >= 1)
-		return .5 / p->sluice.slowest;
-	return p->sluice.lost ? 1 + p->sluice.lost : .5 + .4 * p->sluice.slowest;
-}
-
-static double score_reviews(const struct plays *p)
-{
-	return p->sluice.review_share;
-}
-
-/* Of many queues, those that see nothing read. */
-static double score_crowd(const struct plays *p)
-{
-	double most = CROWD_REVIEWS * p->of->set[QUEUES] / (double)CROWD;
-
-	return p->sluice.idle_reviews / (most + CROWD_PER_READ * p->sluice.reads);
-}
-
-static double score_stop(const struct plays *p)
-{
-	return p->sluice.longest_stop /
-	       (double)(p->of->set[STALL] + REVIEW_NS + p->of->set[LATE]);
-}
-
-/* A steady reader that is fast enough has no more than the target, or FEWEST. */
-static double score_wait(const struct plays *p)
-{
-	u64 slowest = 0;
-
-	if (p->sluice.slowest >= 1)
-		return .5 / p->sluice.slowest;
-	for (unsigned int i = 0; i < p->of->count; i++)
-		slowest = max(slowest, p->of->ops[i].ns);
-	return p->sluice.median_wait / (double)(p->of->set[LATE] + slowest +
-		max(p->of->set[TARGET], FEWEST * slowest));
-}
-
-static const struct bound bounds[] = {
-	{ "held", "senders of a slow device are held",
-	  score_held, "", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "again", "senders are held by one that opens again", score_again, "", ANY,
-	  0, OPS_MAX, 10, 80, true },
-	{ "peer", "a peer beside a slow device gets less",
-	  score_peer, "turns=1 rate=20000 socket=3", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "reads", "a reader gets less than from stock",
-	  score_reads, "", HONEST,
-	  SENDER | 1 << RING | 1 << TARGET | 1 << REFUSES | 1 << STEP |
-	  1 << BESIDE | 1 << OTHERS, OPS_MAX, 2, 20, false },
-	{ "lost", "a reader that is fast enough loses packets",
-	  score_lost, "", HONEST,
-	  SENDER | 1 << RING | 1 << TARGET | 1 << LATE, OPS_MAX, 10, 80, true },
-	{ "reviews", "a queue is reviewed too often",
-	  score_reviews, "", ANY, SENDER | 1 << STALL | 1 << TARGET | 1 << LATE,
-	  OPS_MAX, 1.2, 6, false },
-	{ "crowd", "500 queues are reviewed too often",
-	  score_crowd, "queues=50 each=1", ANY & ~(1 << STEER), 1 << STALL,
-	  OPS_MAX, 2, 8, false },
-	{ "stop", "a stop takes too long",
-	  score_stop, "", ANY,
-	  SENDER | 1 << QUEUES | 1 << STALL | 1 << TARGET | 1 << LATE,
-	  OPS_MAX, 5, 40, true },
-	{ "wait", "packets wait in the ring of a steady reader",
-	  score_wait, "", 1 << READ,
-	  SENDER | 1 << RING | 1 << LATE | 1 << REFUSES | 1 << STEP,
-	  1, 2, 10, false },
-};
-
-#define BOUNDS	(sizeof(bounds) / sizeof(*bounds))
-
-/* Those that passed a bound once, and what the contract was written for. */
 static const struct known known[] = {
+	/* what the contract was written for */
+	{ "reads nothing", "dead:" },
+	{ "reads nothing, timers 10 ms late", "dead least=10ms:" },
+	{ "reads nothing, timers 300 ms late", "again least=300ms:" },
+	{ "1 packet/s", "held: read 1 1s" },
+	{ "4 packets/s", "held: read 1 249ms" },
+	{ "4 packets/s, timers 10 ms late", "held least=10ms: read 1 250ms" },
+	{ "10 packets/s", "held: read 1 100ms" },
+	{ "50 packets/s", "held: read 1 20ms" },
+	{ "50 packets/s, timers 10 ms late", "held least=10ms: read 1 20ms" },
+	{ "16 at once, three times/s", "held: batch 16 20833us" },
+	{ "250 packets/s", "steady: read 1 4ms" },
+	{ "1000 packets/s", "steady: read 1 1ms" },
+	{ "5000 packets/s", "steady: read 1 200us" },
+	{ "50 000 packets/s", "steady: read 1 20us" },
+	{ "200 000 packets/s", "steady: read 1 5us" },
+	{ "200 000 packets/s, whole ring", "steady target=0ns: read 1 5us" },
+	{ "1 000 000 packets/s", "steady: read 1 1us" },
+	{ "2 500 000 packets/s, timers 50 us late", "steady late=50us: read 1 400ns" },
+	{ "50 000, timers 200 us late", "steady late=200us: read 1 20us" },
+	{ "50 000, timers 2 ms late", "steady late=2ms: read 1 20us" },
+	{ "50 000, timers 10 ms late", "steady ring=1000 least=10ms: read 1 20us" },
+	{ "50 000, one timer in 8 up to 8 ms late",
+	  "steady late=8ms seldom=8: read 1 20us" },
+	{ "500 000, batches of 64", "steady late=50us: batch 64 2us" },
+	{ "64 KB beside ACKs", "steady late=50us: read 1 500us; read 1 5us" },
+	{ "20 000, sleeps 50 ms in each second",
+	  "steady late=50us: read 19000 50us; rest 50ms" },
+	{ "500 000, sleeps 20 ms in each 30 ms",
+	  "steady ring=1000 late=50us: read 5000 2us; rest 20ms" },
+	{ "3 000 000, sleeps 240 ms in each 250 ms",
+	  "steady ring=2000 late=50us: read 33000 300ns; rest 240ms" },
+	{ "10 000, socket of 92, link of 10 Mbit/s",
+	  "reads late=200us: read 46 100us; rest 48760us" },
+	{ "the same, of which half is full now and then",
+	  "rests late=1160us: read 46 100us; rest 48760us; read 20 100us; rest 21ms" },
+	{ "200 000, limit of 4 packets", "reviews limit=4: read 1 5us" },
+	{ "200 000, lists of 44", "steady list=44 late=50us: read 1 5us" },
+	{ "5000, lists of 44", "steady list=44: read 1 200us" },
+	{ "250, lists of 88", "steady list=88: read 1 4ms" },
+	{ "1000, lists of 400", "steady list=400: read 1 1ms" },
+	{ "100 000, then 1000, and again",
+	  "steady late=50us: read 200000 10us; read 2000 1ms" },
+	{ "300 and 40, by turns", "reads: drain 300 5us; tick 20ms; drain 40 5us; rest 5ms" },
+	{ "256 queues, each is read in turn",
+	  "crowd queues=256 each=1: drain 50 20us; turn 1" },
+	{ "others fill the ring", "others: fill 500; read 1 10us" },
+	{ "others fill half of it", "others: fill 250; read 1 10us" },
+	{ "others fill the ring of a slow reader", "others: fill 500; read 1 4ms" },
+	/* what passed a bound once */
 	{ "waits for the stall, empties the ring, window of 3",
 	  "held rate=200000 socket=3: await 300ms; drain 1000 5us" },
 	{ "the same, beside a peer",
@@ -227,16 +109,11 @@ static const struct known known[] = {
 	{ "rests 300 ms of each second",
 	  "reads: read 140000 5us; rest 300ms" },
 	{ "rests 30 of 60 ms", "reads: read 6000 5us; rest 30ms" },
-	{ "rests 30 of 60 ms beside 30 stopped queues",
-	  "reads beside=30: read 6000 5us; rest 30ms" },
 	{ "rests 30 of 60 ms beside 100 stopped queues",
 	  "reads beside=100: read 6000 5us; rest 30ms" },
 	{ "rests 30 of 60 ms beside 30 queues that stop and 30 that stall",
 	  "reads beside=30 others=30: read 6000 5us; rest 30ms" },
-	{ "rests 5 of 100 ms beside 100 stopped queues",
-	  "reads beside=100: read 19000 5us; rest 5ms" },
 	{ "5000/s beside 500 stopped queues", "reads beside=500: read 1 200us" },
-	{ "50 000/s beside 500 stopped queues", "reads beside=500: read 1 20us" },
 	{ "200 000/s beside 500 stopped queues", "reads beside=500: read 1 5us" },
 	{ "2300/s, reads two, then all",
 	  "reads ring=1000 rate=2300 socket=32: read 2 98us; idle 230ms; drain 100 98us" },
@@ -291,25 +168,6 @@ static const struct known known[] = {
 
 #define KNOWN	(sizeof(known) / sizeof(*known))
 
-/*
- * Play it for so many units of time, or a shorter time if that takes more than
- * @events.
- */
-static double measure(const struct bound *of, const struct sequence *sequence,
-		      double units, u64 events, struct plays *p)
-{
-	u64 end = units * (of->in_stalls ? sequence->set[STALL] : NSEC_PER_SEC);
-
-	*p = (struct plays){ .of = sequence };
-	if (!play(sequence, end, false, events, &p->sluice)) {
-		end = now;
-		play(sequence, end, false, ~0ULL, &p->sluice);
-	}
-	if (of->score == score_reads)
-		play(sequence, end, true, ~0ULL, &p->stock);
-	return of->score(p);
-}
-
 static double score_short(const struct bound *of, const struct sequence *sequence)
 {
 	struct plays p;
@@ -322,70 +180,6 @@ static double score_long(const struct bound *of, const struct sequence *sequence
 	struct plays p;
 
 	return measure(of, sequence, of->many, EVENTS_LONG, &p);
-}
-
-/*
- * Play it long, and tell what came of it.
- * Returns whether the bound is kept, or passed by a reader that is a limit.
- */
-static bool tell_play(const struct bound *of, const struct sequence *sequence,
-		      const char *what, bool is_limit)
-{
-	struct plays p;
-	double score = measure(of, sequence, of->many, EVENTS_LONG, &p);
-
-	printf("%s %s (%s): ", of->name, print_sequence(sequence), what);
-	if (of->score == score_reads)
-		printf("reads %.1f/s of %.1f (%.3f), ", p.sluice.reads,
-		       p.stock.reads, p.sluice.reads / p.stock.reads);
-	else
-		printf("reads %.1f/s, ", p.sluice.net_reads);
-	if (of->score == score_peer)
-		printf("peer's share %.3f, ", p.sluice.peer);
-	printf("held %.1f %%, lost %lu, %lu stalls, longest stop %.3f ms, ",
-	       100 * p.sluice.held, p.sluice.lost, p.sluice.stalls,
-	       p.sluice.longest_stop / 1e6);
-	printf("median wait %.3f ms, %.0f reviews/s, %.0f idle%s\n",
-	       p.sluice.median_wait / 1e6, p.sluice.reviews, p.sluice.idle_reviews,
-	       score <= 1 ? is_limit ? ", no limit any more: TOO MUCH" : "" :
-	       is_limit ? ", a limit" : ": TOO MUCH");
-	return (score <= 1) != is_limit;
-}
-
-/* The bound that a text begins with; the text then goes on behind it. */
-static const struct bound *parse_bound(const char **text)
-{
-	for (size_t i = 0; i < BOUNDS; i++)
-		if (skip_word(text, bounds[i].name))
-			return &bounds[i];
-	fail("no bound: '%s'", *text);
-}
-
-static bool play_text(const char *text, const char *what, bool is_limit)
-{
-	const struct bound *of = parse_bound(&text);
-	struct sequence sequence;
-
-	parse_sequence(&sequence, text);
-	return tell_play(of, &sequence, what, is_limit);
-}
-
-/*
- * Returns how many of them pass their bound, or keep it though they are limits; @of:
- * all if NULL.
- */
-static unsigned int play_known(const struct bound *of)
-{
-	unsigned int passed = 0;
-
-	for (size_t i = 0; i < KNOWN; i++) {
-		const char *text = known[i].sequence;
-
-		if (!of || parse_bound(&text) == of)
-			passed += !play_text(known[i].sequence, known[i].what,
-					     known[i].is_limit);
-	}
-	return passed;
 }
 
 /* The search's own chance: that of a play begins anew with each. */
@@ -443,8 +237,6 @@ static u64 pick_setting(enum setting setting)
 	static const u64 targets_us[] = { 2000, 2000, 500, 20000, 0 };
 
 	switch (setting) {
-	case RING:
-		return pick(2) ? 500 : 1000;
 	case QUEUES:
 		return 1 + pick(8);
 	case STALL:
@@ -455,15 +247,8 @@ static u64 pick_setting(enum setting setting)
 		return pick(2) ? 0 : pick_log(10000, 10000000);
 	case RATE:
 		return pick(3) ? pick_log(500, 200000) : 0;
-	case SOCKET:
-		return pick_log(1, 300);
-	case STEP:
-		return pick(2) ? 0 : pick_log(100000, 20000000);
-	case BESIDE:
-	case OTHERS:
-		return pick(8) ? 0 : pick_log(1, 30);
 	default:
-		return pick(2);
+		return pick_log(1, 300);
 	}
 }
 
@@ -485,59 +270,11 @@ static struct op pick_op(const struct bound *of, const struct sequence *in)
 	return op;
 }
 
-static bool leaves_if_empty(const struct sequence *sequence)
+/* Who sends by turns has a rate. */
+static void put_right(struct sequence *sequence)
 {
-	for (unsigned int i = 0; i < sequence->count; i++)
-		if (sequence->ops[i].kind == DRAIN)
-			return true;
-	return false;
-}
-
-/*
- * A reader of one pace. If it leaves when the ring is empty, it takes no more at a
- * visit than the ring holds: all depended on who is faster.
- */
-static void make_honest(struct sequence *sequence)
-{
-	u64 left = leaves_if_empty(sequence) ? .97 * sequence->set[RING] : NEVER;
-	struct op *first = NULL;
-
-	for (unsigned int i = 0; i < sequence->count; i++) {
-		struct op *op = &sequence->ops[i];
-
-		if (op->kind != READ && op->kind != DRAIN)
-			continue;
-		if (!first)
-			first = op;
-		op->ns = first->ns;
-		if (!sequence->set[RATE])
-			op->ns = max(op->ns, FASTEST_NS);
-		op->count = clamp_t(u64, op->count, 1, max(left, 1UL));
-		left -= min(left, op->count);
-	}
-}
-
-/* What makes no sense, or is no matter of the contract. */
-static void put_right(const struct bound *of, struct sequence *sequence)
-{
-	u64 *set = sequence->set;
-
-	if (set[TURNS] && !set[RATE])
-		set[RATE] = 20000;
-	if (!set[RATE])
-		set[REFUSES] = set[STEP] = 0;
-	if (!set[REFUSES])
-		set[STEP] = 0;
-	/* what is refused because a burst does not fit is the sender's fault */
-	if (set[REFUSES])
-		set[SOCKET] = max(set[SOCKET], 32);
-	if (set[STEP])
-		set[STEP] = min(set[STEP],
-				set[SOCKET] * NSEC_PER_SEC / set[RATE]);
-	if (of->score == score_lost)
-		set[LATE] = min(set[LATE], set[STALL] / 16);
-	if (of->score == score_reads)
-		make_honest(sequence);
+	if (sequence->set[TURNS] && !sequence->set[RATE])
+		sequence->set[RATE] = 20000;
 }
 
 static void pick_sequence(const struct bound *of, struct sequence *to)
@@ -546,10 +283,10 @@ static void pick_sequence(const struct bound *of, struct sequence *to)
 	for (int i = 0; i < SETTINGS; i++)
 		if (of->settings & 1 << i)
 			to->set[i] = pick_setting(i);
-	to->count = 1 + pick(min(of->ops_most, 6));
+	to->count = 1 + pick(6);
 	for (unsigned int i = 0; i < to->count; i++)
 		to->ops[i] = pick_op(of, to);
-	put_right(of, to);
+	put_right(to);
 }
 
 static void change_setting(const struct bound *of, struct sequence *sequence)
@@ -596,7 +333,7 @@ static void change(const struct bound *of, struct sequence *sequence)
 
 	if (how < 2)
 		change_setting(of, sequence);
-	else if (how < 4 && sequence->count < of->ops_most)
+	else if (how < 4 && sequence->count < OPS_MAX)
 		insert_op(sequence, pick(sequence->count + 1),
 			  pick_op(of, sequence));
 	else if (!sequence->count)
@@ -609,7 +346,7 @@ static void change(const struct bound *of, struct sequence *sequence)
 		change_op(&sequence->ops[at]);
 	if (!pick(3))
 		change(of, sequence);
-	put_right(of, sequence);
+	put_right(sequence);
 }
 
 /* A known one, changed; or a random one. */
@@ -684,28 +421,6 @@ static void climb(const struct bound *of, struct find *find, u64 until)
 	}
 }
 
-/* Take out what the bound is passed without, and about as far. */
-static void shorten(const struct bound *of, struct sequence *sequence)
-{
-	double least = 1 + .7 * (score_long(of, sequence) - 1);
-	struct sequence begin, shorter;
-
-	parse_sequence(&begin, of->begin);
-	for (unsigned int i = sequence->count; i-- && sequence->count > 1;) {
-		shorter = *sequence;
-		remove_op(&shorter, i);
-		if (score_long(of, &shorter) > least)
-			*sequence = shorter;
-	}
-	for (int i = 0; i < SETTINGS; i++) {
-		shorter = *sequence;
-		shorter.set[i] = begin.set[i];
-		put_right(of, &shorter);
-		if (score_long(of, &shorter) > least)
-			*sequence = shorter;
-	}
-}
-
 /* Returns whether a sequence passes the bound. */
 static bool search(const struct bound *of, u64 ns, u64 *plays)
 {
@@ -719,19 +434,7 @@ static bool search(const struct bound *of, u64 ns, u64 *plays)
 	       of->name, find.plays, find.climbs, find.score);
 	if (!find.climbs || !find.score)
 		return false;
-	if (find.score > 1)
-		shorten(of, &find.best);
 	return !tell_play(of, &find.best, of->what, false);
-}
-
-/*
- * The others are kept by the known sequences, but not by whatever reads: a search finds
- * readers that docs/limits.md names.
- */
-static bool holds_for_all(const struct bound *of)
-{
-	return of->score != score_reads && of->score != score_lost &&
-	       of->score != score_wait && of->score != score_again;
 }
 
 int main(int argc, char **argv)
@@ -748,12 +451,12 @@ int main(int argc, char **argv)
 	if (argc > 3)
 		only = parse_bound((const char **)&argv[3]);
 	search_state = 2 * atoll(argv[1]) + 88172645463325253ULL;
-	passed = play_known(only);
+	passed = play_known(known, KNOWN, only);
 	if (passed && !only)
 		return 1;
 	ns = atof(argv[2]) * NSEC_PER_SEC / (only ? 1 : BOUNDS);
 	for (size_t i = 0; ns && i < BOUNDS; i++)
-		if (only ? only == &bounds[i] : holds_for_all(&bounds[i]))
+		if (bounds[i].kinds && (!only || only == &bounds[i]))
 			passed += search(&bounds[i], ns, &plays);
 	if (passed)
 		return 1;

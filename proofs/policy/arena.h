@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Plays a sequence against the real queue.c, flow.c and ring.c, or against the
- * stock driver, which stops nothing and drops what a full ring does not take. The
- * clock jumps from event to event.
+ * Plays a sequence against the real sources, or against the stock driver, which stops
+ * nothing and drops what a full ring does not take. The clock jumps from event to
+ * event. Whoever includes it says what a port_...() below does: policy/adversary.c for
+ * the module, series/readers.c for the driver of the series.
  *
  * Tenants are devices. The first has the reader of the sequence; the queues of the
  * others are read by nobody. A queue's packets wait in its qdisc while it is
@@ -12,24 +13,44 @@
 #ifndef POLICY_ARENA_H
 #define POLICY_ARENA_H
 
+#include "sequence.h"
+
+/* The contract. */
+#define STALL_PACKETS	50	/* in stall_ms: a reader of more loses none */
+#define DEAD_STOPS	1.5	/* of stall_ms, before a reader that reads nothing */
+#define HELD_MOST	.15	/* of the time, by one of fewer than half */
+#define HELD_BY_OTHERS	.2	/* of the time, while others fill the ring */
+#define PEER_LEAST	.8	/* of stock, beside it */
+#define READS_LEAST	.97	/* of stock */
+#define REVIEW_NS	2000000	/* a stop may end so much later */
+#define REVIEWS_PER_SEC	2000	/* of a queue, and one for each attach */
+#define REVIEWS_BURST	50
+#define REVIEWS_PER_STOP	1.5	/* and one for each REVIEW_NS */
+#define REVIEW_PACKETS	64	/* read, for one review more */
+#define CROWD		500	/* queues */
+#define CROWD_REVIEWS	12000	/* of all: 3 % of a CPU, 2.5 us each */
+#define CROWD_PER_READ	64	/* more, for each packet that is read */
+#define FEWEST		4	/* packets that a ring may always hold */
+
+#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define TENANTS		3
 #define READER_WAKES_NS	20000		/* a process that slept in read() */
 #define CALL_NS		20000		/* a system call that changes the device */
 #define SENDS_AGAIN_NS	200000		/* at least, after the ring was full */
 #define SENDS_LATER_NS	2000000		/* at most, if nobody reads */
 #define BACK_MOST	64
+#define LIST_MOST	64		/* packets of a list that no stop divides */
 #define WINDOW_NS	NSEC_PER_SEC	/* in which reviews are counted */
-#define STALL_NS_MOST	(SLUICE_STALL_MS_MAX * NSEC_PER_MSEC)
 #define BUCKETS		1024		/* of waits: 16 for each power of 2 */
 #define FILLED		(1UL << 63)	/* a packet of others */
 
 /* A queue with its qdisc, its ring, its timer. */
 struct port {
 	struct ptr_ring ring;
-	void *slot;
+	u64 sent, divided;		/* packets; lists of few that a stop divided */
 	u64 waiting;			/* packets in the qdisc */
 	u64 fires, runs;		/* its timer; its qdisc, once it is woken */
-	u64 stopped_from, stopped_ns, longest_stop;
+	u64 stops, stopped_from, stopped_ns, longest_stop;
 	u64 reviews, idle_reviews;	/* of them: nothing was read */
 	u64 reads, reads_reviewed, lost;
 	u64 attaches;
@@ -51,7 +72,7 @@ struct tenant {
 	struct port ports[QUEUES_MAX];
 	struct sender senders[QUEUES_MAX];
 	unsigned int senders_count;
-	struct sluice_device *device;	/* NULL: stock */
+	bool stock;			/* else its queues are stopped */
 	u64 next;			/* event */
 };
 
@@ -64,10 +85,12 @@ struct outcome {
 	double reviews, idle_reviews;
 	double review_share;		/* of those allowed, in the worst second */
 	double slowest;			/* STALL_PACKETS took so many stall_ms */
-	u64 lost, stalls, longest_stop, median_wait;
+	u64 lost, divided, stops, stalls, longest_stop, median_wait;
 	u64 taken, dry;			/* packets; times that the ring was empty */
+	u64 ns;				/* it lasted */
 };
 
+static struct Qdisc fq = { .enqueue = &fq };
 static const struct sequence *playing;
 static struct tenant tenants[TENANTS];
 static u64 waits[BUCKETS], wait_count;
@@ -84,31 +107,28 @@ static struct {
 	u64 paid, slowest;
 } reader;
 
+/* What comes of a packet that a sender gives to the driver. */
+enum sent { SENT, LOST, REFUSED };	/* refused: it stays in the qdisc */
+
+static void ports_begin(struct tenant *tenant, u64 stall_ns);
+static enum sent port_sends(struct tenant *tenant, unsigned int id, void *packet);
+static void port_expires(struct tenant *tenant, unsigned int id);
+static void port_changes(struct tenant *tenant, unsigned int id, enum kind how);
+static u64 port_ends(struct tenant *tenant, unsigned int id);	/* its stalls */
+
 static struct tenant *tenant_of(const struct net_device *dev)
 {
 	return container_of(dev, struct tenant, dev);
 }
 
-static struct port *port_of(const struct sluice_queue *q)
+/* Its timer is to fire in @ns. */
+static void port_arms(struct port *port, u64 ns)
 {
-	return &tenant_of(q->device->dev)->ports[q - q->device->queue];
-}
+	u64 late = playing->set[LATE], least = playing->set[LEAST];
 
-static void timer_is_set(struct sluice_queue *q, u64 ns)
-{
-	u64 late = playing->set[LATE];
-
-	port_of(q)->fires = now + ns + (late ? chance(late + 1) : 0);
-}
-
-static void timer_is_cancelled(struct sluice_queue *q)
-{
-	port_of(q)->fires = NEVER;
-}
-
-void **sluice_layout_slot(const struct net_device *of, unsigned int id)
-{
-	return &tenant_of(of)->ports[id].slot;
+	port->fires = now + ns + least;
+	if (late && (!playing->set[SELDOM] || !chance(playing->set[SELDOM])))
+		port->fires += chance(late + 1);
 }
 
 static bool is_stopped(const struct tenant *tenant, unsigned int id)
@@ -159,24 +179,30 @@ void netif_tx_wake_queue(struct netdev_queue *txq)
 }
 
 /* A packet that is its time, so that its wait is known. */
-static bool transmits(struct tenant *tenant, unsigned int id)
+static enum sent transmits(struct tenant *tenant, unsigned int id)
 {
 	struct port *port = &tenant->ports[id];
+	u64 list = playing->set[LIST];
+	void *packet = (void *)(now + 1);
+	enum sent sent;
 
-	if (tenant->device && check_needed(&tenant->device->queue[id])) {
-		sluice_queue_check(&tenant->device->queue[id]);
-		if (is_stopped(tenant, id))
-			port->stopped_from = now;
+	more_follow = list && (port->sent + 1) % list;
+	sent = !tenant->stock ? port_sends(tenant, id, packet) :
+	       ptr_ring_produce(&port->ring, packet) ? LOST : SENT;
+	if (is_stopped(tenant, id)) {
+		port->stops++;
+		port->stopped_from = now;
+		port->divided += more_follow && list <= LIST_MOST;
 	}
-	if (ptr_ring_produce(&port->ring, (void *)(now + 1))) {
-		port->lost++;
-		return false;
-	}
+	port->sent += sent != REFUSED;
+	port->lost += sent == LOST;
+	if (sent != SENT)
+		return sent;
 	if (reader.waits && tenant == tenants && id == reader.port) {
 		reader.waits = false;
 		reader.at = now + READER_WAKES_NS;
 	}
-	return true;
+	return SENT;
 }
 
 static struct sender *sender_to(struct tenant *tenant, unsigned int id)
@@ -190,9 +216,10 @@ static void run_qdisc(struct tenant *tenant, unsigned int id)
 	struct port *port = &tenant->ports[id];
 
 	port->runs = NEVER;
-	for (; port->waiting && !is_stopped(tenant, id); port->waiting--) {
+	while (port->waiting && !is_stopped(tenant, id) &&
+	       transmits(tenant, id) != REFUSED) {
+		port->waiting--;
 		sender->waiting--;
-		transmits(tenant, id);
 	}
 	if (sender->blocked && sender->waiting < playing->set[SOCKET]) {
 		sender->blocked = false;
@@ -204,6 +231,8 @@ static void run_qdisc(struct tenant *tenant, unsigned int id)
 /* Returns false if the ring lost it. */
 static bool send_one(struct tenant *tenant, struct sender *sender)
 {
+	enum sent sent = REFUSED;
+
 	if (playing->set[TURNS]) {
 		sender->to_peer = !sender->to_peer;
 		sender->peer_got += sender->to_peer;
@@ -211,10 +240,10 @@ static bool send_one(struct tenant *tenant, struct sender *sender)
 			return true;
 	}
 	if (!is_stopped(tenant, sender->to) && !tenant->ports[sender->to].waiting)
-		return transmits(tenant, sender->to);
-	sender->waiting++;
-	tenant->ports[sender->to].waiting++;
-	return true;
+		sent = transmits(tenant, sender->to);
+	sender->waiting += sent == REFUSED;
+	tenant->ports[sender->to].waiting += sent == REFUSED;
+	return sent != LOST;
 }
 
 /* A full ring stays full until it is read. */
@@ -275,7 +304,6 @@ static double reviews_most(const struct port *port)
 
 static void expire(struct tenant *tenant, unsigned int id)
 {
-	struct sluice_queue *q = &tenant->device->queue[id];
 	struct port *port = &tenant->ports[id];
 
 	port->fires = NEVER;
@@ -291,8 +319,10 @@ static void expire(struct tenant *tenant, unsigned int id)
 	port->reads_reviewed = port->reads;
 	port->review_share = max(port->review_share,
 				 port->window_reviews / reviews_most(port));
-	q->timer.function(&q->timer);
+	port_expires(tenant, id);
 	note_pace();
+	if (is_stopped(tenant, id) && port->fires == NEVER)
+		fail("a queue is stopped without a timer");
 }
 
 static void note_wait(u64 ns)
@@ -382,17 +412,19 @@ static void attach(enum kind how)
 	}
 	if (how != TOUCH)
 		reader.taken_count = 0;
-	if (tenants[0].device)
-		sluice_queue_opened(&tenants[0].device->queue[reader.port]);
+	if (!tenants[0].stock)
+		port_changes(&tenants[0], reader.port, how);
 	tenants[0].next = find_next(&tenants[0]);
 }
 
 static void fill(u64 level)
 {
 	struct ptr_ring *ring = &tenants[0].ports[reader.port].ring;
-	u64 there = sluice_count_ring(ring, ring->size, true).fill;
+	int there = ring->producer - ring->consumer_head;
 
-	while (there++ < level &&
+	if (there < 0 || (!there && !__ptr_ring_empty(ring)))
+		there += ring->size;
+	while (there++ < (int)level &&
 	       !ptr_ring_produce(ring, (void *)(FILLED | (now + 1))))
 		;
 }
@@ -400,17 +432,20 @@ static void fill(u64 level)
 /* Returns whether the operation goes on at reader.at. */
 static bool goes_on(const struct op *op)
 {
+	u64 taken = 0;
+
 	if (!reader.left)
 		return false;
-	reader.left--;
-	if (takes()) {
-		reader.at = now + op->ns;
+	while (taken < (op->kind == BATCH ? op->count : 1) && takes())
+		taken++;
+	if (taken) {
+		reader.left -= op->kind == BATCH ? reader.left : 1;
+		reader.at = now + taken * op->ns;
 		return true;
 	}
 	reader.dry += now >= reader.warm;
 	if (op->kind == DRAIN)
 		return false;
-	reader.left++;
 	reader.waits = true;
 	reader.at = NEVER;
 	return true;
@@ -483,7 +518,7 @@ static void reader_happens(void)
 		const struct op *op = &playing->ops[reader.op];
 
 		reader.awaits = false;
-		if (op->kind == READ || op->kind == DRAIN) {
+		if (op->kind <= BATCH) {
 			if (goes_on(op))
 				continue;
 		} else {
@@ -497,7 +532,7 @@ static void reader_happens(void)
 	}
 }
 
-/* The timers before the senders, as in simulator.h. */
+/* The timers before the senders. */
 static void tenant_happens(struct tenant *tenant)
 {
 	for (unsigned int id = 0; id < tenant->dev.num_tx_queues; id++) {
@@ -518,45 +553,36 @@ static void begin_tenant(struct tenant *tenant, unsigned int queues,
 	tenant->dev.num_tx_queues = queues;
 	tenant->dev.tx = tenant->txqs;
 	tenant->senders_count = senders;
-	tenant->device = NULL;
+	tenant->stock = !stall_ns;
 	tenant->next = 0;
 	for (unsigned int id = 0; id < queues; id++) {
 		struct port *port = &tenant->ports[id];
 
 		memset(port, 0, sizeof(*port));
 		ptr_ring_init(&port->ring, playing->set[RING], 0);
-		port->slot = &port->ring;
 		port->fires = port->runs = NEVER;
 		tenant->txqs[id] = (struct netdev_queue){
 			.qdisc = &fq, .dev = &tenant->dev };
 		tenant->senders[id] = (struct sender){ .to = id };
 	}
 	if (stall_ns && queues)
-		tenant->device = serve(&tenant->dev, queues, stall_ns / NSEC_PER_MSEC,
-				       playing->set[TARGET] / NSEC_PER_USEC, 0);
+		ports_begin(tenant, stall_ns);
 }
 
-static void end_tenant(struct tenant *tenant, struct outcome *outcome)
+/* Returns how often its queues stalled. */
+static u64 end_tenant(struct tenant *tenant)
 {
-	struct sluice_queue_view view;
+	u64 stalls = 0;
 
 	for (unsigned int id = 0; id < tenant->dev.num_tx_queues; id++) {
-		struct port *port = &tenant->ports[id];
-
 		if (is_stopped(tenant, id))
 			end_stop(tenant, id);
-		if (outcome && tenant->device) {
-			sluice_queue_read(&tenant->device->queue[id], &view);
-			outcome->stalls += view.stalls;
-		}
-		ptr_ring_cleanup(&port->ring, NULL);
-		if (!tenant->device)
-			continue;
 		tenant->txqs[id].state = 0;	/* the end is no wake */
-		port->slot = NULL;
-		sluice_queue_closed(&tenant->device->queue[id]);
+		if (!tenant->stock)
+			stalls += port_ends(tenant, id);
+		ptr_ring_cleanup(&tenant->ports[id].ring, NULL);
 	}
-	free(tenant->device);
+	return stalls;
 }
 
 static void begin_play(const struct sequence *of, u64 end, bool stock)
@@ -576,7 +602,7 @@ static void begin_play(const struct sequence *of, u64 end, bool stock)
 	begin_tenant(&tenants[0], queues, of->set[EACH] ? queues : 1, stall_ns);
 	/* of somebody who may set the most, and stays stopped; and who may not */
 	begin_tenant(&tenants[1], of->set[BESIDE], of->set[BESIDE],
-		     stall_ns ? STALL_NS_MOST : 0);
+		     stall_ns ? settings[STALL].most : 0);
 	begin_tenant(&tenants[2], of->set[OTHERS], of->set[OTHERS],
 		     stall_ns ? settings[STALL].initial : 0);
 }
@@ -603,19 +629,22 @@ static void end_play(struct outcome *to)
 			sender->blocked_ns += now - sender->blocked_from;
 		to->held = max(to->held, sender->blocked_ns / (double)now);
 	}
-	end_tenant(tenant, to);
+	to->ns = now;
+	to->stalls = end_tenant(tenant);
 	for (unsigned int id = 0; id < tenant->dev.num_tx_queues; id++) {
 		const struct port *port = &tenant->ports[id];
 
 		to->lost += port->lost;
+		to->divided += port->divided;
+		to->stops += port->stops;
 		to->reviews += port->reviews / (double)now * NSEC_PER_SEC;
 		to->idle_reviews += port->idle_reviews / (double)now * NSEC_PER_SEC;
 		to->longest_stop = max(to->longest_stop, port->longest_stop);
 		to->review_share = max(to->review_share, port->review_share);
 	}
 	to->slowest = reader.slowest / (double)playing->set[STALL];
-	end_tenant(&tenants[1], NULL);
-	end_tenant(&tenants[2], NULL);
+	end_tenant(&tenants[1]);
+	end_tenant(&tenants[2]);
 }
 
 /*

@@ -39,12 +39,6 @@ const struct sluice_rule *sluice_rules_find(const struct net_device *of)
 }
 
 /* Timers, and work, that wait for their time */
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *))
-{
-	timer->function = function;
-}
-
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	timer->expires = now + ns;

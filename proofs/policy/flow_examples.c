@@ -62,27 +62,6 @@ static void rooms(void)
 	EXPECT(sluice_flow_low(&defaults, 1), 0);
 }
 
-/* The depth that follows from the pace, in packets. */
-static void depths(void)
-{
-	static const struct { u32 target_us, pace_ns; int held, depth; } cases[] = {
-		{ 2000, NSEC_PER_MSEC, 0, 4 },		/* the least */
-		{ 2000, 20000, 0, 99 },
-		{ 2000, 20000, 300, 300 },
-		{ 0, 20000, 0, INT_MAX },		/* the whole ring */
-	};
-
-	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct sluice_flow_settings s = defaults;
-
-		s.target_us = cases[i].target_us;
-		f = (struct sluice_flow){ .pace_ns = cases[i].pace_ns,
-					  .held = cases[i].held };
-		set_depth(&f, &s);
-		EXPECT_OF(i, f.depth, cases[i].depth);
-	}
-}
-
 /* A queue that stops at 1 s, with 60 packets in the ring, of which 60 may be there. */
 static u64 begin_stop(const struct sluice_flow_settings *s,
 		      struct sluice_flow_device *device, u64 debt)
@@ -239,21 +218,6 @@ static void other_rings(void)
 	}
 }
 
-/* A dead reader is looked at ten times a second, also if a stop may last a minute. */
-static void long_stops(void)
-{
-	struct sluice_flow_settings s = { 60000, 50, 0, 2000 };
-	struct sluice_flow_device device = { 0 };
-	struct sluice_flow_ring r = holding(60, 60);
-	u64 left = 0;
-
-	begin_stop(&s, &device, 0);
-	f.due = 11 * NSEC_PER_SEC;
-	EXPECT(sluice_flow_review(&f, &s, &r, &device, 11 * NSEC_PER_SEC, &left),
-	       SLUICE_FLOW_WAIT);
-	EXPECT(left, 100 * MS);
-}
-
 /* Empty or full, and nobody could tell: nothing was read, and nothing is learned. */
 static void guesses(void)
 {
@@ -297,12 +261,10 @@ void flow_examples(void)
 {
 	slots_between();
 	rooms();
-	depths();
 	verdicts();
 	stalls();
 	short_rings();
 	guesses();
 	stops_without_review();
 	other_rings();
-	long_stops();
 }

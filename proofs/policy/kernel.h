@@ -4,9 +4,8 @@
  * Included before everything else; the headers they name are empty files, but
  * for linux/ptr_ring.h, which is the kernel's own.
  *
- * With STEPS each access to memory goes through memory.c, which may let another
- * CPU run first, delay a store or return an older value. Otherwise the marked
- * accesses are atomic operations of the compiler, after a step().
+ * Each marked access calls marked() first: in steps.c another CPU may run there
+ * (memory.c), and the examples note the order (single.h).
  */
 #ifndef POLICY_KERNEL_H
 #define POLICY_KERNEL_H
@@ -73,65 +72,81 @@ void sleep_ns(u64 ns);
 unsigned int chance(unsigned int below);
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 int num_online_cpus(void);
-void unseen_read(const volatile void *from, void *to, size_t size);
-void unseen_fence(void);
-void unseen_release(const volatile void *at);
+void marked(const char *what, const volatile void *at, size_t size, const void *site);
 
 #define unqualified(x)		__typeof__(((void)0, (x)))
 typedef struct { s64 counter; } atomic64_t;
-#ifdef STEPS
-#include "memory.h"
-#else
-/*
- * A plain aligned store of a word counts as atomic, as it does for KCSAN: what
- * is read with READ_ONCE() races with nobody, what is read without it races
- * with every store.
- */
-#define READ_ONCE(x) ({						\
-	unqualified(x) __value;					\
-	step();							\
-	unseen_read(&(x), &__value, sizeof(__value));		\
-	__value; })
-#define WRITE_ONCE(x, value) do {				\
-	step();							\
-	__atomic_store_n(&(x), (value), __ATOMIC_RELAXED);	\
-} while (0)
-#define smp_load_acquire(p) \
-	({ step(); __atomic_load_n(p, __ATOMIC_ACQUIRE); })
-#define smp_store_release(p, value) \
-	do {								\
-		step();							\
-		unseen_release(p);					\
-		__atomic_store_n(p, value, __ATOMIC_RELEASE);		\
-	} while (0)
-#define smp_rmb()		unseen_fence()
-#define smp_wmb()		unseen_fence()
-#define smp_mb()		unseen_fence()
 
-#define fetch_add(at, n) \
-	({ step(); __atomic_fetch_add(at, n, __ATOMIC_RELAXED); })
-#define fetch_or(at, bits) \
-	({ step(); __atomic_fetch_or(at, bits, __ATOMIC_SEQ_CST); })
-#define fetch_and(at, bits) \
-	({ step(); __atomic_fetch_and(at, bits, __ATOMIC_SEQ_CST); })
-#define atomic64_cmpxchg(v, old, new) ({			\
-	s64 __old = (old);					\
-	step();							\
-	__atomic_compare_exchange_n(&(v)->counter, &__old, (s64)(new), false, \
-				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-	__old; })
-#endif
+/* Not watched themselves, or they could be interrupted between a load and a store. */
+#define ACCESS(type) \
+	static type __attribute__((__noinline__, no_sanitize_thread, unused))
+#define MARKED(what, at, size)	marked(what, at, size, __builtin_return_address(0))
+
+ACCESS(void) load_marked(const char *what, const volatile void *at, void *to, size_t size)
+{
+	MARKED(what, at, size);
+	memcpy(to, (const void *)at, size);
+}
+
+ACCESS(void) store_marked(const char *what, volatile void *at, const void *value,
+			  size_t size)
+{
+	MARKED(what, at, size);
+	memcpy((void *)at, value, size);
+}
+
+ACCESS(void) pass_barrier(void)
+{
+	MARKED("barrier", NULL, 0);
+}
+
+ACCESS(u64) change_marked(u64 *at, u64 and, u64 or, u64 add)
+{
+	u64 was;
+
+	MARKED("change", at, sizeof(*at));
+	was = *at;
+	*at = ((was & and) | or) + add;
+	return was;
+}
+
+ACCESS(s64) exchange_marked(s64 *at, s64 old, s64 new)
+{
+	s64 was;
+
+	MARKED("change", at, sizeof(*at));
+	was = *at;
+	*at = was == old ? new : was;
+	return was;
+}
+
+#define LOAD(what, x) ({						\
+	unqualified(x) __value;						\
+	load_marked(what, &(x), &__value, sizeof(__value));		\
+	__value; })
+#define STORE(what, x, value) do {					\
+	unqualified(x) __value = (value);				\
+	store_marked(what, &(x), &__value, sizeof(__value));		\
+} while (0)
+#define READ_ONCE(x)		LOAD("read", x)
+#define WRITE_ONCE(x, value)	STORE("write", x, value)
+#define smp_load_acquire(p)	LOAD("acquire", *(p))
+#define smp_store_release(p, value)	STORE("release", *(p), value)
+#define smp_rmb()		pass_barrier()
+#define smp_wmb()		pass_barrier()
+#define smp_mb()		pass_barrier()
+#define atomic64_cmpxchg(v, old, new)	exchange_marked(&(v)->counter, old, new)
 #define rcu_dereference(p)	READ_ONCE(p)
 #define rcu_dereference_raw(p)	READ_ONCE(p)
 #define rcu_assign_pointer(p, value)	smp_store_release(&(p), value)
 #define atomic64_read(v)	READ_ONCE((v)->counter)
 #define atomic64_set(v, n)	WRITE_ONCE((v)->counter, n)
-#define atomic64_add(n, v)	((void)fetch_add(&(v)->counter, n))
-#define atomic64_or(bits, v)	((void)fetch_or(&(v)->counter, bits))
-#define atomic64_inc(v)		((void)fetch_add(&(v)->counter, 1))
+#define atomic64_add(n, v)	((void)change_marked((u64 *)&(v)->counter, ~0UL, 0, n))
+#define atomic64_or(bits, v)	((void)change_marked((u64 *)&(v)->counter, ~0UL, bits, 0))
+#define atomic64_inc(v)		atomic64_add(1, v)
 #define test_and_set_bit(nr, word) \
-	(!!(fetch_or(word, 1UL << (nr)) & (1UL << (nr))))
-#define clear_bit(nr, word)	((void)fetch_and(word, ~(1UL << (nr))))
+	(!!(change_marked(word, ~0UL, 1UL << (nr), 0) & (1UL << (nr))))
+#define clear_bit(nr, word)	((void)change_marked(word, ~(1UL << (nr)), 0, 0))
 
 typedef struct {
 	unsigned int magic;

@@ -23,6 +23,7 @@ static void note_order(const char *what, const volatile void *at)
 		}
 }
 
+static void enters(void) { check_needed(q); }
 static void count_it(void) { sluice_count_ring(ring, SIZE, false); }
 static void check_it(void) { sluice_queue_check(q); }
 static void adopt_it(void) { queue_adopt(q, tun->slots[0], SIZE); }
@@ -31,13 +32,16 @@ static void adopt_it(void) { queue_adopt(q, tun->slots[0], SIZE); }
 static void barriers(void)
 {
 	static const struct { bool full; void (*function)(void); const char *order; } cases[] = {
+		{ false, enters, "acquire file;read q->size;read slot;read size;"
+				 "read next_check;read producer;" },
 		{ false, count_it, "read tail;barrier ;read producer;" },
 		{ true, count_it, "read tail;barrier ;read producer;"
 				  "read tail;barrier ;read newest;" },
 		{ false, check_it, "read next_check;barrier ;read slot;read size;read file;"
-				   "read q->size;read tail;barrier ;read producer;" },
-		{ false, adopt_it, "read tail;barrier ;read producer;release q->size;"
-				   "release file;" },
+				   "read q->size;read tail;barrier ;read producer;"
+				   "change next_check;" },
+		{ false, adopt_it, "read tail;barrier ;read producer;change next_check;"
+				   "change next_check;release q->size;release file;" },
 	};
 
 	fresh();

@@ -10,13 +10,16 @@
 #ifndef POLICY_SEQUENCE_H
 #define POLICY_SEQUENCE_H
 
+#include <ctype.h>
+#include <stdio.h>
+
 #define OPS_MAX		12
 #define QUEUES_MAX	512
 #define TEXT_MAX	1024
 #define NEVER		(~0ULL)
 
-enum setting { RING, QUEUES, STALL, TARGET, LATE, RATE, SOCKET, STEP, REFUSES,
-	       EACH, TURNS, BESIDE, OTHERS, SETTINGS };
+enum setting { RING, QUEUES, STALL, TARGET, LIMIT, LATE, LEAST, SELDOM, RATE, SOCKET,
+	       STEP, LIST, REFUSES, EACH, TURNS, BESIDE, OTHERS, SETTINGS };
 
 static const struct {
 	const char *name;
@@ -25,14 +28,17 @@ static const struct {
 } settings[SETTINGS] = {
 	[RING] = { "ring", false, 500, 65536 },
 	[QUEUES] = { "queues", false, 1, QUEUES_MAX },
-	[STALL] = { "stall", true, 250 * NSEC_PER_MSEC,
-		    SLUICE_STALL_MS_MAX * NSEC_PER_MSEC },
-	[TARGET] = { "target", true, 2 * NSEC_PER_MSEC,
-		     SLUICE_TARGET_US_MAX * NSEC_PER_USEC },
-	[LATE] = { "late", true, 0, NSEC_PER_SEC },	/* timers, at most */
+	/* the most of these two as in sluice.h */
+	[STALL] = { "stall", true, 250 * NSEC_PER_MSEC, 60 * NSEC_PER_SEC },
+	[TARGET] = { "target", true, 2 * NSEC_PER_MSEC, 100 * NSEC_PER_MSEC },
+	[LIMIT] = { "limit", false, 0, 65536 },		/* the operator's */
+	[LATE] = { "late", true, 0, NSEC_PER_SEC },	/* timers, up to so much */
+	[LEAST] = { "least", true, 0, NSEC_PER_SEC },	/* all timers, beside that */
+	[SELDOM] = { "seldom", false, 0, 1000 },	/* one in so many is late */
 	[RATE] = { "rate", false, 0, 10000000 },	/* 0: has always one more */
 	[SOCKET] = { "socket", false, 1, 100000 },	/* may wait in qdiscs */
 	[STEP] = { "step", true, 0, NSEC_PER_SEC },	/* sends so often */
+	[LIST] = { "list", false, 0, 1000 },		/* so many in a list */
 	[REFUSES] = { "refuses", false, 0, 1 },		/* not: it blocks */
 	[EACH] = { "each", false, 0, 1 },		/* queue has a sender */
 	[TURNS] = { "turns", false, 0, 1 },		/* with a fast peer */
@@ -40,7 +46,7 @@ static const struct {
 	[OTHERS] = { "others", false, 0, QUEUES_MAX },	/* dead, and stall */
 };
 
-enum kind { READ, DRAIN, REST, TICK, IDLE, AWAIT, ATTACH, ANEW, TOUCH, BACK,
+enum kind { READ, DRAIN, BATCH, REST, TICK, IDLE, AWAIT, ATTACH, ANEW, TOUCH, BACK,
 	    STEER, TURN, FILL, KINDS };
 
 /* What an operation is followed by: a number, a time or both. */
@@ -51,6 +57,7 @@ static const struct {
 } kinds[KINDS] = {
 	[READ] = { "read", true, true, 600, 1000, 50000000 },	/* waits for it */
 	[DRAIN] = { "drain", true, true, 2000, 1000, 1000000 },	/* what is there */
+	[BATCH] = { "batch", true, true, 64, 1000, 1000000 },	/* at once, then busy */
 	[REST] = { "rest", false, true, 0, 10000, 600000000 },
 	[TICK] = { "tick", false, true, 0, 100000, 100000000 },	/* to a multiple */
 	[IDLE] = { "idle", false, true, 0, 10000, 400000000 },	/* if it is empty */

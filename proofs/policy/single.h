@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A kernel of one thread, for pace.c, adversary.c and examples.c: nobody waits for anybody, and
- * time passes when the program says so. It fails where a lock is taken twice or is
- * not held when it must be.
+ * A kernel of one thread, for adversary.c, examples.c, ring/ and series/: nobody waits
+ * for anybody, and time passes when the program says so. It fails where a lock is taken
+ * twice or is not held when it must be.
  */
 #ifndef POLICY_SINGLE_H
 #define POLICY_SINGLE_H
@@ -58,27 +58,16 @@ void *zeroed(size_t size) { return calloc(1, size); }
 int num_online_cpus(void) { return cpus; }
 u64 ktime_get_ns(void) { return now; }
 
-/* Marked reads, barriers and releases are logged in their order. */
-static void tell(const char *what, const volatile void *at)
+void marked(const char *what, const volatile void *at, size_t size, const void *site)
 {
 	if (when_ordered)
 		when_ordered(what, at);
 }
 
-void unseen_fence(void)
+void hrtimer_setup_in_world(struct hrtimer *timer,
+			    enum hrtimer_restart (*function)(struct hrtimer *))
 {
-	tell("barrier", NULL);
-}
-
-void unseen_release(const volatile void *at)
-{
-	tell("release", at);
-}
-
-void unseen_read(const volatile void *from, void *to, size_t size)
-{
-	tell("read", from);
-	memcpy(to, (const void *)from, size);
+	timer->function = function;
 }
 
 void spin_lock_init(spinlock_t *lock)

@@ -3,16 +3,12 @@
  * One interleaving per seed. Every thread of the world is a fiber on a CPU of
  * its own; before each access to memory another may be chosen. Time is virtual.
  * A timer's handler interrupts its CPU, as a hard irq does: the fiber there does
- * not go on before the handler is done. Who runs is decided in one of three ways:
+ * not go on before the handler is done. Who runs is decided in one of two ways:
  *
  *   SCHEDULE_UNIFORM   anybody, at a fixed rate of changes;
- *   SCHEDULE_PRIORITY  the fiber of the highest priority; each has one by chance,
- *                      and at few steps the one that runs gets the lowest (PCT:
- *                      Burckhardt et al., "A randomized scheduler with
- *                      probabilistic guarantees of finding bugs");
  *   SCHEDULE_HOLD      as UNIFORM, but who comes to one of a few places in the
- *                      source is held there: for a while, until packets have gone
- *                      once round the ring, or until others have come as well.
+ *                      source is held there: for a while, or until others have
+ *                      come as well.
  *                      The places are the accesses that the
  *                      first seeds were seen to make, each in its turn.
  *
@@ -41,10 +37,8 @@
 #define LEARNING_SEEDS	16
 #define PACKETS		400	/* each sender's, at most */
 #define SEED_SECONDS	60	/* of real time, for a seed */
-#define CHANGES_MAX	4
-#define ROUND_NS	(2 * NSEC_PER_MSEC)
 
-enum schedule { SCHEDULE_UNIFORM, SCHEDULE_PRIORITY, SCHEDULE_HOLD, SCHEDULES };
+enum schedule { SCHEDULE_UNIFORM, SCHEDULE_HOLD, SCHEDULES };
 
 struct fiber {
 	void (*function)(void *);
@@ -52,10 +46,8 @@ struct fiber {
 	int cpu;
 	bool irq, began;
 	u64 wake_at;		/* asleep or held until then */
-	u64 until_sent;		/* or until so many packets were sent, if not 0 */
 	const spinlock_t *waits;
 	const bool *until;	/* waits for it to become true */
-	unsigned int priority;
 	unsigned int read_depth, read_sections;
 };
 
@@ -64,7 +56,6 @@ struct hold {
 	const void *site;
 	unsigned int after;	/* so many come by first */
 	unsigned int together;	/* until so many are there */
-	bool round;		/* until packets went once round the ring */
 	unsigned int times;
 	unsigned int held;
 	struct fiber *fibers[CPUS];
@@ -74,7 +65,6 @@ struct hold {
 struct learned {
 	const void *sites[SITES_MAX];
 	unsigned int site_count;
-	u64 steps;
 };
 
 static struct fiber fibers[2 * CPUS];	/* threads first, then handlers */
@@ -92,8 +82,6 @@ static struct hrtimer *timers;	/* known ones, armed or not */
 static struct work_struct *works;
 static enum schedule schedule;
 static unsigned int change_rate = 3;	/* UNIFORM: one step in so many */
-static u64 change_at[CHANGES_MAX];
-static unsigned int lowest = 1000;
 static struct hold holds[HOLDS_MAX];
 static unsigned int hold_count;
 static struct learned *learned;
@@ -156,7 +144,7 @@ static void switch_away(void)
 static void resume(struct fiber *fiber)
 {
 	current = fiber;
-	fiber->wake_at = fiber->until_sent = 0;
+	fiber->wake_at = 0;
 	if (!_setjmp(scheduler)) {
 		if (fiber->began)
 			_longjmp(left_at[fiber - fibers], 1);
@@ -182,21 +170,6 @@ static void release(struct hold *hold)
 	next_event = now;
 }
 
-/*
- * For a while; or until the others have sent about one ring of packets: what was
- * read of an index before is then as far ahead as it was behind.
- */
-static void hold_current(const struct hold *hold)
-{
-	unsigned int slots = ring_slots();
-
-	current->wake_at = now + (1000UL << chance(8)) + chance(100000);
-	if (!hold->round)
-		return;
-	current->wake_at = now + ROUND_NS;
-	current->until_sent = packets_sent() + slots - chance(slots / 2);
-}
-
 static bool held_at(const void *site)
 {
 	struct hold *hold;
@@ -219,40 +192,23 @@ static bool held_at(const void *site)
 			hold->fibers[hold->held++] = current;
 		else
 			hold->times--;
-		hold_current(hold);
+		current->wake_at = now + (1000UL << chance(8)) + chance(100000);
 		next_event = min(next_event, current->wake_at);
 		return true;
 	}
 	return false;
 }
 
-static bool changes_now(void)
-{
-	unsigned int i;
-
-	if (schedule != SCHEDULE_PRIORITY)
-		return chance(change_rate) == 0;
-	for (i = 0; i < CHANGES_MAX; i++)
-		if (change_at[i] == steps) {
-			current->priority = --lowest;
-			return true;
-		}
-	return false;
-}
-
 void step_at(const void *site)
 {
-	memory_settle();
 	now += STEP_NS;
 	if (!current)
 		return;
 	steps++;
 	if (learning)
 		learn_site(site);
-	if (memory_kind != MEMORY_IN_ORDER && chance(16) == 0)
-		memory_drain();
 	if ((schedule == SCHEDULE_HOLD && held_at(site)) || now >= next_event ||
-	    changes_now())
+	    chance(change_rate) == 0)
 		switch_away();
 }
 
@@ -263,21 +219,17 @@ void step(void)
 
 void sleep_ns(u64 ns)
 {
-	memory_unlocked();
 	current->wake_at = now + ns;
 	next_event = min(next_event, current->wake_at);
 	switch_away();
-	memory_locked();
 }
 
 static void wait_until(const bool *until)
 {
-	memory_unlocked();
 	current->until = until;
 	while (!*until)
 		switch_away();
 	current->until = NULL;
-	memory_locked();
 }
 
 void *zeroed(size_t size)
@@ -326,7 +278,6 @@ void spin_lock(spinlock_t *lock)
 	if (current)
 		current->waits = NULL;
 	lock->owner = current ? current : (void *)&scheduler;
-	memory_locked();
 }
 
 bool spin_trylock(spinlock_t *lock)
@@ -336,23 +287,19 @@ bool spin_trylock(spinlock_t *lock)
 	if (lock->owner)
 		return false;
 	lock->owner = current;
-	memory_locked();
 	return true;
 }
 
 void spin_unlock(spinlock_t *lock)
 {
-	step_at(__builtin_return_address(0));	/* with stores that are delayed */
+	step_at(__builtin_return_address(0));
 	lockdep_assert_held(lock);
-	memory_unlocked();
 	lock->owner = NULL;
-	next_event = schedule == SCHEDULE_PRIORITY ? now : next_event;
 	step_at(__builtin_return_address(0));
 }
 
 void lockdep_assert_held(const spinlock_t *lock)
 {
-	memory_settle();
 	if (lock->owner != (current ? (void *)current : (void *)&scheduler))
 		fail("a lock that must be held is not");
 }
@@ -377,13 +324,11 @@ void irq_restore(bool were_off)
 void rcu_read_lock_bh(void)
 {
 	step_at(__builtin_return_address(0));
-	memory_locked();
 	current->read_depth++;
 }
 
 void rcu_read_unlock_bh(void)
 {
-	memory_unlocked();
 	if (--current->read_depth == 0)
 		current->read_sections++;
 	step_at(__builtin_return_address(0));
@@ -408,14 +353,12 @@ void synchronize_rcu(void)
 	require_sleepable();
 	if (!current)
 		return;
-	memory_unlocked();
 	for (i = 0; i < 2 * CPUS; i++)
 		began[i] = fibers[i].read_sections;
 	for (i = 0; i < 2 * CPUS; i++)
 		while (is_alive(&fibers[i]) && fibers[i].read_depth &&
 		       &fibers[i] != current && fibers[i].read_sections == began[i])
 			sleep_ns(NSEC_PER_USEC);
-	memory_locked();
 }
 
 static void link_timer(struct hrtimer *timer)
@@ -442,7 +385,6 @@ static void unlink_timer(struct hrtimer *timer)
 void hrtimer_setup_in_world(struct hrtimer *timer,
 			    enum hrtimer_restart (*function)(struct hrtimer *))
 {
-	memory_settle();
 	timer->function = function;
 }
 
@@ -474,7 +416,6 @@ int hrtimer_cancel(struct hrtimer *timer)
 static void start_fiber(struct fiber *fiber)
 {
 	fiber->function(fiber->argument);
-	memory_unlocked();
 	alive &= ~(1U << (fiber - fibers));
 	next_event = now;	/* a timer may wait for the CPU */
 	if (fiber->irq) {
@@ -497,7 +438,6 @@ static void prepare(struct fiber *fiber, void (*function)(void *), void *argumen
 	fiber->began = false;
 	fiber->wake_at = 0;
 	fiber->waits = NULL;
-	fiber->priority = 1000 + chance(1000);
 	makecontext(context, (void (*)(void))start_fiber, 1, fiber);
 }
 
@@ -512,15 +452,6 @@ void jump_time(u64 ns)
 {
 	now += ns;
 	next_event = now;
-}
-
-/*
- * Where stores are not seen in order, a reader that frees several batches under
- * one lock may need more headroom than one (tail_before_slots+one_section).
- */
-bool may_batch(void)
-{
-	return memory_kind != MEMORY_WEAK;
 }
 
 bool cpu_is_online(unsigned int cpu)
@@ -552,10 +483,8 @@ static void handle(void *argument)
 {
 	struct hrtimer *timer = argument;
 
-	memory_locked();
 	if (timer->function(timer) != HRTIMER_NORESTART)
 		fail("a timer's handler wants it restarted");
-	memory_unlocked();
 	timer->running = false;
 }
 
@@ -685,8 +614,7 @@ static void worker(void *unused)
 
 static bool can_run(const struct fiber *fiber)
 {
-	return (fiber->wake_at <= now ||
-		(fiber->until_sent && packets_sent() >= fiber->until_sent)) &&
+	return fiber->wake_at <= now &&
 	       !(fiber->waits && fiber->waits->owner) &&
 	       !(fiber->until && !*fiber->until) &&
 	       (fiber->irq || !(alive >> (CPUS + fiber->cpu) & 1));
@@ -713,33 +641,24 @@ static u64 soonest_event(void)
 
 static struct fiber *choose_fiber(void)
 {
-	struct fiber *ready[2 * CPUS], *best = NULL, *fiber;
+	struct fiber *ready[2 * CPUS], *fiber;
 	unsigned int count = 0;
 	u32 left;
 
 	for (left = alive; left; left &= left - 1) {
 		fiber = &fibers[__builtin_ctz(left)];
-		if (!can_run(fiber))
-			continue;
-		ready[count++] = fiber;
-		if (!best || fiber->priority > best->priority)
-			best = fiber;
+		if (can_run(fiber))
+			ready[count++] = fiber;
 	}
-	if (!count || schedule == SCHEDULE_PRIORITY)
-		return best;
-	return ready[chance(count)];
+	return count ? ready[chance(count)] : NULL;
 }
 
 static void choose_schedule(void)
 {
 	unsigned int i;
-	u64 length = max(learned->steps, 1000UL);
 
 	schedule = learning ? SCHEDULE_UNIFORM : seed % SCHEDULES;
 	change_rate = schedule == SCHEDULE_HOLD ? 2 + chance(30) : 3;
-	for (i = 0; i < CHANGES_MAX; i++)
-		change_at[i] = i < seed / SCHEDULES % CHANGES_MAX + 1 ?
-			       next_random() % (length << chance(3)) : NEVER;
 	if (schedule != SCHEDULE_HOLD || !learned->site_count)
 		return;
 	hold_count = 1 + chance(HOLDS_MAX);
@@ -749,7 +668,6 @@ static void choose_schedule(void)
 					       seed / SCHEDULES % learned->site_count],
 			.after = chance(4) ? chance(300) : chance(3),
 			.together = chance(2) ? 1 : 2 + chance(5),
-			.round = chance(2),
 			.times = 1 << chance(6),
 		};
 }
@@ -757,7 +675,6 @@ static void choose_schedule(void)
 void run_threads(void)
 {
 	u64 check_at = 0;
-	unsigned int i;
 
 	spawn(worker, NULL, SPARE_CPU);
 	for (;;) {
@@ -783,10 +700,6 @@ void run_threads(void)
 		}
 		resume(next);
 	}
-	if (learning)
-		learned->steps = max(learned->steps, steps);
-	for (i = 0; i < CPUS; i++)
-		memory_flush(i);
 	while (works) {	/* memory that waits for a grace period, and nothing else */
 		if (works->func != free_now)
 			fail("work is left after the module");
@@ -802,7 +715,6 @@ static void begin_seed(void)
 	for (int i = 0; i < 8; i++)
 		next_random();
 	choose_schedule();
-	memory_kind = learning ? MEMORY_IN_ORDER : chance(3);
 	memory_reused = chance(2);
 }
 
@@ -828,8 +740,8 @@ static bool try_seed(u64 packets)
 }
 
 /*
- * The first seeds tell which places in the source there are, and how long a world
- * lasts: seeds that follow are always the same.
+ * The first seeds tell which places in the source there are: seeds that follow are
+ * always the same.
  */
 static bool learn_places(u64 packets)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* steps.c runs the threads of a world, memory.c is what they see of memory. */
+/* steps.c runs the threads of a world, memory.c watches their accesses. */
 #ifndef POLICY_STEPS_H
 #define POLICY_STEPS_H
 
@@ -14,18 +14,12 @@ void run_threads(void);			/* until all have ended */
 void jump_time(u64 ns);
 bool cpu_is_online(unsigned int cpu);
 void set_cpu(unsigned int cpu, bool on);
-bool may_batch(void);
+unsigned int this_cpu(void);
+void step_at(const void *site);
 bool on_stack(const volatile void *at);
 
 /* What memory.c gives steps.c. */
-enum memory_kind { MEMORY_IN_ORDER, MEMORY_STORES_DELAYED, MEMORY_WEAK };
-extern enum memory_kind memory_kind;
 extern bool memory_reused;		/* an object may be where a freed one was */
-void memory_settle(void);		/* the plain store before this moment */
-void memory_locked(void);		/* loads are not executed before */
-void memory_unlocked(void);		/* stores are not delayed beyond */
-void memory_flush(unsigned int cpu);
-void memory_drain(void);		/* some delayed store is executed */
 void memory_check(const volatile void *at, size_t size);
 void *memory_allocate(size_t size);
 size_t memory_free(void *object);	/* its size */
@@ -38,8 +32,6 @@ void show_totals(void);
 void forget_totals(void);
 bool timer_is_lost(void);
 bool allocation_fails(void);
-u64 packets_sent(void);
-unsigned int ring_slots(void);
 void check_invariants(void);		/* whenever nobody is at work on a queue */
 
 #endif

@@ -7,8 +7,6 @@
  *   - a packet is lost at a ring that ought to lose none (see struct process);
  *   - a stop that is not ours is woken, or ours outlasts its bound;
  *   - a queue is stopped by us while it is closed, or while no timer is armed;
- *   - a queue is stopped although its ring was never as full as its limit, or not
- *     stopped although it was never less full while the sender was in the hook;
  *   - more packets need no check than there is room for;
  *   - a queue is still stopped after its readers caught up, or after unload;
  *   - a reader that lives is stalled, or a stall outlasts what caused it;
@@ -23,13 +21,6 @@
 #include "world.h"
 
 #define DEFAULT_TARGET_US 2000	/* main.c */
-
-/* What a sender's ring held while the sender was in the hook. */
-struct sending {
-	int queue;		/* -1: not in the hook */
-	int least, most;	/* slots in use */
-	int added;		/* by others, in the meantime */
-};
 
 struct totals {
 	u64 seeds, packets, strict, stops, stalls;
@@ -48,7 +39,6 @@ int senders, senders_left;
 u64 sent[SENDERS_MAX], found;
 bool acting, over;
 static unsigned int rounds[SENDERS_MAX];
-static struct sending sending[SENDERS_MAX];
 static int lost_lately, inside_module;
 static int allocations_to_fail, timers_to_lose;
 static unsigned int excuses = 1;	/* for lost packets, so far */
@@ -65,21 +55,6 @@ struct sluice_device *served_device(void)
 bool timer_is_lost(void)
 {
 	return timers_to_lose && chance(20) == 0 && timers_to_lose--;
-}
-
-u64 packets_sent(void)
-{
-	u64 all = 0;
-	int i;
-
-	for (i = 0; i < senders; i++)
-		all += sent[i];
-	return all;
-}
-
-unsigned int ring_slots(void)
-{
-	return plan.size;
 }
 
 bool allocation_fails(void)
@@ -129,24 +104,8 @@ void sluice_entry(const struct sk_buff *skb, const struct net_device *dev)
 	sluice_entered(skb, dev);
 }
 
-/* What the backstop does with each device, from a worker of its own. */
-static void visit_devices(void)
-{
-	struct sluice_device *device;
-	struct netdev_queue *txq;
-	bool stopped = false;
-
-	hlist_for_each_entry_rcu(device, &sluice_devices[0], node) {
-		sluice_queue_rescue(&device->queue[0], &stopped);
-		txq = device->queue[0].txq;
-		if (!txq || !rcu_dereference(txq->qdisc))
-			fail("the backstop follows a null pointer");
-	}
-}
-
 void sluice_entry_try(unsigned long *registers)
 {
-	visit_devices();
 	sluice_entry((void *)registers[0], (void *)registers[1]);
 }
 
@@ -209,38 +168,6 @@ static int limit_of(const struct tun_file *file)
 	return size - min(2 * senders + file->ring.batch, size / 2) - 1;
 }
 
-static bool whole_ring(const struct sluice_device *served)
-{
-	return !served->flow.user_limit && !served->flow.target_us;
-}
-
-/*
- * A stop by a sender. It reads the tail before the producer, so it may count what
- * others added in the meantime, and no more: each of them may just have begun.
- * A weak machine may show the reader's tail before the last slot that it cleared:
- * an empty ring is taken for full then, until the next review.
- */
-static void check_stop(const struct sluice_queue *q, int fill)
-{
-	int id = q - q->device->queue;
-	struct tun_device *tun = the_device;
-	struct tun_file *file = tun ? tun->slots[id] : NULL;
-	const struct sending *by = &sending[this_cpu()];
-	int most;
-
-	if (this_cpu() >= SENDERS_MAX || by->queue != id || !file || !is_strict(file))
-		return;
-	if (memory_kind == MEMORY_WEAK && !by->least)
-		return;
-	most = by->most + by->added + senders - 1;
-	if (whole_ring(q->device) && most < limit_of(file))
-		fail("queue %d: stopped with %d of %d slots in use", id, most,
-		     file->ring.size);
-	if (fill > most)
-		fail("queue %d: %d packets are said to be in a ring that had %d",
-		     id, fill, most);
-}
-
 /* The tracepoints. A stall excuses losses. */
 void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped_ns)
 {
@@ -252,10 +179,7 @@ void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped
 		totals->stalls++;
 		excuse();
 	}
-	if (!strcmp(event, "queue_stop")) {
-		totals->stops++;
-		check_stop(q, fill);
-	}
+	totals->stops += !strcmp(event, "queue_stop");
 	if (!verbose)
 		return;
 	ring = q->ring;
@@ -300,27 +224,6 @@ static void lost(struct tun_file *file, unsigned int id)
 		     file->ring.consumer_head, file->ring.consumer_tail);
 }
 
-/* A packet came into a ring, or out of it. */
-static void note_used(struct tun_file *file, int id)
-{
-	int used = slots_used(file), i;
-
-	for (i = 0; i < senders; i++)
-		if (sending[i].queue == id) {
-			sending[i].least = min(sending[i].least, used);
-			sending[i].most = max(sending[i].most, used);
-		}
-}
-
-/* A packet is about to come into a ring. */
-static void note_added(int id)
-{
-	int i;
-
-	for (i = 0; i < senders; i++)
-		sending[i].added += sending[i].queue == id;
-}
-
 /* What the stock driver does with a packet. */
 static void driver_transmits(struct tun_device *tun, unsigned int id)
 {
@@ -333,12 +236,8 @@ static void driver_transmits(struct tun_device *tun, unsigned int id)
 	}
 	if (is_strict(file))
 		totals->strict++;
-	note_used(file, id);	/* a reader may be about to tell of its part */
-	note_added(id);
 	if (driver_produce(file, &found))
 		lost(file, id);
-	else
-		note_used(file, id);
 }
 
 /* What the driver's first instruction calls. */
@@ -372,53 +271,26 @@ static void check_unchecked(const struct tun_file *file, const struct sluice_que
 	int size = file->ring.size, used = slots_used(file);
 	u32 left = sluice_check_last(q->next_check.counter) - file->ring.producer;
 
-	/*
-	 * Or it is empty, and a slot is cleared late; or the reader took a packet
-	 * whose sender's index is not seen yet, and the tail is past the producer.
-	 */
-	if (used == size || (used == size - 1 && memory_kind != MEMORY_IN_ORDER))
-		return;
-	if (left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
+	if (used < size && left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
 		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
 		     (long)(q - q->device->queue), used, size, left + 1);
 }
 
-/* The ring was beyond that all the time: then the sender stops its queue. */
-static void check_passed(struct tun_device *tun, struct tun_file *file, int id,
-			 int at)
-{
-	if (memory_kind == MEMORY_IN_ORDER && !plan.operates && !over &&
-	    !unloaded && !plan.leaves && is_strict(file) && serves(id) &&
-	    whole_ring(served_device()) && sending[at].least > limit_of(file) &&
-	    !(tun->dev.tx[id].state & XOFF))
-		fail("queue %d: not stopped with %d of %d slots in use", id,
-		     sending[at].least, file->ring.size);
-}
-
 /* The hook, before the driver. */
-static void hook_sees(struct tun_device *tun, int id, int at)
+static void hook_sees(struct tun_device *tun, int id)
 {
 	struct sk_buff skb = { .queue_mapping = id };
 	struct sluice_device *served = served_device();
 	struct tun_file *file = tun->slots[id];
-	int used = file ? slots_used(file) : 0;
 
-	sending[at] = (struct sending){ .queue = id, .least = used, .most = used };
 	call_hook(&skb, tun);
-	file = tun->slots[id] == file ? file : NULL;
-	if (file)
-		note_used(file, id);
-	sending[at].queue = -1;
-	if (!file)
-		return;
-	if (!plan.operates && !plan.batches && served && serves(id) &&
-	    is_strict(file) && !over)
+	if (file && tun->slots[id] == file && served && serves(id) && is_strict(file) &&
+	    !plan.operates && !plan.batches && !over)
 		check_unchecked(file, &served->queue[id]);
-	check_passed(tun, file, id, at);
 }
 
 /* One packet of a sender, from the core's test of the stopped bit. */
-static bool transmit(unsigned int queue, unsigned int at)
+static bool transmit(unsigned int queue)
 {
 	struct tun_device *tun;
 	unsigned int id;
@@ -430,7 +302,7 @@ static bool transmit(unsigned int queue, unsigned int at)
 	id = goes ? queue % tun->dev.real_num_tx_queues : 0;
 	goes = goes && !driver_stopped(&tun->dev.tx[id]);
 	if (goes) {
-		hook_sees(tun, id, at);
+		hook_sees(tun, id);
 		driver_transmits(tun, id);
 	}
 	rcu_read_unlock_bh();
@@ -445,7 +317,7 @@ static void sender(void *argument)
 	while (sent[at] < plan.packets) {
 		while (!cpu_is_online(at))
 			sleep_ns(20 * NSEC_PER_USEC);
-		if (transmit(chance(8) ? at : chance(QUEUES), at)) {
+		if (transmit(chance(8) ? at : chance(QUEUES))) {
 			sent[at]++;
 			refused = 0;
 		} else {
@@ -526,7 +398,6 @@ static u64 read_once(struct process *process)
 	file = process->file;
 	if (file && read_some(file)) {
 		ns = chance(3) ? 0 : 1 + chance(plan.reader_pace);
-		note_used(file, process->index);
 		process->idle = 0;
 	} else if (file) {
 		ns = (200UL + chance(2000)) << min(process->idle++ / 8, 9U);
@@ -642,7 +513,7 @@ static void make_plan(u64 packets)
 	flags_shown = plan.upstream ? "0x1083\n" : "0x1003\n";
 	allocations_to_fail = chance(16) ? 0 : 1 + chance(3);
 	plan.loses_timers = chance(16) == 0;
-	plan.batches = may_batch() && chance(4) == 0;
+	plan.batches = chance(4) == 0;
 	sluice_direct_call = chance(2);
 	sluice_default_low_percent = defaults ? 50 : chance(96);
 	sluice_default_stall_ms = plan.dies ? stall_ms[chance(4)] : 250;
@@ -670,8 +541,6 @@ void run_seed(u64 packets)
 		processes[i].index = -1;
 		open_file(i);
 	}
-	for (i = 0; i < SENDERS_MAX; i++)
-		sending[i].queue = -1;
 	create_device();
 	if (sluice_devices_start())
 		fail("the module does not start");

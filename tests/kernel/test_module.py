@@ -41,10 +41,3 @@ def test_checkpatch_is_silent() -> None:
     folders = (KMOD, *TEST_MODULES)
     sources = [path for folder in folders for path in source_files(folder)]
     assert check_style(scenario_root(NEWEST), sources) == []
-
-
-def test_checkpatch_notices_a_trailing_space(tmp_path) -> None:
-    path = tmp_path / "bad.c"
-    licence = "SPDX-" + "License-Identifier:"  # in two parts: reuse reads the sources
-    path.write_text(f"// {licence} GPL-2.0-only\nint a; \n")
-    assert check_style(scenario_root(NEWEST), [path])

@@ -4,14 +4,6 @@
 from __future__ import annotations
 
 from lab.checks import testing
-from tests._outcomes import assert_no_trouble, assert_passed
+from tests._outcomes import test_console_is_free_of_trouble, test_scenario  # noqa: F401
 
 SUITE = testing.KERNEL
-
-
-def test_scenario(kernel, name, played) -> None:
-    assert_passed(played(kernel), name)
-
-
-def test_console_is_free_of_trouble(kernel, played) -> None:
-    assert_no_trouble(played(kernel))

@@ -17,8 +17,8 @@ import pytest
 
 from sluice import system
 from sluice.bench import command as bench
-from sluice.bench import plot, testbed
-from sluice.bench.command import Machine, Measured, format_bench
+from sluice.bench import testbed
+from sluice.bench.command import Measured
 from sluice.bench.command import summarise
 from sluice.bench.testbed import Load, child
 from sluice.errors import SluiceError
@@ -27,7 +27,6 @@ from tests.unit._machine import DEVICE0
 
 UDP = Load(3000, 1000, 1_000_000, 1.0, 50, [40.0, 41.0, 70.0])
 TCP = Load(0, 800, 2_000_000, 1.0, 50, [10.0] * 50)
-MACHINE = Machine("6.12.1", 4, "0.1.0", 3, 2.0, 50)
 
 
 def measured(lost_by_sluice: int = 0, lost_by_stock: int = 2000) -> list[Measured]:
@@ -60,34 +59,6 @@ def test_verdict(bed, run, monkeypatch, sluice, stock, status, text) -> None:
     monkeypatch.setattr(bench, "measure", lambda *_: measured(sluice, stock))
     for more in ([], ["--json"]):
         assert text in " ".join(run(["bench", *more], status).out.split())
-
-
-def test_text_tells_every_figure_and_its_machine(monkeypatch) -> None:
-    monkeypatch.setattr(bench, "_writes_unicode", lambda: False)
-    lines = [str(x) for x in format_bench(MACHINE, summarise(measured(1)))]
-    assert max(map(len, lines)) < 80 and all(line.isascii() for line in lines)
-    lines = [line.strip() for line in lines]
-    assert lines[:2] == [
-        "Linux 6.12.1, 4 CPUs, sluice 0.1.0",
-        "3 rounds of 2 s, in turn; the reader works 50 us for each packet",
-    ]
-    told = {}
-    for title, stock, sluice in zip(lines, lines[1:], lines[2:]):
-        if stock.startswith("stock "):
-            told[title] = [line.rpartition("  ")[2] for line in (stock, sluice)]
-    assert told == {
-        "UDP flood: received": ["8 Mbit/s (8 to 8)"] * 2,
-        "UDP flood: lost at the ring": ["6000 of 9000 packets", "3 of 9000 packets"],
-        "UDP flood: ping under load":
-            ["41.0 ms, 95 %: 70.0 ms, 9 of 150 back"] * 2,
-        "TCP, one stream: received": ["16 Mbit/s (16 to 16)"] * 2,
-        "TCP, one stream: lost at the ring": ["0 packets"] * 2,
-        "TCP, one stream: ping under load":
-            ["10.0 ms, 95 %: 10.0 ms, 150 of 150 back"] * 2,
-    }
-    bars = [line.count("#") for line in lines if "of 9000" in line]
-    assert bars == [plot.BAR_WIDTH, 1]
-    assert lines[-1] == "sluice lost 3 packets at the ring; see: sluice doctor"
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -215,19 +214,6 @@ def test_tables_in_docs_are_those_of_their_results() -> None:
         assert fresh == text, f"{page.name}: run python3 -m lab tables"
         tables_found += text.count("<!-- lab/results/")
     assert tables_found >= 1
-
-
-def test_docs_name_the_rows_whose_interval_is_wide() -> None:
-    run = read_run(TREE / "lab/results/native-7.3.json")
-    wide = set()
-    for row in run.rows:
-        found = results.summaries(run, row)
-        interval = sure.ratio_interval(found["sluice"].values, found["stock"].values)
-        if not sure.is_within(interval):
-            wide.add(row.name)
-    page = (TREE / "docs/bench.md").read_text()
-    (named,) = re.findall(r"<!-- wide -->(.*?)<!-- /wide -->", page, re.S)
-    assert set(re.findall(r"\w+", named)) == wide
 
 
 @pytest.mark.parametrize(("others", "stock", "sluice", "verdict"), [

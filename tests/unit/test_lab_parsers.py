@@ -12,13 +12,10 @@ from lab.checks.verify import LITMUS, parse_observation, parse_search
 from lab.failure import LabError
 from lab.guest import devices, latency
 from lab.guest.debug import parse_is_watching
-from lab.guest.program import parse_udp_overflows
 from lab.machines.build import parse_warnings
 from lab.machines.kernels import refused_options
 from lab.trouble import parse_trouble
 from lab.workloads import pktgen, tcp
-from tests.kernel.scenarios.selftests import parse_results
-from tests.kernel.scenarios.testpmd import parse_totals
 
 # Kernels
 
@@ -76,24 +73,6 @@ def test_kernel_without_an_option_that_was_asked_for_is_refused() -> None:
     assert refused_options(wanted, given + "CONFIG_SMP=y\n") == [
         "CONFIG_TUN=y", "# CONFIG_SMP is not set",
     ]
-
-
-SELFTESTS = """\
-TAP version 13
-#            OK  tun.delete_detach_close
-ok 1 tun.delete_detach_close
-not ok 2 tun.detach_close_delete
-ok 3 tun_vnet.plain.send # SKIP needs geneve
-# FAILED: 2 / 3 tests passed.
-"""
-
-
-def test_outcomes_of_the_kernels_selftests() -> None:
-    assert parse_results(SELFTESTS) == {
-        "tun.delete_detach_close": "passed",
-        "tun.detach_close_delete": "failed",
-        "tun_vnet.plain.send": "skipped",
-    }
 
 
 # Proofs
@@ -178,12 +157,6 @@ qdisc fq_codel 8001: root refcnt 2 limit 10240p flows 1024
  backlog 1400b 1p requeues 2
 """
 LINK = '[{"stats64": {"rx": {"packets": 1}, "tx": {"packets": 5, "dropped": 4}}}]'
-TESTPMD = """\
-  ---------------------- Forward statistics for port 0  ----------------------
-  RX-packets: 12             RX-dropped: 0             RX-total: 12
-  +++++++++++++++ Accumulated forward statistics for all ports+++++++++++++++
-  RX-packets: 7001           RX-dropped: 3             RX-total: 7004
-"""
 
 
 def test_counts_are_those_that_the_tools_print() -> None:
@@ -196,9 +169,6 @@ def test_counts_are_those_that_the_tools_print() -> None:
     assert counters + counters - counters == counters
     bare = devices.parse_counters(LINK, "qdisc noqueue 0: root refcnt 2\n")
     assert bare == devices.Counters(5, 4, 0, 0, 0, 0)
-    assert parse_totals(TESTPMD) == {"got": 7001, "dropped": 3}
-    snmp = "Udp: InDatagrams NoPorts RcvbufErrors\nUdp: 9 0 7\nUdpLite: InDatagrams\n"
-    assert parse_udp_overflows(snmp + "UdpLite: 0\n") == 7
 
 
 @pytest.mark.parametrize(("parse", "text", "reason"), [

@@ -23,12 +23,7 @@ from sluice import config, netlink
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC: dict[str, Any] = yaml.safe_load((REPOSITORY / "docs/sluice.yaml").read_text())
-UAPI = (REPOSITORY / "kmod/uapi.h").read_text()
 HEADER = (REPOSITORY / "kmod/sluice.h").read_text()
-POLICY = (REPOSITORY / "kmod/policy.h").read_text()
-MODULE = "".join(
-    (REPOSITORY / "kmod" / name).read_text() for name in ("netlink.c", "rules.c")
-)
 SETS = {
     one["name"]: one for one in SPEC["attribute-sets"] if "subset-of" not in one
 }
@@ -42,49 +37,8 @@ def page_maker() -> ModuleType:
     return module
 
 
-def parse_enum(name: str) -> list[tuple[str, int]]:
-    """Name and number of each entry of an enum of uapi.h."""
-    body = re.search(rf"enum {name} {{(.*?)\n}};", UAPI, re.DOTALL)[1]
-    entries, number = [], -1
-    for entry in re.finditer(r"^\t(\w+)(?: = (\d+))?,$", body, re.MULTILINE):
-        number = int(entry[2]) if entry[2] else number + 1
-        entries.append((entry[1], number))
-    return entries
-
-
 def c_name(text: str) -> str:
     return text.upper().replace("-", "_")
-
-
-def entry_name(entry: Any) -> str:
-    return entry["name"] if isinstance(entry, dict) else entry
-
-
-def numbered(entries: list[Any], prefix: str) -> list[tuple[str, int]]:
-    named = page_maker().numbered(entries, "value", 1)
-    return [(c_name(prefix + one["name"]), number) for number, one in named]
-
-
-def test_numbers_in_c_are_those_of_the_spec() -> None:
-    operations = SPEC["operations"]
-    wanted = {"sluice_cmd": numbered(operations["list"], operations["name-prefix"])}
-    for one in SETS.values():
-        name = one["enum-name"].replace("-", "_")
-        wanted[name] = numbered(one["attributes"], one["name-prefix"])
-    found = {name: parse_enum(name)[:-1] for name in wanted}  # without MAX
-    for one in SPEC["definitions"]:
-        noun = one["name"] if one["name"] == "rule-netns" else one["name"].split("-")[0]
-        name = f"sluice_{one['name'].replace('-', '_')}"
-        wanted[name] = [
-            (c_name(f"sluice-{noun}-{entry_name(entry)}"),
-             1 << n if one["type"] == "flags" else n)
-            for n, entry in enumerate(one["entries"])
-        ]
-        found[name] = parse_enum(name)
-    assert found == wanted and len(found) > 5
-    (group,) = SPEC["mcast-groups"]["list"]
-    assert f'SLUICE_FAMILY_NAME\t"{SPEC["name"]}"' in UAPI
-    assert f'SLUICE_MCGRP_EVENTS\t"{group["name"]}"' in UAPI
 
 
 def test_generated_headers_are_current() -> None:
@@ -93,33 +47,6 @@ def test_generated_headers_are_current() -> None:
         pytest.skip("ynl-gen is not in the cache; make generate fetches it")
     for name, text in generate.make(Path(sys.executable), files).items():
         assert (REPOSITORY / "kmod" / name).read_text() == text, "run: make generate"
-
-
-def test_strings_of_a_request_end_with_a_nul() -> None:
-    """The module hands them to the kernel's own functions for strings."""
-    assert "NLA_NUL_STRING" in POLICY
-    assert "NLA_STRING" not in POLICY
-
-
-def test_only_what_sets_asks_for_a_capability() -> None:
-    operations = re.search(r"genl_ops ops\[\] = {\n(.*?)\n};", MODULE, re.S)[1]
-    for one in SPEC["operations"]["list"]:
-        if "event" in one:
-            continue
-        command = f"SLUICE_CMD_{c_name(one['name'])},"
-        (entry,) = [e for e in operations.split("},") if command in e]
-        asks = [
-            re.search(
-                r"netlink_ns_capable\(|may_set_rules\(",
-                re.search(rf"\b{name}\([^;]*?\n{{.*?\n}}\n", MODULE, re.S)[0],
-            )
-            is not None
-            for name in re.findall(r"\.(?:doit|dumpit) = (\w+)", entry)
-        ]
-        assert asks, one["name"]
-        assert any(asks) is ("admin-perm" in one.get("flags", [])), one["name"]
-    rules = re.search(r"\bmay_set_rules\([^;]*?\n{.*?\n}\n", MODULE, re.S)[0]
-    assert "netlink_capable(skb, CAP_NET_ADMIN)" in rules
 
 
 @pytest.mark.parametrize(("operation", "result"), [

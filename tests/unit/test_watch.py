@@ -17,38 +17,27 @@ import pytest
 
 from sluice import output, system
 from sluice.devices import read_views
-from sluice.watch import (
-    BARS,
-    PLAIN_BARS,
-    Row,
-    Screen,
-    Watched,
-    format_row,
-    format_screen,
-    format_wait,
-    lay_out,
-    observe,
-    ordered,
-    sparkline,
-)
+from sluice import watch
 from tests._terminal import Terminal
 from tests.unit._machine import QUEUE0, Machine
 
 REPOSITORY = Path(__file__).parents[2]
 
 
-def look(machine: Machine, watched: Watched, at: float):
+def look(machine: Machine, watched: watch.Watched, at: float):
     with system.netns("") as where:
-        return observe(watched, read_views(where, dict), at)
+        return watch.observe(watched, read_views(where, dict), at)
 
 
-def shown(rows: list[Row], watched: Watched, screen: Screen) -> list[str]:
-    return [line.plain for line in format_screen(rows, watched, screen)]
+def shown(
+    rows: list[watch.Row], watched: watch.Watched, screen: watch.Screen
+) -> list[str]:
+    return [line.plain for line in watch.format_screen(rows, watched, screen)]
 
 
 def test_rates_are_per_second(machine: Machine) -> None:
     machine.queues.append(replace(QUEUE0, id=1))
-    watched = Watched()
+    watched = watch.Watched()
     assert [row.stops for row in look(machine, watched, 100.0)] == [0, 0, 0]
     machine.queues[0] = replace(QUEUE0, stops=1214, stalls=1, drops=6)
     machine.queues[1] = replace(machine.queues[1], stops=0)  # began again
@@ -62,13 +51,13 @@ def test_rates_are_per_second(machine: Machine) -> None:
     assert (first.backlog, second.backlog, second.packets) == (12, 0, 0.0)
     assert first.waiting_seconds == (312 + 312 + 12) / 318
     assert (second.waiting_seconds, tun0.waiting_seconds) == (None, 0.0)
-    assert [format_wait(one) for one in (first, second)] == ["2s", ""]
+    assert [watch.format_wait(one) for one in (first, second)] == ["2s", ""]
     assert tun0.drops == 5.0, "of its only queue: all that the driver counts"
 
 
 def test_each_queue_has_a_row_and_vanished_ones_are_forgotten(machine) -> None:
     machine.queues.append(replace(QUEUE0, id=1))
-    watched = Watched()
+    watched = watch.Watched()
     rows = look(machine, watched, 1.0)
     assert [row.label for row in rows] == ["tap0/0", "tap0/1", "tun0"]
     machine.devices[0] = replace(machine.devices[0], tx_dropped=10_000)
@@ -81,32 +70,32 @@ def test_each_queue_has_a_row_and_vanished_ones_are_forgotten(machine) -> None:
 
 
 def test_sparkline() -> None:
-    assert sparkline([0, 1, 50, 100, 1000], 100, 7) == "   ▁▄██"
-    assert sparkline([0, 1, 100], 100, 2, PLAIN_BARS) == ".#"
-    assert sparkline([1], 100, 0) == "" and sparkline([], 0, 3) == "   "
-    assert len(BARS) == len(PLAIN_BARS)
+    assert watch.sparkline([0, 1, 50, 100, 1000], 100, 7) == "   ▁▄██"
+    assert watch.sparkline([0, 1, 100], 100, 2, watch.PLAIN_BARS) == ".#"
+    assert watch.sparkline([1], 100, 0) == "" and watch.sparkline([], 0, 3) == "   "
+    assert len(watch.BARS) == len(watch.PLAIN_BARS)
 
 
 @pytest.mark.parametrize("width", [1, 20, 60, 80, 200])
 @pytest.mark.parametrize("height", [1, 2, 3, 24])
 def test_screen_fits(machine: Machine, width: int, height: int) -> None:
     machine.queues = [replace(QUEUE0, id=number) for number in range(5)]
-    watched = Watched()
+    watched = watch.Watched()
     rows = look(machine, watched, 1.0)
-    lines = shown(rows, watched, Screen(width, height))
+    lines = shown(rows, watched, watch.Screen(width, height))
     assert len(lines) <= height
     assert max(len(line) for line in lines) <= width
 
 
 def test_screen_at_80_columns(machine: Machine) -> None:
-    watched = Watched()
+    watched = watch.Watched()
     for turn in range(40):
         machine.queues[0] = replace(QUEUE0, fill=turn * 24)
         rows = look(machine, watched, 1.0 + turn)
-    lines = shown(rows, watched, Screen(80, 24))
+    lines = shown(rows, watched, watch.Screen(80, 24))
     assert lines[0].startswith("QUEUE         STATE     FILL LIMIT   WAIT PKT/S STOP/S")
     assert lines[1].startswith("tap0          open       936   976  4.7ms")
-    assert not set(lines[1]) & set(BARS[1:]), "a sparkline that shows nothing"
+    assert not set(lines[1]) & set(watch.BARS[1:]), "a sparkline that shows nothing"
     assert lines[2].startswith("tun0          noqueue      0")
     assert lines[3].startswith("2 queues                 936     -      -")
     assert lines[-1] == "q quit, s sort (name), arrows scroll, ? help"
@@ -114,9 +103,9 @@ def test_screen_at_80_columns(machine: Machine) -> None:
 
 def test_screen_scrolls_and_sorts(machine: Machine) -> None:
     machine.queues = [replace(QUEUE0, id=number, fill=number) for number in range(30)]
-    watched = Watched()
+    watched = watch.Watched()
     rows = look(machine, watched, 1.0)
-    screen = Screen(120, 10)
+    screen = watch.Screen(120, 10)
 
     def labels() -> list[str]:
         lines = shown(rows, watched, screen)
@@ -134,17 +123,17 @@ def test_screen_scrolls_and_sorts(machine: Machine) -> None:
     lost = replace(rows[5], drops=1.0), replace(rows[6], qdisc_drops=3.0)
     busy = replace(rows[7], packets=9.0, drops=2.0)
     for order, first in (("name", rows[0]), ("packets", busy), ("drops", lost[1])):
-        assert ordered([*rows, *lost, busy], order)[0] is first
+        assert watch.ordered([*rows, *lost, busy], order)[0] is first
     assert not screen.press("x", len(rows)) and screen.press("jq", len(rows))
 
 
 def test_rows_out_of_sight_are_in_the_total(machine: Machine) -> None:
     machine.queues = [replace(QUEUE0, id=number, fill=10) for number in range(30)]
-    watched = Watched()
+    watched = watch.Watched()
     look(machine, watched, 1.0)
     machine.queues = [replace(one, stops=one.stops + 4) for one in machine.queues]
     rows = look(machine, watched, 3.0)
-    screen = Screen(120, 10)
+    screen = watch.Screen(120, 10)
     *_, sums, foot = shown(rows, watched, screen)
     assert sums.split()[:6] == ["31", "queues", "300", "-", "-", "0"]
     assert foot == "1-7 of 31; q quit, s sort (name), arrows scroll, ? help"
@@ -163,44 +152,45 @@ def test_rows_out_of_sight_are_in_the_total(machine: Machine) -> None:
     [("open", "green"), ("stopped", "cyan"), ("stalled", "red"), ("off", "dim")],
 )
 def test_state_has_its_colour_and_loss_is_red(machine, state: str, colour: str) -> None:
-    row = replace(look(machine, Watched(), 1.0)[0], state=state)
-    (span,) = format_row(row, [], lay_out(80, [row])).spans
+    row = replace(look(machine, watch.Watched(), 1.0)[0], state=state)
+    (span,) = watch.format_row(row, [], watch.lay_out(80, [row])).spans
     assert span.style == colour
     for more, red in (
         ({"drops": 3.0}, ["3"]), ({"stalls": 2.0}, ["2"]), ({"qdisc_drops": 4.0}, []),
     ):
-        line = format_row(replace(row, state="open", **more), [], lay_out(80, [row]))
+        wrong = replace(row, state="open", **more)
+        line = watch.format_row(wrong, [], watch.lay_out(80, [row]))
         spans = [one for one in line.spans if one.style == output.BAD]
         assert [line.plain[one.start : one.end].strip() for one in spans] == red
 
 
 def test_long_labels_are_cut_in_the_middle(machine: Machine) -> None:
-    row = replace(look(machine, Watched(), 1.0)[0], label="abcdefghijklmno/12")
+    row = replace(look(machine, watch.Watched(), 1.0)[0], label="abcdefghijklmno/12")
     for width, start in ((77, "abcdef~mno/12 open"), (81, "abcdefgh~klmno/12 open")):
-        line = format_row(row, [], lay_out(width, [row])).plain
+        line = watch.format_row(row, [], watch.lay_out(width, [row])).plain
         assert line.startswith(start) and len(line) == width
     for width, bars in ((93, 0), (94, 10)):
-        line = format_row(replace(row, fill=1000, limit=1000), [1000] * 99,
-                          lay_out(width, [row])).plain
+        line = watch.format_row(replace(row, fill=1000, limit=1000), [1000] * 99,
+                          watch.lay_out(width, [row])).plain
         assert line.count("█") == bars
 
 
 def test_a_number_is_shown_whole_or_not_at_all(machine: Machine) -> None:
-    watched = Watched()
+    watched = watch.Watched()
     rows = look(machine, watched, 1.0)
     for width in range(22, 90):
-        lines = shown(rows, watched, Screen(width, 24))
+        lines = shown(rows, watched, watch.Screen(width, 24))
         words = [len(line[22:].split()) for line in lines[:-1]]
-        columns = len(lay_out(width, rows).columns)
+        columns = len(watch.lay_out(width, rows).columns)
         assert words[0] == columns and min(words) >= columns, (width, lines)
 
 
 def test_without_the_module_the_total_has_no_fill(machine: Machine) -> None:
     machine.loaded = False
-    watched = Watched()
+    watched = watch.Watched()
     rows = look(machine, watched, 1.0)
     assert rows[0].fill is None and rows[0].state == "stock" and rows[0].limit == 1000
-    lines = shown(rows, watched, Screen(80, 24))
+    lines = shown(rows, watched, watch.Screen(80, 24))
     assert lines[-2].split()[:3] == ["2", "devices", "-"]
     assert lines[-1].endswith("; module not loaded")
 

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,25 +18,11 @@ from lab.guest.devices import FAR, HERE, NEAR, forwarder
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
-from tests.kernel.scenarios._command import (
-    CONFIG,
-    SECONDS,
-    SLUICE,
-    needs_click,
-    sluice,
-    start_udev,
-)
+from tests.kernel.scenarios import _traffic as net
+from tests.kernel.scenarios._command import CONFIG, SECONDS, SLUICE, needs_click, sluice
 from tests.kernel.scenarios._ftrace import calls_lost, mount_tracefs
 from tests.kernel.scenarios._tap import Tap, slow_reader, tap
-from tests.kernel.scenarios._traffic import (
-    counters,
-    flood,
-    read_device,
-    read_queue,
-    send,
-    set_qdisc,
-    sink,
-)
+from tests.systemd.scenarios._machine import container
 
 
 @scenario(deadline=SECONDS)
@@ -69,84 +54,26 @@ def command_sees_and_switches_two_namespaces(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS, on="newest-native")
-def remembered_off_reaches_a_device_that_appears_later(env: Env) -> None:
-    """There is no udev in the guest: the module has the rule."""
-    needs_click(env)
-    env.load()
-    said = sluice("off", "here*")
-    assert "no such device now" in said and "here* off" in CONFIG.read_text()
-    sink(env, ring=8, paused=True)
-    assert read_device().state == "off"
-    send(23)
-    assert counters().lost_at_ring == 15, "off is not stock"
-
-
-@scenario(deadline=SECONDS, on="newest-native")
-def renamed_device_gets_the_rule_of_its_new_name(env: Env) -> None:
-    needs_click(env)
-    env.load()
-    sluice("off", "vpn*")
-    device = env.enter(tap())
-    env.run("ip", "link", "set", HERE.name, "down")
-    env.run("ip", "link", "set", HERE.name, "name", "vpn0")
-    with Client() as client:
-        (found,) = client.devices()
-    assert not found.on and found.rule.startswith(str(CONFIG)), found
-    assert device.queues
-
-
-@scenario(deadline=SECONDS)
-def reloaded_module_gets_its_rules_by_one_event(env: Env) -> None:
-    needs_click(env)
-    start_udev(env)
-    env.load()
-    env.enter(tap())
-    sluice("off", "here*")
-    env.run("rmmod", "sluice")
-    env.load()
-    env.wait_for(lambda: not read_device().on, "udev had the rules loaded", seconds=60)
-    with Client() as client:
-        (rule,) = client.rules()
-    assert rule.pattern == "here*", rule
-
-
-@scenario(deadline=SECONDS, on="newest-native")
 def container_without_a_name_is_shown_and_switched(env: Env) -> None:
     """A private network namespace that nobody can name, and its tun device."""
     needs_click(env)
     env.load()
     sluice("off", "tun*")
-    program = (
-        "import sys, time\n"
-        "from lab.guest.tun import IFF_TUN\n"
-        "from tests.kernel.scenarios._tap import Tap\n"
-        "Tap(IFF_TUN, 'tun0').open_queue()\n"
-        "print('open', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
     held = Tap(IFF_TAP, "unused0")  # a device here, too
     held.open_queue()
     env.defer(held.close_queue, 0)
-    with subprocess.Popen(
-        ["unshare", "--net", sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as container:
-        assert container.stdout.readline() == "open\n"
+    with container() as inside:
+        pid = str(inside.process.pid)
         seen = json.loads(sluice("--json", "tun0"))["devices"]
-        assert [(one["netns"], one["on"]) for one in seen] == [
-            (str(container.pid), False)
-        ], seen
+        assert [(one["netns"], one["on"]) for one in seen] == [(pid, False)], seen
         said = sluice("doctor", "--json", status=None)
         subjects = {one["subject"] for one in json.loads(said)["findings"]}
-        assert f"tun0@{container.pid}" in subjects, said
-        process = Path(f"/proc/{container.pid}/comm").read_text().strip()
+        assert f"tun0@{pid}" in subjects, said
+        process = Path(f"/proc/{pid}/comm").read_text().strip()
         assert f'device="tun0",netns="{process}"' in sluice("metrics")
-        sluice("on", "--now", "tun0", "--netns", str(container.pid))
+        sluice("on", "--now", "tun0", "--netns", pid)
         (one,) = json.loads(sluice("--json", "tun0"))["devices"]
         assert one["on"] and one["settings"][0]["source"] == "by hand", one
-        container.stdin.close()
     sluice("status", "tun0", status=1)
 
 
@@ -155,21 +82,21 @@ def noqueue_is_reported_and_replaced_if_asked(env: Env) -> None:
     """As libvirt leaves the tap of a guest."""
     needs_click(env)
     env.load("stall_ms=60000")
-    sink(env, ring=100, paused=True)
-    set_qdisc(env, "noqueue")
+    net.sink(env, ring=100, paused=True)
+    net.set_qdisc(env, "noqueue")
     said = sluice("on", "--now", HERE.name)
     assert "noqueue: nothing to stop; attach a qdisc: --qdisc fq_codel" in said, said
-    assert read_queue().state == "noqueue"
+    assert net.read_queue().state == "noqueue"
     sluice("on", "--now", HERE.name, "--qdisc", "fq_codel")
     assert "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
     # The guest starts again, and libvirt's hook runs: see sluice(8).
     sluice("on", "here*", "--qdisc", "fq_codel")
-    set_qdisc(env, "noqueue")
+    net.set_qdisc(env, "noqueue")
     assert sluice("apply") == f"{HERE.name}: on, served\n1 rule loaded\n"
     assert "fq_codel" in env.run("tc", "qdisc", "show", "dev", HERE.name)
-    send(300)
-    assert read_queue().state == "stopped"
-    assert counters().lost_at_ring == 0
+    net.send(300)
+    assert net.read_queue().state == "stopped"
+    assert net.counters().lost_at_ring == 0
 
 
 @scenario(deadline=2 * SECONDS, on="newest-native")
@@ -191,28 +118,9 @@ def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
         with tap(qdisc="pfifo"):
             time.sleep(delay)
             assert not has_qdisc()
-            set_qdisc(env, "noqueue")
+            net.set_qdisc(env, "noqueue")
             env.wait_for(has_qdisc, f"fq_codel after {delay} s", seconds=60)
     assert following.poll() is None, "it ended"
-
-
-@scenario(deadline=SECONDS, on="newest-native")
-def concurrent_switches_are_all_remembered(env: Env) -> None:
-    needs_click(env)
-    env.load()
-    sink(env)
-    given = {f"{switch}{n}*": switch for n in range(2) for switch in ("on", "off")}
-    running = [
-        subprocess.Popen([*SLUICE, switch, pattern, HERE.name])
-        for pattern, switch in given.items()
-    ]
-    assert [process.wait() for process in running] == [0, 0, 0, 0]
-    lines = CONFIG.read_text().splitlines()
-    for pattern, switch in given.items():
-        assert lines.count(f"{pattern} {switch}") == 1, lines
-    assert sum(line.startswith(f"{HERE.name} ") for line in lines) == 1, lines
-    on = f"{HERE.name} on" in lines
-    assert read_device().on is on, "the last who wrote is not the last who set"
 
 
 @scenario(deadline=SECONDS, on="newest-native")
@@ -232,24 +140,6 @@ def devices_that_vanish_do_not_end_watch(env: Env) -> None:
     assert (watching.returncode, err, len(looks)) == (0, "", 60), err
     assert any(looks), "no look saw a device: proves nothing"
     assert not all(looks), "no look saw none: proves nothing"
-
-
-@scenario(deadline=SECONDS, on="newest-native")
-def device_that_vanishes_while_it_is_switched(env: Env) -> None:
-    needs_click(env)
-    from sluice import config, devices, switch
-
-    env.load()
-    device = env.enter(tap())
-    (view,) = devices.read_machine("").views
-    env.run("ip", "link", "del", HERE.name)
-    device.queues.clear()  # not persistent: there is nothing to unset
-    reason = switch.set_by_hand(view, config.Rule("here*", False))
-    assert reason == switch.VANISHED
-    (outcome,) = switch.outcomes_of([view], {})
-    assert (outcome.done, outcome.text) == (False, switch.VANISHED), outcome
-    with Client() as client:
-        assert client.devices() == []
 
 
 @scenario(deadline=SECONDS)
@@ -274,8 +164,8 @@ def doctor_sees_that_packets_bypass_the_hook(env: Env) -> None:
     """A live patch without ftrace takes the hook along; here its calls have no effect."""
     needs_click(env)
     env.load()
-    sink(env, ring=100)
-    with flood(senders=1) as senders:
+    net.sink(env, ring=100)
+    with net.Flood(senders=1) as senders:
         senders.wait_for_more(env, 500, "traffic")
         assert "the hook saw none" not in sluice("doctor", status=None)
         with calls_lost(env, "sluice_queue_check"):
@@ -291,8 +181,8 @@ def doctor_tells_a_slow_reader_from_a_dead_one(env: Env) -> str:
     mount_tracefs()  # what doctor asks for
     env.load()
     device = env.enter(tap(ring=100))
-    with flood(senders=1) as senders:
-        env.wait_for(lambda: read_queue().stalls > 0, "a stall", 30)
+    with net.Flood(senders=1) as senders:
+        env.wait_for(lambda: net.read_queue().stalls > 0, "a stall", 30)
         said = sluice("doctor", status=1)
         assert "the reader read nothing" in said, said
         with slow_reader(device, rest=0.1):

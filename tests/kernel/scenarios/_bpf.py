@@ -16,7 +16,6 @@ SOCKET_FILTER, XDP = 1, 6
 ATTACH_XDP = 37
 XDP_IN_CORE, XDP_IN_DRIVER = 1 << 1, 1 << 2  # "skb mode", and the driver's own
 REDIRECT = 23  # the helper bpf_redirect()
-SEND_BACK = 3  # XDP_TX
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -86,11 +85,4 @@ def redirected(source: int, target: int, where: int = XDP_IN_DRIVER) -> Iterator
     """
     code = (_set(1, target), _set(2, 0), _call(REDIRECT), _EXIT)
     with _attached(source, code, where):
-        yield
-
-
-@contextlib.contextmanager
-def sent_back(source: int) -> Iterator[None]:
-    """The interface with this index transmits what it receives, by XDP in the core."""
-    with _attached(source, (_set(0, SEND_BACK), _EXIT), XDP_IN_CORE):
         yield

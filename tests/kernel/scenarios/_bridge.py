@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Taps as ports of one bridge."""
+"""A bridge, its ports, and what is behind them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from collections.abc import Iterator, Sequence
 from lab.failure import Skipped, WorkloadError
 from lab.guest.devices import Device, add_neighbour, run_tool
 from lab.guest.scenarios import Env
-from lab.guest.tun import IFF_TAP
-from tests.kernel.scenarios._tap import Tap
 from tests.kernel.scenarios._traffic import read_device, read_queues, send
 
 
-def add_bridge() -> None:
+def add_link(name: str, kind: str, *options: str) -> None:
     try:
-        run_tool(["ip", "link", "add", "bridge0", "type", "bridge"])
+        run_tool(["ip", "link", "add", name, "type", kind, *options])
     except WorkloadError as error:
         if "Unknown device type" in str(error):
-            raise Skipped("this kernel has no bridge") from None
+            raise Skipped(f"this kernel has no {kind}") from None
         raise
 
 
 @contextlib.contextmanager
 def empty_bridge() -> Iterator[None]:
     """bridge0, with an address and no port."""
-    add_bridge()
+    add_link("bridge0", "bridge")
     try:
         run_tool(["ip", "addr", "add", "10.93.0.1/24", "dev", "bridge0"])
         run_tool(["ip", "link", "set", "bridge0", "up"])
@@ -39,23 +37,6 @@ def add_port(name: str) -> None:
     """Makes this device a port of the bridge, with fq_codel."""
     run_tool(["ip", "link", "set", name, "master", "bridge0", "up"])
     run_tool(["tc", "qdisc", "replace", "dev", name, "root", "fq_codel"])
-
-
-@contextlib.contextmanager
-def bridge(names: Sequence[str]) -> Iterator[dict[str, Tap]]:
-    """Taps as ports of one bridge, which the scenario itself reads."""
-    taps: list[Tap] = []
-    with empty_bridge():
-        try:
-            for name in names:
-                device = Tap(IFF_TAP, name)
-                device.open_queue()
-                taps.append(device)
-                add_port(name)
-            yield dict(zip(names, taps))
-        finally:
-            for device in taps:
-                device.close_queue(0)
 
 
 def port_mac(number: int) -> str:

@@ -13,7 +13,6 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Iterator
 
 from lab.guest.devices import HERE
 from lab.guest.program import SO_SNDBUFFORCE
@@ -130,12 +129,3 @@ class FrameFlood(Flood):
         with contextlib.suppress(OSError):  # ENOBUFS: it was made, and dropped
             out.send(FRAME)
         return 1
-
-
-@contextlib.contextmanager
-def frame_flood(senders: int = 2) -> Iterator[FrameFlood]:
-    running = FrameFlood(senders)
-    try:
-        yield running
-    finally:
-        running.end()

@@ -9,13 +9,7 @@ from typing import Callable
 from lab.guest.devices import Reader
 from lab.guest.scenarios import Env
 from tests.kernel.scenarios import _ftrace
-from tests.kernel.scenarios._traffic import (
-    assert_flows,
-    counters,
-    read_queue,
-    send,
-    sink,
-)
+from tests.kernel.scenarios._traffic import assert_flows, counters, read_queue, send, sink
 
 PACKETS = 200
 Calls = Callable[[], int]  # how many calls the other user has seen

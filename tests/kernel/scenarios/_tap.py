@@ -93,9 +93,11 @@ class Tap:
 
 
 class Readers(Repeated):
-    """A thread for each queue reads it until end(), in gulps with rests."""
+    """A thread for each queue reads it until end(), in gulps with rests; then what is
+    left in them is read."""
 
     def __init__(self, device: Tap) -> None:
+        self._device = device
         places = range(len(device.queues))
         super().__init__(
             *(functools.partial(device.read, place, GULP) for place in places),
@@ -104,6 +106,10 @@ class Readers(Repeated):
 
     def slow_down(self) -> None:
         self.rest = min(2 * self.rest, SLOWEST)
+
+    def end(self) -> None:
+        super().end()
+        self._device.read_all()
 
 
 def frees_twice(env: Env) -> bool:
@@ -136,17 +142,6 @@ def wait_for_carrier(env: Env, name: str = HERE.name) -> None:
         return state.read_text().strip() in ("up", "unknown")
 
     env.wait_for(is_up, f"{name} has a carrier")
-
-
-@contextlib.contextmanager
-def reading(device: Tap) -> Iterator[Readers]:
-    """Reads every queue, and at the end what is left in them."""
-    readers = Readers(device)
-    try:
-        yield readers
-    finally:
-        readers.end()
-        device.read_all()
 
 
 @contextlib.contextmanager

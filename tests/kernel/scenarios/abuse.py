@@ -29,42 +29,18 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError as RouteError
 
 from lab.failure import WorkloadError
-from lab.guest.devices import (
-    HERE,
-    THERE,
-    Counters,
-    Reader,
-    make_netns,
-    silence_first_netns,
-)
+from lab.guest import devices, tun
 from lab.guest.job import write_json
 from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.rows import unload
 from lab.guest.scenarios import Env, scenario
-from lab.guest.tun import (
-    IFF_BACKPRESSURE,
-    IFF_NO_PI,
-    IFF_TAP,
-    IFF_TUN,
-    IFF_VNET_HDR,
-    TUNSETIFF,
-    open_queue,
-    request,
-)
 from sluice import system
 from sluice.errors import NetlinkError
 from sluice.netlink import Client
-from tests.kernel.scenarios import _faults, _ftrace, _patch
+from tests.kernel.scenarios import _faults, _ftrace, _patch, _tap
 from tests.kernel.scenarios._bpf import choosing
-from tests.kernel.scenarios._ftrace import TRACING, has_ftrace
+from tests.kernel.scenarios._ftrace import has_ftrace
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
-from tests.kernel.scenarios._tap import (
-    IFF_MULTI_QUEUE,
-    TUNSETSNDBUF,
-    Tap,
-    frees_twice,
-    wait_for_carrier,
-)
 from tests.kernel.scenarios._traffic import read_queue, send, wait_until_open
 
 SEQUENCES = 25  # unless SLUICE_ABUSE_SEQUENCES says otherwise
@@ -93,15 +69,15 @@ SMALL_SETTINGS = {
     "TUNSETVNETBE": 0x400454DE,
     "TUNSETCARRIER": TUNSETCARRIER,
 }
-USUAL_FLAGS = IFF_TAP | IFF_MULTI_QUEUE
+USUAL_FLAGS = tun.IFF_TAP | _tap.IFF_MULTI_QUEUE
 # Each beside IFF_TUN or IFF_TAP, and with any of the others.
 FLAGS = {
-    "IFF_MULTI_QUEUE": IFF_MULTI_QUEUE,
-    "IFF_VNET_HDR": IFF_VNET_HDR,
+    "IFF_MULTI_QUEUE": _tap.IFF_MULTI_QUEUE,
+    "IFF_VNET_HDR": tun.IFF_VNET_HDR,
     "IFF_NAPI": 0x0010,
     "IFF_NAPI_FRAGS": 0x0020,
     "IFF_NO_CARRIER": 0x0040,
-    "IFF_BACKPRESSURE": IFF_BACKPRESSURE,
+    "IFF_BACKPRESSURE": tun.IFF_BACKPRESSURE,
     "IFF_ONE_QUEUE": 0x2000,
     "IFF_TUN_EXCL": 0x8000,
 }
@@ -123,7 +99,7 @@ def _send_for_ever(flow: int, burst: int) -> None:
     out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
     for number in range(1 << 62):
         try:
-            out.sendto(b"x" * 60, (THERE.address, 1000 + flow + 8 * (number % 8)))
+            out.sendto(b"x" * 60, (devices.THERE.address, 1000 + flow + 8 * (number % 8)))
         except OSError:
             time.sleep(0.001)
         if number % burst == 0:
@@ -163,36 +139,35 @@ class Link:
 
     def found(self) -> None:
         """Reads the index: the device was made, or moved here."""
-        self.index = socket.if_nametoindex(HERE.name)
+        self.index = socket.if_nametoindex(devices.HERE.name)
 
     def attach(self, ring: int | None = None) -> None:
         """As devices.attach() does."""
         facts = {} if ring is None else {"txqlen": ring}
         if self.is_tap:
-            facts["address"] = HERE.mac
+            facts["address"] = devices.HERE.mac
         self.set(state="up", **facts)
         self.route.tc("replace", QDISC, self.index, HANDLE, parent=ROOT)
-        place = {"address": HERE.address, "prefixlen": 24}
+        place = {"address": devices.HERE.address, "prefixlen": 24}
         self.route.addr("replace", index=self.index, **place)
         if self.is_tap:
-            self.route.neigh(
-                "replace", dst=THERE.address, lladdr=THERE.mac, ifindex=self.index,
-                state=128,  # permanent
-            )
+            peer = {"dst": devices.THERE.address, "lladdr": devices.THERE.mac}
+            permanent = 128
+            self.route.neigh("replace", **peer, ifindex=self.index, state=permanent)
 
     def set(self, **facts: object) -> None:
         self.route.link("set", index=self.index, **facts)
 
     def _statistic(self, name: str) -> int:
-        path = Path(f"/sys/class/net/{HERE.name}/statistics/{name}")
+        path = Path(f"/sys/class/net/{devices.HERE.name}/statistics/{name}")
         return int(path.read_text())
 
-    def counters(self) -> Counters:
+    def counters(self) -> devices.Counters:
         counts = {"packets": 0, "drop": 0, "qlen": 0}
         for qdisc in self.route.get_qdiscs(index=self.index):
             if qdisc["index"] == self.index and qdisc["parent"] == ROOT:
                 counts = qdisc.get_attr("TCA_STATS")
-        return Counters(
+        return devices.Counters(
             read=self._statistic("tx_packets"),
             lost_at_ring=self._statistic("tx_dropped"),
             passed_by_qdisc=counts["packets"],
@@ -214,10 +189,10 @@ class Abuser:
         self.seconds: Counter[str] = Counter()
         self.link = Link(IPRoute())
         self.loaded = False
-        self.helper: Reader | None = None  # one more queue's
+        self.helper: devices.Reader | None = None  # one more queue's
         self.senders: list[int] = []
         self.load()
-        self.frees_twice = frees_twice(env)
+        self.frees_twice = _tap.frees_twice(env)
         self.create(USUAL_FLAGS)
 
     def load(self) -> None:
@@ -226,11 +201,11 @@ class Abuser:
         self.loaded = True
 
     def create(self, flags: int) -> None:
-        self.tap = Tap(flags)
+        self.tap = _tap.Tap(flags)
         self.detached: list[int] = []
         self.tap.open_queue()
         self.tap.flags &= ~FLAGS["IFF_TUN_EXCL"]  # further queues, later readers
-        self.link.is_tap = bool(flags & IFF_TAP)
+        self.link.is_tap = bool(flags & tun.IFF_TAP)
         self.link.found()
         self.link.attach(ring=100)
 
@@ -268,7 +243,7 @@ class Abuser:
     def recreate(self) -> None:
         """With random flags; the kernel refuses some combinations."""
         self.close()
-        flags = self.random.choice((IFF_TUN, IFF_TAP))
+        flags = self.random.choice((tun.IFF_TUN, tun.IFF_TAP))
         for flag in FLAGS.values():
             flags |= flag * (self.random.random() < 0.3)
         try:
@@ -283,7 +258,8 @@ class Abuser:
         try:
             for flag in self.random.sample(sorted(FLAGS.values()), 3):
                 with contextlib.suppress(OSError):
-                    fcntl.ioctl(fd, TUNSETIFF, request(self.tap.flags ^ flag, HERE.name))
+                    other = tun.request(self.tap.flags ^ flag, devices.HERE.name)
+                    fcntl.ioctl(fd, tun.TUNSETIFF, other)
         finally:
             os.close(fd)
 
@@ -300,8 +276,10 @@ class Abuser:
         if self.helper is None:
             how: tuple[str, ...] = self.random.choice(((), ("--vhost",), ("--paused",)))
             options = ("--link-us", "20", *how)
-            queue = open_queue(USUAL_FLAGS | IFF_NO_PI, HERE.name, options=0)
-            self.helper = Reader(self.env.helper("reader"), "sink", [queue], options)
+            flags, name = USUAL_FLAGS | tun.IFF_NO_PI, devices.HERE.name
+            queue = tun.open_queue(flags, name, options=0)
+            reader = self.env.helper("reader")
+            self.helper = devices.Reader(reader, "sink", [queue], options)
 
     def signal_reader(self) -> None:
         if self.helper is not None:
@@ -335,7 +313,7 @@ class Abuser:
 
     def rename(self) -> None:
         self.link.set(state="down")
-        for name in (OTHER_NAME, HERE.name):
+        for name in (OTHER_NAME, devices.HERE.name):
             self.link.set(ifname=name)
         self.link.set(state="up")
 
@@ -346,7 +324,7 @@ class Abuser:
         try:
             self.link.set(net_ns_fd=there)
             with system.inside(there), IPRoute() as route:
-                index = socket.if_nametoindex(HERE.name)
+                index = socket.if_nametoindex(devices.HERE.name)
                 self.read_some()
                 route.link("set", index=index, net_ns_fd=home)
         finally:
@@ -361,7 +339,7 @@ class Abuser:
 
     def send_buffer(self) -> None:
         size = self.random.choice((1, 4096, 1 << 30))
-        fcntl.ioctl(self.tap.queues[0], TUNSETSNDBUF, struct.pack("i", size))
+        fcntl.ioctl(self.tap.queues[0], _tap.TUNSETSNDBUF, struct.pack("i", size))
 
     def set_small(self) -> None:
         """One of the driver's other settings."""
@@ -417,23 +395,13 @@ class Abuser:
 
     def trace(self) -> None:
         """Another user of ftrace on the same function."""
-        (TRACING / "set_ftrace_filter").write_text(_ftrace.TRANSMIT)
-        (TRACING / "current_tracer").write_text("function")
-        self.read_some()
-        (TRACING / "current_tracer").write_text("nop")
-        (TRACING / "set_ftrace_filter").write_text("")
+        with _ftrace.tracer("function"):
+            self.read_some()
 
     def probe(self) -> None:
         """A kprobe on the same function."""
-        events = TRACING / "kprobe_events"
-        events.write_text(f"p:sluice_abuse {_ftrace.TRANSMIT}")
-        enable = TRACING / "events/kprobes/sluice_abuse/enable"
-        enable.write_text("1")
-        self.read_some()
-        enable.write_text("0")
-        events_fd = os.open(events, os.O_WRONLY | os.O_APPEND)
-        os.write(events_fd, b"-:sluice_abuse")
-        os.close(events_fd)
+        with _ftrace.probe("p"):
+            self.read_some()
 
     def patch(self) -> None:
         """A live patch of the same function."""
@@ -520,18 +488,18 @@ class Abuser:
         self.end_helper()
         while self.detached:
             self.attach()
-        if self.read_flags() != USUAL_FLAGS | IFF_NO_PI:
+        if self.read_flags() != USUAL_FLAGS | tun.IFF_NO_PI:
             self.close()
             with contextlib.suppress(RouteError):
                 self.link.route.link("del", index=self.link.index)
             self.create(USUAL_FLAGS)
         while len(self.tap.queues) > 1:
             self.tap.close_queue(1)
-        for setting, value in ((TUNSETSNDBUF, 1 << 30), (TUNSETCARRIER, 1)):
+        for setting, value in ((_tap.TUNSETSNDBUF, 1 << 30), (TUNSETCARRIER, 1)):
             fcntl.ioctl(self.tap.queues[0], setting, struct.pack("i", value))
         self.link.set(mtu=1500, txqlen=100)
         self.link.attach()
-        wait_for_carrier(self.env)
+        _tap.wait_for_carrier(self.env)
         self.set_device(on=1, stall_ms=60000, low_percent=50, limit=0, target_us=0)
 
     def check(self) -> None:
@@ -605,10 +573,10 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
     seed = int(os.environ.get("SLUICE_ABUSE_SEED", "1"))
     usual = SEQUENCES // env.patience
     sequences = int(os.environ.get("SLUICE_ABUSE_SEQUENCES", usual))
-    silence_first_netns()
+    devices.silence_first_netns()
     env.run("modprobe", "vhost_net")
     _use_copies(env.module)
-    path = f"/run/netns/{make_netns(ELSEWHERE)}"
+    path = f"/run/netns/{devices.make_netns(ELSEWHERE)}"
     # As `ip netns del` does: after starve() ip may not be loaded from the share.
     env.defer(os.unlink, path)
     env.defer(env.run, "busybox", "umount", "-l", path)

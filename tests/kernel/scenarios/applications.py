@@ -9,14 +9,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from lab.guest.devices import FAR, HERE, NEAR, Counters, Device, read_counters
-from lab.guest.program import read_backpressure
+from lab.guest.devices import FAR, NEAR, Counters, Device, read_counters
 from lab.guest.scenarios import Env, scenario
-from lab.guest.tun import IFF_BACKPRESSURE, IFF_TUN, read_has_backpressure
 from lab.workloads import applications, qemu
 from lab.workloads.tcp import server
-from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap
-from tests.kernel.scenarios._traffic import read_device, read_queue, set_device
+from tests.kernel.scenarios._traffic import case, read_device, read_queue, set_device
 
 STREAMS = 8
 # Shorter than the programs' own 500: the streams fill it all the time.
@@ -116,8 +113,8 @@ def _tunnel_is_served_and_released(env: Env, application: str) -> None:
 
 def _guest_is_served_and_released(env: Env, kind: str) -> None:
     needs_program(env, qemu.PROGRAM)
-    guest = env.enter(qemu.virtual_machine(kind, ring=RING))
-    _is_served_and_released(env, Traffic(env, guest.tap, qemu.INSIDE))
+    tap = env.enter(qemu.virtual_machine(kind, ring=RING))
+    _is_served_and_released(env, Traffic(env, tap, qemu.INSIDE))
 
 
 def needs_program(env: Env, program: str) -> None:
@@ -130,56 +127,15 @@ def running_openvpn_is_served_and_released(env: Env) -> None:
     _tunnel_is_served_and_released(env, "openvpn")
 
 
-@scenario(deadline=90, often=False)
-def running_wireguard_go_is_served_and_released(env: Env) -> None:
-    _tunnel_is_served_and_released(env, "wireguard-go")
+@scenario(deadline=180, often=False)
+def running_wireguard_go_and_tinc_are_served_and_released(env: Env) -> None:
+    for application in ("wireguard-go", "tinc"):
+        with case(env, application):
+            _tunnel_is_served_and_released(env, application)
 
 
-@scenario(deadline=90, often=False)
-def running_tinc_is_served_and_released(env: Env) -> None:
-    _tunnel_is_served_and_released(env, "tinc")
-
-
-@scenario(deadline=qemu.BOOT_SECONDS + 200, often=False)
-def running_guest_of_vhost_net_is_served_and_released(env: Env) -> None:
-    _guest_is_served_and_released(env, "vhost")
-
-
-@scenario(deadline=qemu.BOOT_SECONDS + 200, often=False)
-def running_guest_of_qemu_is_served_and_released(env: Env) -> None:
-    _guest_is_served_and_released(env, "tap")
-
-
-def _tun(flags: int) -> Tap:
-    """HERE, opened with these flags."""
-    tun = Tap(IFF_TUN | flags)
-    tun.open_queue()
-    return tun
-
-
-@scenario
-def upstream_flag_cannot_be_prepared_for_a_program(env: Env) -> None:
-    """IFF_BACKPRESSURE needs a changed program: opening a device sets its flags."""
-    if not read_has_backpressure():
-        env.skip("this kernel has no IFF_BACKPRESSURE")
-    maker = _tun(IFF_BACKPRESSURE)
-    maker.set_persistent(True)
-    maker.close_queue(0)
-    assert read_backpressure(HERE), "the flag was not set"
-    program = _tun(0)
-    env.defer(program.close_queue, 0)
-    env.defer(program.set_persistent, False)
-    assert not read_backpressure(HERE), "the flag outlived its opener"
-
-
-@scenario
-def upstream_flag_stays_while_another_queue_is_held(env: Env) -> None:
-    """Unless the program opens a device of several queues."""
-    if not read_has_backpressure():
-        env.skip("this kernel has no IFF_BACKPRESSURE")
-    holder = _tun(IFF_MULTI_QUEUE | IFF_BACKPRESSURE)
-    env.defer(holder.close_queue, 0)
-    holder.set_attached(0, False)
-    program = _tun(IFF_MULTI_QUEUE)
-    env.defer(program.close_queue, 0)
-    assert read_backpressure(HERE), "the flag was cleared"
+@scenario(deadline=2 * (qemu.BOOT_SECONDS + 200), often=False)
+def running_guests_of_vhost_net_and_qemu_are_served_and_released(env: Env) -> None:
+    for kind in ("vhost", "tap"):
+        with case(env, kind):
+            _guest_is_served_and_released(env, kind)

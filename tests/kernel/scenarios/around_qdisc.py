@@ -22,20 +22,12 @@ from typing import Callable
 from lab.guest import debug
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected, sent_back
-from tests.kernel.scenarios._bridge import add_bridge
+from tests.kernel.scenarios import _traffic as net
+from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected
+from tests.kernel.scenarios._bridge import empty_bridge
 from tests.kernel.scenarios._frames import FRAME, bypassing_socket, is_frame
 from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
-from tests.kernel.scenarios._traffic import (
-    counters,
-    flood,
-    ifindex,
-    read_stops,
-    ring_is_empty,
-    set_device,
-)
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
-from tests.kernel.scenarios._xsk import CopySocket
 
 FRAMES, PER_SECOND = 3000, 1000
 MESSAGES, MESSAGES_PER_SECOND = 300, 100  # of the kernel, to netconsole
@@ -94,7 +86,7 @@ class CountingReader:
         def drained() -> bool:
             before = self.all
             time.sleep(0.3)
-            return before == self.all and not counters().held and ring_is_empty()
+            return before == self.all and not net.counters().held and net.ring_is_empty()
 
         env.wait_for(drained, "qdisc and ring empty", 30)
 
@@ -102,7 +94,7 @@ class CountingReader:
 def _received(env: Env, reader: CountingReader, send: Callable[[], int]) -> int:
     """How many of the sender's frames are received beside a flood that runs already."""
     before = reader.frames
-    with flood(senders=2) as senders:
+    with net.Flood(senders=2) as senders:
         senders.wait_for_more(env, 3000, "the flood")
         most = send()
         senders.end()
@@ -125,11 +117,11 @@ def _compare(
     reader = CountingReader(env, device, is_counted)
     received = {0: 0, 1: 0}
     for on in (0, 1, 0, 1):
-        set_device(on=on)
-        lost = counters().lost_at_ring
+        net.set_device(on=on)
+        lost = net.counters().lost_at_ring
         received[on] += _received(env, reader, send)
-        assert on or counters().lost_at_ring > lost, "the ring never filled"
-    assert read_stops() > 0, "the queue was never stopped"
+        assert on or net.counters().lost_at_ring > lost, "the ring never filled"
+    assert net.read_stops() > 0, "the queue was never stopped"
     assert received[0] and received[1], received
     return f"received of {2 * frames}: stock {received[0]}, sluice {received[1]}"
 
@@ -173,42 +165,8 @@ def xdp_redirect_in_the_core(env: Env) -> str:
     device = env.enter(tap(ring=500))
     veth_pair(env)
     source = socket.if_nametoindex(ENTRY)
-    env.enter(redirected(source, ifindex(), XDP_IN_CORE))
+    env.enter(redirected(source, net.ifindex(), XDP_IN_CORE))
     return _compare(env, device, _sender(env, SOURCE))
-
-
-@scenario(deadline=120, often=False)
-def xdp_tx_in_the_core(env: Env) -> str:
-    """XDP sends frames that the reader writes into the tap back to it."""
-    device = env.enter(tap(ring=500))
-    env.enter(sent_back(ifindex()))
-    fd = device.queues[0]
-
-    def send() -> int:
-        _at_a_rate(lambda: os.write(fd, FRAME), FRAMES, PER_SECOND)
-        return FRAMES
-
-    return _compare(env, device, send)
-
-
-@scenario(deadline=120, often=False)
-def af_xdp_socket_in_copy_mode(env: Env) -> str:
-    """The kernel leaves a frame that it cannot send in the socket's ring of 64: the
-    program loses those for which that ring has no room."""
-    device = env.enter(tap(ring=500))
-
-    def send() -> int:
-        out = CopySocket(ifindex())
-        _at_a_rate(lambda: out.send(FRAME), FRAMES, PER_SECOND)
-        return out.close()
-
-    try:
-        CopySocket(ifindex()).close()
-    except OSError as error:
-        if error.errno != errno.EAFNOSUPPORT:
-            raise
-        env.skip("this kernel has no AF_XDP")
-    return _compare(env, device, send)
 
 
 def _send_messages_to_netconsole(env: Env, source: str) -> None:
@@ -243,11 +201,8 @@ def netconsole_over_a_bridge(env: Env) -> str:
     if debug.LOCKS.exists() or debug.RACES.exists():
         env.skip("tun takes its ring's lock under the console's: printing may lock up")
     device = env.enter(tap(ring=500))
-    add_bridge()
-    env.defer(env.run, "ip", "link", "del", "bridge0")
+    env.enter(empty_bridge())
     env.run("ip", "link", "set", HERE.name, "master", "bridge0")
-    env.run("ip", "address", "add", "10.93.0.1/24", "dev", "bridge0")
-    env.run("ip", "link", "set", "bridge0", "up")
     _send_messages_to_netconsole(env, "bridge0")
     took: list[float] = []
     with open("/dev/kmsg", "wb", buffering=0) as log:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """bpftrace's programs at the function that sluice hooks, before it is loaded and after.
 
-Only roots with the package bpftrace have it: see tests/kernel/test_bpftrace.py.
+Only roots with the package bpftrace have it: see tests/kernel/test_programs.py.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _ftrace, _others
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._ftrace import mount_tracefs
 
 # Where bpftrace attaches, in its own notation.
@@ -91,33 +92,8 @@ def _attached(where: str) -> Iterator[_others.Calls]:
 
 def _prepare(env: Env) -> None:
     if not shutil.which("bpftrace"):
-        env.skip("no bpftrace: tests/kernel/test_bpftrace.py plays this where it is")
+        env.skip("no bpftrace: tests/kernel/test_programs.py plays this where it is")
     mount_tracefs()
-
-
-def _coexists(env: Env, where: str) -> None:
-    _prepare(env)
-    _others.comes_first_or_second(env, lambda: _attached(where))
-
-
-@scenario(deadline=600)
-def kprobe_coexists(env: Env) -> None:
-    _coexists(env, KPROBE)
-
-
-@scenario(deadline=600)
-def kretprobe_coexists(env: Env) -> None:
-    _coexists(env, KRETPROBE)
-
-
-@scenario(deadline=600)
-def kprobe_multi_coexists(env: Env) -> None:
-    _coexists(env, MULTI)
-
-
-@scenario(deadline=600)
-def kretprobe_multi_coexists(env: Env) -> None:
-    _coexists(env, RETURN_MULTI)
 
 
 def _gives_way(env: Env, where: str) -> None:
@@ -146,11 +122,16 @@ def _gives_way(env: Env, where: str) -> None:
         _others.assert_both_see_packets(env, reader, calls)
 
 
-@scenario(deadline=600)
-def fentry_is_refused_only_beside_a_direct_call(env: Env) -> None:
-    _gives_way(env, FENTRY)
+@scenario(deadline=1800)
+def probes_come_first_or_second(env: Env) -> None:
+    _prepare(env)
+    for where in (KPROBE, KRETPROBE, MULTI, RETURN_MULTI):
+        with net.case(env, where):
+            _others.comes_first_or_second(env, lambda: _attached(where))
 
 
-@scenario(deadline=600)
-def fexit_is_refused_only_beside_a_direct_call(env: Env) -> None:
-    _gives_way(env, FEXIT)
+@scenario(deadline=1200)
+def fentry_and_fexit_are_refused_only_beside_a_direct_call(env: Env) -> None:
+    for where in (FENTRY, FEXIT):
+        with net.case(env, where):
+            _gives_way(env, where)

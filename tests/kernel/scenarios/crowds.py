@@ -16,17 +16,10 @@ from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env, scenario
 from sluice.netlink import DEVICE_GET, Client
 from sluice.wire import DUMP_INTR
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._memory import allowed
 from tests.kernel.scenarios._requests import Asker
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
-from tests.kernel.scenarios._traffic import (
-    assert_flows,
-    counters,
-    read_queues,
-    send,
-    send_over_flows,
-    sink,
-)
 from tests.kernel.scenarios._veth import veth_pair
 
 QUEUES = 256  # the most a device has
@@ -66,40 +59,30 @@ def _enter_and_weigh(env: Env, size: int, flags: int = 0) -> int:
     return weigh() - before
 
 
-def _serves_a_crowd(env: Env, size: int) -> str:
+@scenario(deadline=300, on="newest")
+def thousand_devices_are_served(env: Env) -> str:
+    size = 1000
     taken = _enter_and_weigh(env, size)
     assert 0 < taken / size < allowed(DEVICE_BYTES), f"{taken} bytes for {size} devices"
-    sink(env, ring=100)
+    net.sink(env, ring=100)
     started = time.monotonic()
     with Client() as client:
         devices, queues = client.devices(), client.queues()
     looked = time.monotonic() - started
     for found in (devices, queues):
         assert len({one.ifindex for one in found}) == len(found) == size + 1
-    send(300)
-    assert_flows(env)
-    assert counters().lost_at_ring == 0
+    net.send(300)
+    net.assert_flows(env)
+    assert net.counters().lost_at_ring == 0
     started = time.monotonic()
     env.run("rmmod", "sluice")
     left = time.monotonic() - started
-    assert_flows(env)
+    net.assert_flows(env)
     env.load()
     return (
         f"{taken / size:.0f} bytes for an idle device, two dumps in {looked:.1f} s, "
         f"unloaded in {left:.1f} s"
     )
-
-
-@scenario(deadline=300, on="newest")
-def thousand_devices_are_served(env: Env) -> str:
-    return _serves_a_crowd(env, 1000)
-
-
-@scenario(deadline=1800, often=False)
-def ten_thousand_devices_are_served(env: Env) -> str:
-    if env.patience > 2:
-        env.skip("a kernel that watches itself takes an hour; a thousand are enough")
-    return _serves_a_crowd(env, 10_000)
 
 
 @scenario(deadline=120)
@@ -130,16 +113,26 @@ def memory_of_a_device_is_charged_to_its_maker(env: Env) -> None:
     assert sluice - stock > QUEUES * 200, (stock, sluice)
 
 
-@scenario(deadline=180, on="newest-native")
-def all_of_256_queues_stop_and_wake(env: Env) -> None:
-    env.load("stall_ms=60000")
+@scenario(deadline=240, on="newest-native")
+def all_of_256_queues_stop_and_wake_and_unload_leaves_none(env: Env) -> None:
+    env.load("stall_ms=60000")  # all are stopped at once, however slow the host
     device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
     sent = _stop_every_queue(env)
     _assert_none_lost()
     _drain(env, device)
     _assert_none_lost()
-    now = counters()
+    now = net.counters()
     assert device.read_count + now.qdisc_drops == sent, (now, sent)
+    net.wait_until_open(env)
+    _stop_every_queue(env)
+    env.run("rmmod", "sluice")
+    _drain(env, device)
+    read, lost = device.read_count, net.counters().lost_at_ring
+    sent = net.send_over_flows(2 * QUEUES, FLOWS)
+    _drain(env, device)
+    # Without sluice a full ring of 8 drops.
+    dropped = net.counters().lost_at_ring - lost
+    assert device.read_count - read + dropped == sent, (read, dropped, sent)
 
 
 def _count_stopped(client: Client) -> int:
@@ -152,34 +145,19 @@ def _stop_every_queue(env: Env) -> int:
     with Client() as client:
         while _count_stopped(client) < QUEUES:
             assert sent < 10 * FLOWS, client.queues()
-            sent += send_over_flows(FLOWS, FLOWS)
+            sent += net.send_over_flows(FLOWS, FLOWS)
     return sent
 
 
 def _assert_none_lost() -> None:
     """If the host is so slow that queues stall, the message says so."""
-    lost = counters().lost_at_ring
-    assert lost == 0, (lost, f"{sum(q.stalls for q in read_queues())} stalls")
+    lost = net.counters().lost_at_ring
+    assert lost == 0, (lost, f"{sum(q.stalls for q in net.read_queues())} stalls")
 
 
 def _drain(env: Env, device: Tap) -> None:
     what = "qdiscs and rings empty"
-    env.wait_for(lambda: device.is_drained(counters), what, seconds=60)
-
-
-@scenario(deadline=180, on="newest-native")
-def unload_with_256_stopped_queues_leaves_none(env: Env) -> None:
-    env.load("stall_ms=60000")  # all are stopped at once, however slow the host
-    device = env.enter(tap(queues=QUEUES, ring=8, qdisc="mq"))
-    _stop_every_queue(env)
-    env.run("rmmod", "sluice")
-    _drain(env, device)
-    read, lost = device.read_count, counters().lost_at_ring
-    sent = send_over_flows(2 * QUEUES, FLOWS)
-    _drain(env, device)
-    # Without sluice a full ring of 8 drops.
-    dropped = counters().lost_at_ring - lost
-    assert device.read_count - read + dropped == sent, (read, dropped, sent)
+    env.wait_for(lambda: device.is_drained(net.counters), what, seconds=60)
 
 
 def _busy_seconds() -> float:

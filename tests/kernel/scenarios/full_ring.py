@@ -7,20 +7,8 @@ from lab.guest.devices import HERE, running
 from lab.guest.devices import sink as open_sink
 from lab.guest.program import read_sent
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._frames import FRAME, bypassing_socket, send_segmented
-from tests.kernel.scenarios._traffic import (
-    assert_direct_senders_lose_nothing,
-    assert_flood_loses_nothing,
-    counters,
-    read_device,
-    read_queue,
-    send,
-    set_device,
-    set_qdisc,
-    sink,
-    wait_until_open,
-    wait_until_read,
-)
 
 BYPASSING = 20_000  # frames of each sender that bypasses the qdisc
 
@@ -30,33 +18,19 @@ def full_ring_stops_queue(env: Env) -> None:
     """23 packets into a ring of 8 that nobody reads: none is lost."""
     env.load("stall_ms=60000")
     # Packets wait for long on a slow host: this qdisc drops no old ones.
-    reader = sink(env, ring=8, paused=True, qdisc="pfifo limit 1000")
-    send(23)
-    queue = read_queue()
+    reader = net.sink(env, ring=8, paused=True, qdisc="pfifo limit 1000")
+    net.send(23)
+    queue = net.read_queue()
     assert queue.state == "stopped", queue
     assert queue.stops == 1 and queue.ring == 8, queue
     assert queue.fill == queue.limit < 8, queue
-    now = counters()
+    now = net.counters()
     assert now.lost_at_ring == 0 and now.qdisc_drops == 0, now
     assert now.held == 23 - queue.limit, now
     reader.resume()
-    assert wait_until_read(env, 23).read == 23
-    (queue,) = wait_until_open(env)
-    assert queue.fill <= queue.low, queue
-
-
-@scenario
-def room_wakes_queue(env: Env) -> None:
-    env.load("stall_ms=60000")
-    # This qdisc drops no old packets: on a slow kernel 500 packets take long.
-    reader = sink(env, ring=100, paused=True, qdisc="pfifo limit 1000")
-    send(500)
-    assert read_queue().state == "stopped"
-    reader.resume()
-    now = wait_until_read(env, 500)
-    assert (now.read, now.lost_at_ring, now.qdisc_drops) == (500, 0, 0), now
-    queue = read_queue()
-    assert queue.wakes_timer >= 1, queue
+    assert net.wait_until_read(env, 23).read == 23
+    (queue,) = net.wait_until_open(env)
+    assert queue.fill <= queue.low and queue.wakes_timer >= 1, queue
 
 
 @scenario(on="newest-native")
@@ -67,10 +41,10 @@ def smallest_rings_lose_nothing(env: Env) -> None:
         with open_sink(
             *(env.helper("reader"), "sluice"), ring=ring, qdisc="pfifo limit 1000"
         ):
-            send(500)
-            now = wait_until_read(env, 500)
+            net.send(500)
+            now = net.wait_until_read(env, 500)
             assert (now.read, now.lost_at_ring, now.qdisc_drops) == (500, 0, 0), now
-            assert read_queue().stops > 0, "the ring never filled: proves nothing"
+            assert net.read_queue().stops > 0, "the ring never filled: proves nothing"
 
 
 @scenario(on="newest-native")
@@ -78,14 +52,14 @@ def small_limit_does_not_stall_a_living_reader(env: Env) -> None:
     """The limit is smaller than the batch in which a reader frees its slots."""
     # On a busy host no stall, and no lower limit because the reader is slow.
     env.load("stall_ms=5000", "target_us=0")
-    sink(env, ring=1000, qdisc="pfifo limit 1000")
+    net.sink(env, ring=1000, qdisc="pfifo limit 1000")
     for limit in (1, 8, 15):
-        set_device(limit=limit)
-        before = counters().read
-        send(500)
-        now = wait_until_read(env, before + 500)
+        net.set_device(limit=limit)
+        before = net.counters().read
+        net.send(500)
+        now = net.wait_until_read(env, before + 500)
         assert (now.lost_at_ring, now.qdisc_drops) == (0, 0), now
-        queue = read_queue()
+        queue = net.read_queue()
         assert queue.limit == limit and queue.stalls == 0, queue
         assert queue.stops > 0, "the limit was never reached: proves nothing"
 
@@ -94,16 +68,16 @@ def small_limit_does_not_stall_a_living_reader(env: Env) -> None:
 def segments_of_one_packet_stay_together(env: Env) -> None:
     """The queue stops behind the last of them, though it holds enough before that."""
     env.load("stall_ms=60000")
-    reader = sink(env, ring=500, paused=True)
-    set_qdisc(env, "pfifo")  # which drops nothing that waits for long
-    set_device(limit=8)
+    reader = net.sink(env, ring=500, paused=True)
+    net.set_qdisc(env, "pfifo")  # which drops nothing that waits for long
+    net.set_device(limit=8)
     send_segmented(packets=1, segments=30)
-    queue, now = read_queue(), counters()
+    queue, now = net.read_queue(), net.counters()
     assert (queue.state, queue.stops, queue.fill) == ("stopped", 1, 30), queue
     assert (now.requeues, now.held) == (0, 0), now
     send_segmented(packets=19, segments=30)
     reader.resume()
-    now = wait_until_read(env, 20 * 30)
+    now = net.wait_until_read(env, 20 * 30)
     assert (now.read, now.lost_at_ring, now.qdisc_drops) == (600, 0, 0), now
 
 
@@ -111,75 +85,70 @@ def segments_of_one_packet_stay_together(env: Env) -> None:
 def ring_divides_segments_at_its_end(env: Env) -> None:
     """There is no room for all of them: the rest waits in the qdisc."""
     env.load("stall_ms=60000")
-    reader = sink(env, ring=32, paused=True)
-    set_qdisc(env, "pfifo")
+    reader = net.sink(env, ring=32, paused=True)
+    net.set_qdisc(env, "pfifo")
     send_segmented(packets=4, segments=30)
-    queue, now = read_queue(), counters()
+    queue, now = net.read_queue(), net.counters()
     assert queue.state == "stopped" and queue.fill < 30, queue
     assert now.requeues > 0 and now.lost_at_ring == 0, now
     reader.resume()
-    now = wait_until_read(env, 4 * 30)
+    now = net.wait_until_read(env, 4 * 30)
     assert (now.read, now.lost_at_ring, now.qdisc_drops) == (120, 0, 0), now
 
 
 @scenario
 def off_keeps_tail_drop(env: Env) -> None:
     env.load()
-    sink(env, ring=8, paused=True)
-    set_device(on=0)
-    assert read_device().state == "off"
-    send(23)
-    now = counters()
+    net.sink(env, ring=8, paused=True)
+    net.set_device(on=0)
+    assert net.read_device().state == "off"
+    net.send(23)
+    now = net.counters()
     assert (now.held, now.lost_at_ring) == (0, 15), now
-    assert read_device().tx_dropped == 15, read_device()
-    assert read_queue().stops == 0
+    assert net.read_device().tx_dropped == 15, net.read_device()
+    assert net.read_queue().stops == 0
 
 
 @scenario
 def unloaded_is_stock(env: Env) -> None:
-    sink(env, ring=8, paused=True)
-    send(23)
-    assert counters().lost_at_ring == 15
+    net.sink(env, ring=8, paused=True)
+    net.send(23)
+    assert net.counters().lost_at_ring == 15
 
 
 @scenario
 def noqueue_keeps_tail_drop(env: Env) -> None:
     env.load()
-    sink(env, ring=8, paused=True)
-    set_qdisc(env, "noqueue")
-    send(23)
-    assert counters().lost_at_ring == 15
-    queue = read_queue()
+    net.sink(env, ring=8, paused=True)
+    net.set_qdisc(env, "noqueue")
+    net.send(23)
+    assert net.counters().lost_at_ring == 15
+    queue = net.read_queue()
     assert queue.state == "noqueue" and queue.stops == 0, queue
 
 
 @scenario
 def sockets_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100)
-    assert_flood_loses_nothing(env, reader, senders=4)
-
-
-@scenario
-def one_direct_sender_loses_nothing(env: Env) -> str:
-    return assert_direct_senders_lose_nothing(env, 1, packets=100_000)
+    reader = net.sink(env, ring=100)
+    net.assert_flood_loses_nothing(env, reader, senders=4)
 
 
 @scenario
 def two_direct_senders_lose_nothing(env: Env) -> str:
-    return assert_direct_senders_lose_nothing(env, 2, packets=100_000)
+    return net.assert_direct_senders_lose_nothing(env, 2, packets=100_000)
 
 
 @scenario
 def four_direct_senders_lose_nothing(env: Env) -> str:
-    return assert_direct_senders_lose_nothing(env, 4, packets=100_000)
+    return net.assert_direct_senders_lose_nothing(env, 4, packets=100_000)
 
 
 @scenario
 def bypassing_senders_lose_nothing_at_the_ring(env: Env) -> None:
     """While the queue is stopped the core refuses their frames with ENOBUFS."""
     env.load("stall_ms=60000")
-    sink(env, ring=500)
+    net.sink(env, ring=500)
     frames = env.fewer(BYPASSING)
     argv = [env.helper("sender"), str(len(FRAME)), str(frames), "0"]
     sockets = [env.enter(bypassing_socket(HERE.name)) for _ in range(4)]
@@ -187,6 +156,6 @@ def bypassing_senders_lose_nothing_at_the_ring(env: Env) -> None:
     results = [read_sent(sender) for sender in senders]
     sent = sum(result["sent"][0] for result in results)
     assert sent + sum(one["refused"] for one in results) == 4 * frames, results
-    now = wait_until_read(env, sent)
+    now = net.wait_until_read(env, sent)
     assert (now.read, now.lost_at_ring) == (sent, 0), (now, results)
-    assert read_queue().stops > 0, "the ring never filled: proves nothing"
+    assert net.read_queue().stops > 0, "the ring never filled: proves nothing"

@@ -15,6 +15,7 @@ from lab.guest.devices import HERE, THERE, Device, Reader, attach
 from lab.guest.devices import reader as open_reader
 from lab.guest.scenarios import Env, scenario
 from sluice import netlink
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._frames import Freed
 from tests.kernel.scenarios._requests import (
     ACK,
@@ -31,18 +32,9 @@ from tests.kernel.scenarios._requests import (
     u32,
     wrong_attrs,
 )
-from tests.kernel.scenarios._traffic import (
-    assert_flows,
-    flood,
-    ifindex,
-    read_device,
-    read_queue,
-    send,
-    sink,
-)
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
-SEED = 1
+SEED, DATAGRAMS = 1, 1500
 IN_RING, IN_QDISC = 50, 100  # frames, of a device that is killed
 ROUTER, SENDER = "10.94.0.1", "10.94.0.2"
 REFUSED = (errno.EINVAL, errno.ERANGE)
@@ -59,6 +51,7 @@ RIGHT_RULE = attr(1, b"tap*\0") + attr(3, u8(1))
 WRONG_RULES = {
     "no pattern": attr(3, u8(1)),
     "no on": attr(1, b"tap*\0"),
+    "too long": attr(1, b"x" * 64 + b"\0") + attr(3, u8(1)),
     "no NUL": attr(1, b"tap*") + attr(3, u8(1)),
     "unknown": RIGHT_RULE + attr(UNKNOWN, u32(1)),
     "netns": RIGHT_RULE + attr(2, u32(2)),
@@ -74,10 +67,10 @@ WRONG_RULES = {
 @scenario
 def every_attribute_in_every_wrong_form_is_refused(env: Env) -> None:
     env.load()
-    sink(env)
-    here = attr(IFINDEX, u32(ifindex()))
+    net.sink(env)
+    here = attr(IFINDEX, u32(net.ifindex()))
     with Asker() as asker:
-        before = asker.settings(ifindex())
+        before = asker.settings(net.ifindex())
         for what, (flags, cmd, known) in REQUESTS.items():
             begin = here if IFINDEX in known else b""
             for number in NUMBERS:
@@ -92,26 +85,8 @@ def every_attribute_in_every_wrong_form_is_refused(env: Env) -> None:
                     case = (what, number, form, answer)
                     assert answer.code in REFUSED and not answer.replies, case
                     assert answer.text or "shorter" in form, case
-        assert asker.settings(ifindex()) == before
-    assert_flows(env)
-
-
-@scenario
-def truncated_and_unknown_requests_change_nothing(env: Env) -> None:
-    env.load()
-    sink(env)
-    with Asker() as asker:
-        before = asker.settings(ifindex())
-        attrs = attr(IFINDEX, u32(ifindex())) + attr(3, b"\0")
-        whole = asker.message(REQUEST | ACK, netlink.DEVICE_SET, attrs)
-        for length in range(1, len(whole) - 3):  # up to the padding
-            for told in (len(whole), length, 0, 0xFFFFFFFF):
-                asker.send(u32(told) + whole[4:length] if length > 4 else whole[:length])
-                assert asker.settings(ifindex()) == before, (length, told)
-        for cmd in (0, netlink.QUEUE_EVENT, 7, 255):
-            answer = asker.ask(REQUEST | ACK, cmd, b"")
-            assert answer.code == errno.EOPNOTSUPP, (cmd, answer)
-    assert_flows(env)
+        assert asker.settings(net.ifindex()) == before
+    net.assert_flows(env)
 
 
 def _in_range(settings: dict[int, bytes]) -> bool:
@@ -128,14 +103,15 @@ def _in_range(settings: dict[int, bytes]) -> bool:
     )
 
 
-def _fuzz(env: Env, count: int) -> str:
-    """Sends so many random datagrams; settings stay in their ranges."""
+@scenario
+def random_requests_leave_a_module_that_answers(env: Env) -> str:
+    """Settings stay in their ranges."""
     env.load()
-    sink(env)
-    index, refused, changed = ifindex(), 0, 0
+    net.sink(env)
+    index, refused, changed = net.ifindex(), 0, 0
     with Asker() as asker:
         before = asker.settings(index)
-        for number in range(count):
+        for number in range(DATAGRAMS):
             choose = random.Random(f"{SEED} {number}")
             datagram = random_datagram(choose, asker, index)
             answer = asker.send(datagram)
@@ -148,20 +124,10 @@ def _fuzz(env: Env, count: int) -> str:
         assert refused and changed, f"{refused} refused, {changed} changed"
         on = attr(IFINDEX, u32(index)) + attr(3, b"\1")
         assert asker.ask(REQUEST | ACK, netlink.DEVICE_SET, on).code == 0
-    assert read_device().on
-    assert_flows(env)
+    assert net.read_device().on
+    net.assert_flows(env)
     env.run("rmmod", "sluice")
-    return f"{count} datagrams, {refused} refused, {changed} changed a setting"
-
-
-@scenario
-def random_requests_leave_a_module_that_answers(env: Env) -> str:
-    return _fuzz(env, 1500)
-
-
-@scenario(deadline=900, often=False)
-def many_random_requests_leave_a_module_that_answers(env: Env) -> str:
-    return _fuzz(env, 50_000)
+    return f"{DATAGRAMS} datagrams, {refused} refused, {changed} changed a setting"
 
 
 # Run by an unprivileged user, who becomes root of a user namespace.
@@ -222,35 +188,19 @@ print(answer.code, [pattern.rstrip(chr(0)) for pattern in patterns])
 """
 
 
-def _ask_as_namespace_user(env: Env, where: str, what: str = SETTING) -> str:
+def _ask_as_namespace_user(env: Env, where: str) -> list[str]:
+    """What READING and SETTING say there."""
     env.run("chmod", "666", "/dev/net/tun")  # as udev does
     env.defer(env.run, "chmod", "600", "/dev/net/tun")
-    said = env.run(sys.executable, "-c", BECOME_NAMESPACE_USER + what, where).strip()
+    program = BECOME_NAMESPACE_USER + READING + SETTING
+    said = env.run(sys.executable, "-c", program, where).strip()
     if said.startswith("no namespace"):
         env.skip(f"user namespaces for users: {said}")
-    return said
-
-
-@scenario
-def root_of_a_user_namespace_does_not_set(env: Env) -> None:
-    """It reads the devices of the network namespace it is in, as anybody may."""
-    env.load()
-    sink(env)
-    said = _ask_as_namespace_user(env, "shared")
-    assert said == f"['{HERE.name}'] [{errno.EPERM}] {errno.EPERM}", said
-    assert read_device().on
-
-
-@scenario(on="newest-native")
-def root_of_a_user_namespace_sets_its_own_devices_only(env: Env) -> None:
-    env.load()
-    sink(env)
-    said = _ask_as_namespace_user(env, "own")
-    assert said == f"['{HERE.name}'] [0] {errno.ENODEV}", said
-    assert read_device().on, "the device of the same name elsewhere was switched"
+    return said.splitlines()
 
 
 def _set_rules() -> None:
+    """One that applies to HERE everywhere, and one of the host's network namespace."""
     rules = [
         netlink.Rule("here*", "all", True, "", "/etc/sluice.conf:7", stall_ms=900),
         netlink.Rule("vnet*", "host", False, "", "/etc/sluice.conf:8"),
@@ -272,23 +222,33 @@ def wrong_rule_is_refused_with_the_whole_table(env: Env) -> None:
             assert client.rules() == before, what
 
 
-@scenario(on="newest-native")
-def anybody_reads_all_rules_in_the_hosts_network_namespace(env: Env) -> None:
+@scenario
+def root_of_a_user_namespace_reads_and_does_not_set(env: Env) -> None:
+    """In the host's network namespace: its devices and all rules, as anybody may."""
     env.load()
-    sink(env)
+    net.sink(env)
     _set_rules()
-    said = _ask_as_namespace_user(env, "shared", READING).splitlines()
-    assert said[1:] == ["0 ['here*', 'vnet*']"], said
+    told = _ask_as_namespace_user(env, "shared")
+    assert told[1:] == [
+        "0 ['here*', 'vnet*']",
+        f"['{HERE.name}'] [{errno.EPERM}] {errno.EPERM}",
+    ], told
+    assert net.read_device().on
 
 
 @scenario(on="newest-native")
-def in_another_namespace_the_rules_of_own_devices_alone_are_read(env: Env) -> None:
+def root_of_a_user_namespace_reads_and_sets_its_own_devices_only(env: Env) -> None:
+    """Of the rules it reads those of its devices."""
     env.load()
-    sink(env)
+    net.sink(env)
     _set_rules()
-    said = _ask_as_namespace_user(env, "own", READING).splitlines()
-    told = f"{HERE.name} /etc/sluice.conf:7 900 ('on', 'stall-ms')"
-    assert said == [told, f"{errno.EPERM} []"], said
+    told = _ask_as_namespace_user(env, "own")
+    assert told == [
+        f"{HERE.name} /etc/sluice.conf:7 900 ('on', 'stall-ms')",
+        f"{errno.EPERM} []",
+        f"['{HERE.name}'] [0] {errno.ENODEV}",
+    ], told
+    assert net.read_device().on, "the device of the same name elsewhere was switched"
 
 
 # In a network namespace of its own: a tap that nobody reads, and senders.
@@ -298,12 +258,12 @@ from lab.guest.devices import HERE, THERE, attach
 from lab.guest.tun import IFF_TAP
 from tests.kernel.scenarios._tap import Tap
 from tests.kernel.scenarios._frames import send_frames
-from tests.kernel.scenarios._traffic import flood, read_queue
+from tests.kernel.scenarios._traffic import Flood, read_queue
 tap = Tap(IFF_TAP)
 tap.open_queue()
 attach(HERE, THERE, ring=100)
 send_frames(%d)
-with flood(senders=2, flows=4):
+with Flood(senders=2, flows=4):
     while read_queue().state != "stopped":
         time.sleep(0.01)
     send_frames(%d)
@@ -359,9 +319,9 @@ def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
     here = replace(HERE, netns="dying")
     for _ in range(2):
         reader = _route_into(env, here)
-        with flood(senders=2, flows=4) as senders:
+        with net.Flood(senders=2, flows=4) as senders:
             env.wait_for(
-                lambda: read_queue(here).state == "stopped", "the stop", 60
+                lambda: net.read_queue(here).state == "stopped", "the stop", 60
             )
             env.run("ip", "netns", "del", here.netns)
             reader.kill()
@@ -371,7 +331,7 @@ def namespace_dies_while_packets_are_forwarded_into_it(env: Env) -> None:
                 seconds=30,
             )
             senders.end()
-    sink(env, ring=100, paused=True)
-    send(200)
-    assert read_queue().state == "stopped", "the next device is not served"
+    net.sink(env, ring=100, paused=True)
+    net.send(200)
+    assert net.read_queue().state == "stopped", "the next device is not served"
     env.run("rmmod", "sluice")

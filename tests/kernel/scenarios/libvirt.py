@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Guests of libvirt, which sets noqueue on their taps.
 
-Only roots with the packages have it: see tests/kernel/test_libvirt.py.
+Only roots with the packages have it: see tests/kernel/test_programs.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from lab.guest.devices import Device
 from lab.guest.program import succeeds
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._bridge import assert_full_ring_stops
+from tests.kernel.scenarios._bridge import assert_full_ring_stops, empty_bridge
 from tests.kernel.scenarios._command import (
     CONFIG,
     REPOSITORY,
@@ -43,7 +43,7 @@ cgroup_controllers = []
 """
 DAEMON_CONF = 'auth_unix_rw = "none"\n'
 GUEST_MAC = "02:00:00:00:94:02"
-BRIDGE = "br0"
+BRIDGE = "bridge0"
 TO_BRIDGE = f"""\
 <interface type="bridge">
   <mac address="{GUEST_MAC}"/><source bridge="{BRIDGE}"/>
@@ -116,7 +116,7 @@ def _daemon(env: Env) -> Iterator[None]:
 
 def _start(env: Env) -> None:
     if not shutil.which("libvirtd"):
-        env.skip("no libvirt: tests/kernel/test_libvirt.py plays this")
+        env.skip("no libvirt: tests/kernel/test_programs.py plays this")
     (FOLDER / "qemu.conf").write_text(QEMU_CONF)
     (FOLDER / "libvirtd.conf").write_text(DAEMON_CONF)
     COMMAND.write_text(f'#!/bin/sh\nexec {SLUICE[0]} {SLUICE[1]} "$@"\n')
@@ -124,13 +124,6 @@ def _start(env: Env) -> None:
     env.defer(COMMAND.unlink)
     env.load()
     CONFIG.write_text("vnet* on qdisc=fq_codel\n")
-
-
-def _make_bridge(env: Env) -> None:
-    env.run("ip", "link", "add", BRIDGE, "type", "bridge")
-    env.defer(env.run, "ip", "link", "del", BRIDGE)
-    env.run("ip", "link", "set", BRIDGE, "up")
-    env.run("ip", "addr", "add", "10.94.0.1/24", "dev", BRIDGE)
 
 
 def _taps(env: Env) -> list[str]:
@@ -175,7 +168,7 @@ def hook_attaches_the_rules_qdisc_to_a_started_guest(env: Env) -> None:
     """The guest is paused: it reads nothing."""
     needs_click(env)
     _start(env)
-    _make_bridge(env)
+    env.enter(empty_bridge())
     guest = _describe(TO_BRIDGE)
     with _daemon(env), _guest(env, guest, "--paused") as tap:
         assert "noqueue" in _qdisc(env, tap), "libvirt sets it"
@@ -185,7 +178,7 @@ def hook_attaches_the_rules_qdisc_to_a_started_guest(env: Env) -> None:
     env.defer(HOOK.unlink)
     with _daemon(env), _guest(env, guest, "--paused") as tap:
         assert "fq_codel" in _qdisc(env, tap)
-        assert_full_ring_stops(env, Device(tap, "10.94.0.2", GUEST_MAC), BRIDGE)
+        assert_full_ring_stops(env, Device(tap, "10.93.0.2", GUEST_MAC), BRIDGE)
 
 
 def _start_network(env: Env) -> None:

@@ -49,41 +49,6 @@ def list_that_nobody_reads_does_not_keep_the_module(env: Env) -> None:
         env.run("rmmod", "sluice")
 
 
-def _count_in_log(env: Env, hook: str) -> int:
-    return env.run("dmesg").count(f"sluice: hook: {hook}\n")
-
-
-@scenario
-def log_names_the_hook(env: Env) -> None:
-    _ftrace.mount_tracefs()
-    names = {True: "direct call", False: "ftrace callback"}
-    for parameters in ((), ("direct_call=0",)):
-        before = {name: _count_in_log(env, name) for name in names.values()}
-        env.load(*parameters)
-        with tap():
-            name = names[_ftrace.settles_on_direct_call(env)]
-            env.wait_for(
-                lambda: _count_in_log(env, name) == before[name] + 1,
-                f"the log says: {name}",
-            )
-        env.run("rmmod", "sluice")
-    assert name == names[False]
-
-
-@scenario
-def unloading_leaves_no_memory(env: Env) -> None:
-    """With the hook placed: its filter was left behind once."""
-    if not finds_leaks():
-        env.skip("kmemleak: not in this kernel; make debug has some with it")
-    forget_leaks()
-    for _ in range(3):
-        env.load()
-        with tap():
-            env.run("rmmod", "sluice")
-    leaks = read_leaks()
-    assert not leaks, leaks
-
-
 @scenario(deadline=120, often=False)
 def unloading_while_memory_is_refused_leaves_none(env: Env) -> None:
     """Every second allocation of who unloads fails: to empty a filter ftrace asks for

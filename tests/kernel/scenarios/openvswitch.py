@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A tap as a port of Open vSwitch, which takes the qdiscs of its ports for its own.
 
-Only roots with the package have it: see tests/kernel/test_openvswitch.py.
+Only roots with the package have it: see tests/kernel/test_programs.py.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 
-from lab.guest.devices import Device, add_neighbour
+from lab.guest.devices import Device
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
+from tests.kernel.scenarios._bridge import assert_full_ring_stops
 from tests.kernel.scenarios._command import CONFIG, SECONDS, needs_click, sluice
 from tests.kernel.scenarios._tap import Tap
-from tests.kernel.scenarios._traffic import read_device, read_queues, send
 
 CONTROL = "/usr/share/openvswitch/scripts/ovs-ctl"
 PORT = Device("port0", "10.93.0.2", "02:00:00:00:93:02")
@@ -22,16 +22,16 @@ NOOP = ("--", "set", "port", PORT.name, "qos=@q")
 NOOP += ("--", "--id=@q", "create", "qos", "type=linux-noop")
 
 
-def _start(env: Env, *parameters: str) -> None:
+def _start(env: Env) -> None:
     """Open vSwitch with a bridge, and the module."""
     if not shutil.which("ovs-vsctl"):
-        env.skip("no Open vSwitch: tests/kernel/test_openvswitch.py plays this")
+        env.skip("no Open vSwitch: tests/kernel/test_programs.py plays this")
     env.run("modprobe", "openvswitch")
     env.run(CONTROL, "start", "--system-id=random")
     env.defer(env.run, CONTROL, "stop")
     env.run("ovs-vsctl", "add-br", "br0")
     env.defer(env.run, "ovs-vsctl", "del-br", "br0")
-    env.load(*parameters)
+    env.load()
 
 
 @contextlib.contextmanager
@@ -59,25 +59,6 @@ def _add_port(env: Env, *more: str) -> None:
 
 
 @scenario(deadline=SECONDS, often=False)
-def port_loses_its_qdisc_unless_its_qos_is_noop(env: Env) -> None:
-    _start(env)
-    env.enter(_tap(env))
-    _set_qdisc(env, "fq_codel", "limit", "33")
-    _add_port(env)
-    assert "limit 33p" not in _qdisc(env)
-    _set_qdisc(env, "fq_codel", "limit", "34")
-    env.run("ovs-vsctl", "set", "port", PORT.name, "other-config:x=1")
-    assert "limit 34p" in _qdisc(env), "a change of the port replaces it"
-    env.run(CONTROL, "restart")
-    assert "limit 34p" not in _qdisc(env), "a restart of the switch leaves it"
-    env.run("ovs-vsctl", "del-port", PORT.name)
-    _set_qdisc(env, "fq_codel", "limit", "35")
-    _add_port(env, *NOOP)
-    env.run(CONTROL, "restart")
-    assert "limit 35p" in _qdisc(env)
-
-
-@scenario(deadline=SECONDS, often=False)
 def apply_attaches_a_ports_qdisc_with_noop(env: Env) -> None:
     needs_click(env)
     _start(env)
@@ -91,26 +72,11 @@ def apply_attaches_a_ports_qdisc_with_noop(env: Env) -> None:
 
 
 @scenario(deadline=SECONDS, often=False)
-def port_is_stopped_and_loses_nothing(env: Env) -> None:
-    _start(env, "stall_ms=60000")  # nothing is read until all is sent
-    device = env.enter(_tap(env))
+def full_ring_of_a_port_stops_it(env: Env) -> None:
+    _start(env)
+    env.enter(_tap(env))
     _add_port(env)
-    _set_qdisc(env, "pfifo", "limit", "4000")
+    _set_qdisc(env, "fq_codel")
     env.run("ip", "addr", "add", "10.93.0.1/24", "dev", "br0")
     env.run("ip", "link", "set", "br0", "up")
-    add_neighbour("br0", PORT)
-    got: list[bytes] = []  # the switch floods others' packets to the port, too
-    device.on_packet = lambda packet: got.extend([packet] * packet.endswith(b"x" * 60))
-    sent = send(2000, PORT)
-
-    def stopped() -> bool:
-        return any(queue.state == "stopped" for queue in read_queues(PORT))
-
-    env.wait_for(stopped, "the port's queue is stopped")
-
-    def all_read() -> bool:
-        device.read(0)
-        return len(got) >= sent
-
-    env.wait_for(all_read, "every packet is read", seconds=60)
-    assert (len(got), read_device(PORT).tx_dropped) == (sent, 0)
+    assert_full_ring_stops(env, PORT, "br0")

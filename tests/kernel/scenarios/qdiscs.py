@@ -10,28 +10,18 @@ from pathlib import Path
 from lab.guest.devices import HERE, Reader
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._traffic import (
-    assert_flood_is_read,
-    counters,
-    flood,
-    gone,
-    read_queue,
-    set_device,
-    set_qdisc,
-    sink,
-    wait_for_stops,
-    wait_until_empty,
-    wait_until_read,
-)
+from tests.kernel.scenarios import _traffic as net
 
 FREED = Path("/sys/kernel/tracing/events/skb/kfree_skb")
 HISTOGRAM = "hist:keys=location"
 ALL_TO_THE_CLASS = "filter add parent 1: matchall flowid 1:1"
-# Commands of tc without their device. Each rate is less than what the senders make, and
-# more than what a slowed down reader takes: the shaper waits, and the ring fills.
+# Commands of tc without their device. Each rate but htb's is less than what the senders
+# make, and more than what a slowed down reader takes: the shaper waits, and the ring
+# fills.
 FURTHER: dict[str, tuple[str, ...]] = {
     "cake with a bandwidth": ("qdisc replace root cake bandwidth 20mbit",),
     "choke": ("qdisc replace root choke limit 1000 bandwidth 20mbit",),
+    "cake": ("qdisc replace root cake",),
     "codel": ("qdisc replace root codel",),
     "drr": (
         "qdisc replace root handle 1: drr",
@@ -39,12 +29,18 @@ FURTHER: dict[str, tuple[str, ...]] = {
         ALL_TO_THE_CLASS,
     ),
     "ets": ("qdisc replace root ets bands 3 strict 1",),
+    "fq": ("qdisc replace root fq",),
     "fq_pie": ("qdisc replace root fq_pie",),
     "hfsc": (
         "qdisc replace root handle 1: hfsc default 1",
         "class add parent 1: classid 1:1 hfsc ls m2 20mbit ul m2 20mbit",
     ),
     "hhf": ("qdisc replace root hhf",),
+    "htb with fq_codel": (
+        "qdisc replace root handle 1: htb default 10",
+        "class add parent 1: classid 1:10 htb rate 10gbit",
+        "qdisc replace parent 1:10 fq_codel",
+    ),
     "netem": ("qdisc replace root netem delay 1ms 1ms limit 10000",),
     "pie": ("qdisc replace root pie",),
     "prio": ("qdisc replace root prio",),
@@ -92,111 +88,75 @@ def _freed_by_the_driver() -> int:
     return sum(int(count) for where, count in found if int(where, 0) in place)
 
 
-def _loses_nothing(env: Env, reader: Reader, kind: str) -> None:
+def _loses_nothing(env: Env, reader: Reader) -> None:
     """Through the qdisc that is attached now."""
-    wait_until_empty(env)
-    before, stops = counters(), read_queue().stops
-    with flood(senders=3) as senders:
-        wait_for_stops(env, reader, more_than=stops + 5)
+    net.wait_until_empty(env)
+    before, stops = net.counters(), net.read_queue().stops
+    with net.Flood(senders=3) as senders:
+        net.wait_for_stops(env, reader, more_than=stops + 5)
         sent = senders.end()
     reader.resume()  # at full pace
-    after = wait_until_read(env, gone(before) + sent)
-    assert after.lost_at_ring == before.lost_at_ring, (kind, before, after)
-    assert gone(after) - gone(before) == sent, (kind, before, after, sent)
+    after = net.wait_until_read(env, net.gone(before) + sent)
+    assert after.lost_at_ring == before.lost_at_ring, (before, after)
+    assert net.gone(after) - net.gone(before) == sent, (before, after, sent)
 
 
-def _attached(env: Env, kind: str) -> None:
-    env.load("stall_ms=60000")
-    reader = sink(env, ring=100)
-    set_qdisc(env, kind)
-    _loses_nothing(env, reader, kind)
-
-
-@scenario
-def fq_codel_loses_nothing(env: Env) -> None:
-    _attached(env, "fq_codel")
-
-
-@scenario(on="newest-native")
-def fq_loses_nothing(env: Env) -> None:
-    _attached(env, "fq")
-
-
-@scenario(on="newest-native")
-def cake_loses_nothing(env: Env) -> None:
-    _attached(env, "cake")
-
-
-@scenario
-def pfifo_fast_loses_nothing(env: Env) -> None:
-    _attached(env, "pfifo_fast")
-
-
-@scenario
-def pfifo_loses_nothing(env: Env) -> None:
-    _attached(env, "pfifo")
-
-
-@scenario(on="newest-native")
-def htb_with_fq_codel_loses_nothing(env: Env) -> None:
-    env.load("stall_ms=60000")
-    reader = sink(env, ring=100)
-    tc = ("tc", "qdisc", "replace", "dev", HERE.name)
-    env.run(*tc, "root", "handle", "1:", "htb", "default", "10")
-    env.run(
-        *("tc", "class", "add", "dev", HERE.name, "parent", "1:", "classid"),
-        *("1:10", "htb", "rate", "10gbit"),
-    )
-    env.run(*tc, "parent", "1:10", "fq_codel")
-    _loses_nothing(env, reader, "htb")
+@scenario(deadline=180)
+def common_qdiscs_lose_nothing(env: Env) -> None:
+    for kind in ("fq_codel", "pfifo_fast", "pfifo"):
+        with net.case(env, kind):
+            env.load("stall_ms=60000")
+            reader = net.sink(env, ring=100)
+            net.set_qdisc(env, kind)
+            _loses_nothing(env, reader)
 
 
 @scenario
 def mq_with_fq_codel_loses_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, queues=2)
+    reader = net.sink(env, ring=100, queues=2)
     tc = ("tc", "qdisc", "replace", "dev", HERE.name)
     env.run(*tc, "root", "handle", "1:", "mq")
     for queue in ("1:1", "1:2"):
         env.run(*tc, "parent", queue, "fq_codel")
-    assert_flood_is_read(env, reader)
+    net.assert_flood_is_read(env, reader)
 
 
 @scenario
 def noqueue_between_two_others_is_stock(env: Env) -> None:
     """The ring drops packets only while noqueue is attached."""
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100)
-    set_qdisc(env, "fq_codel")
-    _loses_nothing(env, reader, "fq_codel")
-    set_qdisc(env, "noqueue")
-    stops = read_queue().stops
-    with flood(senders=3) as senders:
-        env.wait_for(lambda: counters().lost_at_ring > 0, "noqueue drops at the ring")
+    reader = net.sink(env, ring=100)
+    net.set_qdisc(env, "fq_codel")
+    _loses_nothing(env, reader)
+    net.set_qdisc(env, "noqueue")
+    stops = net.read_queue().stops
+    with net.Flood(senders=3) as senders:
+        env.wait_for(lambda: net.counters().lost_at_ring > 0, "noqueue drops at the ring")
         senders.end()
-    assert read_queue().stops == stops, "a queue without a qdisc was stopped"
-    set_qdisc(env, "fq")
-    _loses_nothing(env, reader, "fq")
+    assert net.read_queue().stops == stops, "a queue without a qdisc was stopped"
+    net.set_qdisc(env, "fq")
+    _loses_nothing(env, reader)
 
 
 @scenario
 def change_under_load_loses_nothing_at_the_ring(env: Env) -> None:
     env.load("stall_ms=60000", "default_on=0")
-    reader = sink(env, ring=100)
+    reader = net.sink(env, ring=100)
     _count_freed(env)
-    with flood(senders=3) as senders:
+    with net.Flood(senders=3) as senders:
         env.wait_for(_freed_by_the_driver, "stock drops at the ring", 30)
-        set_device(on=1)
-        wait_for_stops(env, reader, more_than=5)
+        net.set_device(on=1)
+        net.wait_for_stops(env, reader, more_than=5)
         before = _freed_by_the_driver()
         for kind in ("fq", "pfifo", "cake", "pfifo_fast", "fq_codel") * 2:
-            stops = read_queue().stops
-            set_qdisc(env, kind)
-            wait_for_stops(env, reader, more_than=stops + 5)
+            stops = net.read_queue().stops
+            net.set_qdisc(env, kind)
+            net.wait_for_stops(env, reader, more_than=stops + 5)
         senders.end()
-    wait_until_empty(env)
-    assert _freed_by_the_driver() == before, (before, counters(), read_queue())
-    _loses_nothing(env, reader, "fq_codel")
+    net.wait_until_empty(env)
+    assert _freed_by_the_driver() == before, (before, net.counters(), net.read_queue())
+    _loses_nothing(env, reader)
 
 
 def _attach_further(env: Env, kind: str) -> bool:
@@ -212,7 +172,7 @@ def _attach_further(env: Env, kind: str) -> bool:
     return True
 
 
-@scenario(deadline=600, on="newest")
+@scenario(deadline=700, on="newest")
 def further_qdiscs_lose_nothing(env: Env) -> str:
     """Each with a device of its own; what is wrong with one does not hide the others."""
     env.load("stall_ms=60000")
@@ -222,7 +182,7 @@ def further_qdiscs_lose_nothing(env: Env) -> str:
         with open_sink(env.helper("reader"), "sluice", ring=100) as reader:
             try:
                 if _attach_further(env, kind):
-                    _loses_nothing(env, reader, kind)
+                    _loses_nothing(env, reader)
                 else:
                     lacks.append(kind)
             except AssertionError as error:

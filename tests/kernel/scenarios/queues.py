@@ -7,134 +7,104 @@ from contextlib import AbstractContextManager
 
 from lab.guest.devices import HERE, THERE, attach
 from lab.guest.scenarios import Env, scenario
-from lab.guest.tun import IFF_TAP, IFF_TUN
+from lab.guest.tun import IFF_TAP
 from sluice.netlink import Client
-from tests.kernel.scenarios._frames import send_frames
-from tests.kernel.scenarios._tap import (
-    IFF_MULTI_QUEUE,
-    Tap,
-    frees_twice,
-    reading,
-    tap,
-    wait_for_carrier,
-)
-from tests.kernel.scenarios._traffic import (
-    counters,
-    flood,
-    read_device,
-    read_queues,
-    read_stops,
-    send,
-    send_over_flows,
-    wait_until_open,
-)
+from tests.kernel.scenarios import _tap
+from tests.kernel.scenarios import _traffic as net
 
 ROUNDS = 20  # each closes three queues: 50 made 5.10 panic, while it could
 
 
-def _stop_all(env: Env, device: Tap) -> int:
+def _stop_all(env: Env, device: _tap.Tap) -> int:
     """Fills every ring; returns how many packets were sent."""
     sent = 0
-    while any(q.state != "stopped" for q in read_queues()):
-        assert sent < 20_000, read_queues()
-        sent += send_over_flows(200)
+    while any(q.state != "stopped" for q in net.read_queues()):
+        assert sent < 20_000, net.read_queues()
+        sent += net.send_over_flows(200)
     return sent
 
 
-def _drain(env: Env, device: Tap) -> None:
+def _drain(env: Env, device: _tap.Tap) -> None:
     """Reads until the qdiscs and the rings hold nothing."""
-    env.wait_for(lambda: device.is_drained(counters), "qdisc and rings empty")
-    wait_until_open(env)
+    env.wait_for(lambda: device.is_drained(net.counters), "qdisc and rings empty")
+    net.wait_until_open(env)
 
 
-def _assert_all_flow(env: Env, device: Tap) -> None:
+def _assert_all_flow(env: Env, device: _tap.Tap) -> None:
     """Packets of all flows are read, except those that the qdisc drops because they
     waited too long."""
     _drain(env, device)
-    before = counters()
+    before = net.counters()
     read_before = device.read_count
-    sent = send_over_flows(64)
+    sent = net.send_over_flows(64)
 
     def all_arrived() -> bool:
         device.read_all()
-        dropped = counters().qdisc_drops - before.qdisc_drops
+        dropped = net.counters().qdisc_drops - before.qdisc_drops
         return device.read_count - read_before + dropped >= sent
 
     env.wait_for(all_arrived, f"{sent} packets read or dropped by the qdisc")
     assert device.read_count > read_before
-    assert counters().lost_at_ring == before.lost_at_ring
+    assert net.counters().lost_at_ring == before.lost_at_ring
 
 
 @scenario(on="newest-native")
 def every_queue_stops_and_wakes_on_its_own(env: Env) -> None:
     env.load("stall_ms=60000")
-    device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
+    device = env.enter(_tap.tap(queues=3, ring=100, qdisc="mq"))
     sent = _stop_all(env, device)
     device.read(1)
-    env.wait_for(lambda: read_queues()[1].wakes_timer, "queue 1 wakes")
-    states = [q.state for q in read_queues()]
+    env.wait_for(lambda: net.read_queues()[1].wakes_timer, "queue 1 wakes")
+    states = [q.state for q in net.read_queues()]
     assert states[0] == states[2] == "stopped", states
     _drain(env, device)
-    now = counters()
+    now = net.counters()
     assert now.lost_at_ring == 0, now
     assert device.read_count + now.qdisc_drops == sent, (now, sent)
 
 
-@scenario
-def detached_queue_leaves_no_stopped_queue(env: Env) -> None:
-    """When the first queue is detached the driver moves the last one to its place."""
-    env.load("stall_ms=60000")
-    device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
+def _close_detach_and_open(env: Env, device: _tap.Tap) -> None:
+    """Of three queues, while all are stopped: no stopped queue is left. When the first
+    is detached or closed the driver moves the last one to its place."""
     _stop_all(env, device)
     device.set_attached(0, False)
     _assert_all_flow(env, device)
     _stop_all(env, device)
     device.set_attached(0, True)
     _assert_all_flow(env, device)
-    assert len(read_queues()) == 3
-
-
-@scenario
-def closed_queue_leaves_no_stopped_queue(env: Env) -> None:
-    env.load("stall_ms=60000")
-    device = env.enter(tap(queues=3, ring=100, qdisc="mq"))
     _stop_all(env, device)
-    device.close_queue(0)
+    device.close_queue(2)  # which is the first by now
     _assert_all_flow(env, device)
     _stop_all(env, device)
     device.close_queue(1)
     _assert_all_flow(env, device)
-    device.open_queue()
-    device.open_queue()
-    _assert_all_flow(env, device)
+    for _ in range(2):
+        device.open_queue()
     _stop_all(env, device)
     _assert_all_flow(env, device)
+    assert len(net.read_queues()) == 3
 
 
-def _lockless_tap(ring: int) -> AbstractContextManager[Tap]:
+@scenario(deadline=120)
+def closed_and_detached_queues_leave_no_stopped_queue(env: Env) -> None:
+    env.load("stall_ms=60000")
+    _close_detach_and_open(env, env.enter(_tap.tap(queues=3, ring=100, qdisc="mq")))
+
+
+def _lockless_tap(ring: int) -> AbstractContextManager[_tap.Tap]:
     """With one queue. mq is attached before others are opened, so these have pfifo_fast,
     which is lockless; some kernels reset it unlocked when its queue is closed
     (docs/kernels.md)."""
-    return tap(ring=ring, qdisc="mq", flags=IFF_TAP | IFF_MULTI_QUEUE)
+    return _tap.tap(ring=ring, qdisc="mq", flags=IFF_TAP | _tap.IFF_MULTI_QUEUE)
 
 
-@scenario
-def closed_queue_with_a_lockless_qdisc_leaves_no_stopped_queue(env: Env) -> None:
+@scenario(deadline=120)
+def queues_with_lockless_qdiscs_leave_no_stopped_queue(env: Env) -> None:
     env.load("stall_ms=60000")
     device = env.enter(_lockless_tap(ring=100))
     for _ in range(2):
         device.open_queue()
-    _stop_all(env, device)
-    device.close_queue(2)
-    _assert_all_flow(env, device)
-    device.open_queue()
-    _stop_all(env, device)
-    device.set_attached(1, False)
-    _assert_all_flow(env, device)
-    device.set_attached(1, True)
-    _stop_all(env, device)
-    _assert_all_flow(env, device)
-    assert len(read_queues()) == 3
+    _close_detach_and_open(env, device)
 
 
 @scenario
@@ -142,70 +112,59 @@ def queues_close_while_packets_wait_for_them(env: Env) -> str:
     env.load("stall_ms=60000")
     device = env.enter(_lockless_tap(ring=300))
     states = set()
-    with reading(device), flood(senders=3, flows=16) as senders:
+    with _tap.Readers(device), net.Flood(senders=3, flows=16) as senders:
         for _ in range(ROUNDS):
             for _ in range(3):
                 device.open_queue()
             senders.wait_for_more(env, 1000, "1000 packets are sent")
-            states |= {q.state for q in read_queues()}
+            states |= {q.state for q in net.read_queues()}
             while len(device.queues) > 1:
                 device.close_queue(len(device.queues) - 1)
         senders.end()
     _assert_all_flow(env, device)
     assert "lockless" not in states, states
-    return f"{read_stops()} stops"
+    return f"{net.read_stops()} stops"
 
 
 @scenario
 def lockless_qdisc_of_several_queues_holds_packets_where_that_is_safe(env: Env) -> None:
     env.load("stall_ms=60000")
-    unsafe = frees_twice(env)
-    device = env.enter(tap(queues=2, ring=100, qdisc="pfifo_fast"))
-    send_over_flows(600)
-    states = {queue.state for queue in read_queues()}
+    unsafe = _tap.frees_twice(env)
+    device = env.enter(_tap.tap(queues=2, ring=100, qdisc="pfifo_fast"))
+    net.send_over_flows(600)
+    states = {queue.state for queue in net.read_queues()}
     if unsafe:
-        assert states == {"lockless"} and not read_stops(), read_queues()
-        assert counters().lost_at_ring > 0, counters()
+        assert states == {"lockless"} and not net.read_stops(), net.read_queues()
+        assert net.counters().lost_at_ring > 0, net.counters()
     else:  # one qdisc: a stopped queue holds the packets of the other, too
-        assert "stopped" in states and not counters().lost_at_ring, counters()
+        assert "stopped" in states and not net.counters().lost_at_ring, net.counters()
         _assert_all_flow(env, device)
 
 
 @scenario(on="newest-native")
 def reader_of_a_persistent_device_closes_and_reopens(env: Env) -> None:
     env.load("stall_ms=60000")
-    device = env.enter(tap(ring=100))
+    device = env.enter(_tap.tap(ring=100))
     device.set_persistent(True)
     for _ in range(5):
         _stop_all(env, device)
         device.close_queue(0)
         env.wait_for(
-            lambda: read_queues()[0].state == "unread", "no stopped queue is left"
+            lambda: net.read_queues()[0].state == "unread", "no stopped queue is left"
         )
-        send(50)  # without a reader the driver drops them before the ring
+        net.send(50)  # without a reader the driver drops them before the ring
         device.open_queue()
-        wait_for_carrier(env)
+        _tap.wait_for_carrier(env)
         _assert_all_flow(env, device)
-    queue = read_queues()[0]
+    queue = net.read_queues()[0]
     assert queue.stops >= 5, queue
-
-
-@scenario
-def device_vanishes_while_its_queue_is_stopped(env: Env) -> None:
-    env.load("stall_ms=60000")
-    for _ in range(3):
-        with tap(ring=100) as device:
-            _stop_all(env, device)
-    assert HERE.name not in env.run("ip", "-br", "link")
-    with Client() as client:
-        assert client.devices() == []
 
 
 @scenario
 def deleted_device_leaves_its_reader_alive(env: Env) -> None:
     """Its file makes a new device of the same name, which is served."""
     env.load("stall_ms=60000")
-    device = env.enter(tap(ring=100))
+    device = env.enter(_tap.tap(ring=100))
     _stop_all(env, device)
     env.run("ip", "link", "del", HERE.name)
     with Client() as client:
@@ -213,37 +172,9 @@ def deleted_device_leaves_its_reader_alive(env: Env) -> None:
     assert device.read(0) == 0, "a packet of the deleted device"
     device.make_again()
     attach(HERE, THERE, ring=100)
-    assert read_device().state == "served"
+    assert net.read_device().state == "served"
     _stop_all(env, device)
     _assert_all_flow(env, device)
-
-
-@scenario(on="newest-native")
-def renamed_device_stays_served(env: Env) -> None:
-    env.load("stall_ms=60000")
-    device = env.enter(tap(ring=100))
-    _stop_all(env, device)
-    env.run("ip", "link", "set", HERE.name, "down")
-    env.run("ip", "link", "set", HERE.name, "name", "other0")
-    env.run("ip", "link", "set", "other0", "up")
-    device.read_all()
-    with Client() as client:
-        (seen,), stops = client.devices(), client.queues()[0].stops
-        assert (seen.ifname, seen.state) == ("other0", "served"), seen
-        send_frames(300, "other0")
-        assert client.queues()[0].stops > stops, client.queues()
-
-
-@scenario(on="newest-native")
-def tun_device_is_served(env: Env) -> None:
-    env.load("stall_ms=60000")
-    device = env.enter(tap(ring=100, flags=IFF_TUN))
-    assert read_device().state == "served"
-    sent = _stop_all(env, device)
-    _drain(env, device)
-    now = counters()
-    assert now.lost_at_ring == 0, now
-    assert device.read_count + now.qdisc_drops == sent, (now, sent)
 
 
 @scenario(on="newest-native")
@@ -252,9 +183,9 @@ def device_without_a_reader_is_served_once_it_has_one(env: Env) -> None:
     env.defer(env.run, "sh", "-c", f"ip link del {HERE.name} 2>&- || true")
     env.run("ip", "link", "set", HERE.name, "up")
     env.load("stall_ms=60000")
-    assert read_device().state == "unread"
-    device = env.enter(tap(ring=100))
-    env.wait_for(lambda: read_device().state == "served", "served")
-    wait_for_carrier(env)
+    assert net.read_device().state == "unread"
+    device = env.enter(_tap.tap(ring=100))
+    env.wait_for(lambda: net.read_device().state == "served", "served")
+    _tap.wait_for_carrier(env)
     _stop_all(env, device)
     _assert_all_flow(env, device)

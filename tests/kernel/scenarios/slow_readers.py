@@ -6,86 +6,43 @@ With default parameters, unless a scenario sets others.
 
 from __future__ import annotations
 
-from typing import Any
-
 from lab.guest.devices import HERE, THERE
 from lab.guest.scenarios import Env, scenario
 from lab.workloads.dead_reader import send_in_turn
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._tap import slow_reader, tap
-from tests.kernel.scenarios._traffic import (
-    STOPS_OF_A_DEAD_READER,
-    assert_senders_are_held_shortly,
-    compare,
-    counters,
-    flood,
-    gone,
-    pausing,
-    read_queue,
-    set_device,
-    sink,
-)
+
+PACES_MS = (1000, 249, 200, 100, 10, 1)  # of a reader, for each packet
+# Seconds that a reader rests, the packets that it takes then, and the ring. The first is
+# too slow for the default: stall_ms=2000 asks for 25 packets/s. The others are programs
+# for virtual machines that limit what a guest receives: they leave the tap alone until
+# their bucket is filled again.
+BURSTS = {
+    "2 packets each 10 ms": (0.01, 2, 100),
+    "83 packets each 100 ms": (0.1, 83, 1000),
+    "400 packets each 100 ms": (0.1, 400, 1000),
+}
 
 
-def _reader_of_one_packet_per(env: Env, milliseconds: int) -> str:
-    env.load()
-    reader = sink(env, ring=500, options=["--link-us", str(1000 * milliseconds)])
-    return assert_senders_are_held_shortly(env, reader)
-
-
-@scenario(on="newest-native")
-def dead_reader_holds_senders_shortly(env: Env) -> str:
-    """One stop, or more if timers are late by more than a quarter of `stall_ms`."""
-    env.load()
-    reader = sink(env, ring=500, paused=True)
-    return assert_senders_are_held_shortly(env, reader, stops=STOPS_OF_A_DEAD_READER)
-
-
-@scenario(on="newest-native")
-def reader_of_one_packet_per_second_holds_senders_shortly(env: Env) -> str:
-    return _reader_of_one_packet_per(env, 1000)
-
-
-@scenario(on="newest-native")
-def reader_of_one_packet_per_249_ms_holds_senders_shortly(env: Env) -> str:
-    return _reader_of_one_packet_per(env, 249)
-
-
-@scenario(on="newest-native")
-def reader_of_one_packet_per_200_ms_holds_senders_shortly(env: Env) -> str:
-    return _reader_of_one_packet_per(env, 200)
-
-
-@scenario(on="newest-native")
-def reader_of_one_packet_per_100_ms_holds_senders_shortly(env: Env) -> str:
-    return _reader_of_one_packet_per(env, 100)
-
-
-@scenario(on="newest-native")
-def reader_of_one_packet_per_10_ms_holds_senders_shortly(env: Env) -> str:
-    return _reader_of_one_packet_per(env, 10)
-
-
-@scenario(on="newest-native")
-def reader_of_one_packet_per_ms_holds_senders_shortly(env: Env) -> str:
-    return _reader_of_one_packet_per(env, 1)
-
-
-def _reader_that_rests(env: Env, rest: float, reads: float, **how: Any) -> str:
-    env.load()
-    reader = sink(env, ring=500, **how)
-    with pausing(reader, rest, reads) as rests:
-        return assert_senders_are_held_shortly(env, reader, rests)
+@scenario(deadline=240, on="newest-native")
+def readers_of_few_packets_hold_senders_shortly(env: Env) -> str:
+    said = []
+    for milliseconds in PACES_MS:
+        pace = f"a packet each {milliseconds} ms"
+        with net.case(env, pace):
+            env.load()
+            options = ["--link-us", str(1000 * milliseconds)]
+            reader = net.sink(env, ring=500, options=options)
+            said.append(f"{pace}: {net.assert_senders_are_held_shortly(env, reader)}")
+    return "; ".join(said)
 
 
 @scenario(on="newest-native")
 def reader_in_bursts_holds_senders_shortly(env: Env) -> str:
-    return _reader_that_rests(env, rest=0.24, reads=0.01)
-
-
-@scenario(on="newest-native")
-def guest_that_is_paused_and_resumed_holds_senders_shortly(env: Env) -> str:
-    """It returns no buffers while it is paused, so vhost-net reads nothing."""
-    return _reader_that_rests(env, rest=0.4, reads=0.1, vhost=True)
+    env.load()
+    reader = net.sink(env, ring=500)
+    with net.pausing(reader, rest=0.24, reads=0.01) as rests:
+        return net.assert_senders_are_held_shortly(env, reader, rests)
 
 
 def living_peer_reached(env: Env) -> int:
@@ -99,40 +56,26 @@ def living_peer_reached(env: Env) -> int:
 def slow_reader_blocks_no_third_party(env: Env) -> str:
     """A reader of 5 packets/s, one socket, two peers; compared with sluice off."""
     env.load()
-    sink(env, ring=500, options=["--link-us", "200000"])
-    return compare(lambda: living_peer_reached(env), HERE.name)
+    net.sink(env, ring=500, options=["--link-us", "200000"])
+    return net.compare(lambda: living_peer_reached(env), HERE.name)
 
 
-def _loses_nothing(env: Env, rest: float, burst: int, ring: int) -> str:
+def _loses_nothing(env: Env, rest: float, burst: int, ring: int) -> None:
     """A reader of so many packets after each rest; a starved host lets none stall."""
     device = env.enter(tap(ring=ring))
-    set_device(stall_ms=2000)
-    with slow_reader(device, rest, burst), flood(senders=1) as senders:
-        env.wait_for(lambda: read_queue().stops > 20, "stops", 30)
+    net.set_device(stall_ms=2000)
+    with slow_reader(device, rest, burst), net.Flood(senders=1) as senders:
+        env.wait_for(lambda: net.read_queue().stops > 20, "stops", 30)
         sent = senders.end()
-    assert read_queue().stalls == 0, read_queue()
-    env.wait_for(lambda: device.is_drained(counters), "qdisc and ring empty")
-    now = counters()
-    assert now.lost_at_ring == 0 and gone(now) == sent, (now, sent)
-    return f"{read_queue().stops} stops, 0 lost"
+    assert net.read_queue().stalls == 0, net.read_queue()
+    env.wait_for(lambda: device.is_drained(net.counters), "qdisc and ring empty")
+    now = net.counters()
+    assert now.lost_at_ring == 0 and net.gone(now) == sent, (now, sent)
 
 
-@scenario(on="newest-native")
-def operator_makes_a_slow_reader_lossless(env: Env) -> str:
-    """At most 200 packets/s: too few for the default; stall_ms=2000 asks for 25."""
-    env.load()
-    return _loses_nothing(env, rest=0.01, burst=2, ring=100)
-
-
-@scenario(on="newest-native")
-def token_bucket_of_83_packets_loses_nothing(env: Env) -> str:
-    """A program for virtual machines that limits what its guest receives: it leaves the
-    tap alone until its bucket is filled again, each 100 ms."""
-    env.load()
-    return _loses_nothing(env, rest=0.1, burst=83, ring=1000)
-
-
-@scenario(on="newest-native")
-def token_bucket_of_400_packets_loses_nothing(env: Env) -> str:
-    env.load()
-    return _loses_nothing(env, rest=0.1, burst=400, ring=1000)
+@scenario(deadline=180, on="newest-native")
+def operator_makes_readers_in_bursts_lossless(env: Env) -> None:
+    for name, burst in BURSTS.items():
+        with net.case(env, name):
+            env.load()
+            _loses_nothing(env, *burst)

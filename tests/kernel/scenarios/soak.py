@@ -15,27 +15,11 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from lab.guest.devices import (
-    FAR,
-    HERE,
-    NEAR,
-    THERE,
-    Counters,
-    Device,
-    Reader,
-    attach,
-    forwarder,
-    netns,
-    read_counters,
-    read_stops,
-)
-from lab.guest.devices import reader as open_reader
+from lab.guest import devices
 from lab.guest.job import write_json
 from lab.guest.latency import Latency, percentile, ping
 from lab.guest.scenarios import Env, scenario
-from lab.workloads import tcp
 from sluice.netlink import Queue
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
 from tests.kernel.scenarios._traffic import read_queues, ring_is_empty
@@ -71,8 +55,9 @@ class Plan:
     pace: tuple[str, int] = ("--link-us", 100)  # of its reader, per packet
 
     @property
-    def device(self) -> Device:
-        return replace(HERE, netns=self.name, mac="" if self.tun else HERE.mac)
+    def device(self) -> devices.Device:
+        mac = "" if self.tun else devices.HERE.mac
+        return replace(devices.HERE, netns=self.name, mac=mac)
 
 
 PLANS = (
@@ -83,9 +68,6 @@ PLANS = (
     Plan("tun", "pfifo_fast", tun=True),
     Plan("dying", "fq_codel", dies=True),
 )
-TCP = "tcp"
-TCP_PACE = ("--link-us", 300)
-ACKS = 100  # far more than answers to pings in flight
 
 
 @dataclass
@@ -107,7 +89,7 @@ class Tally:
     ping_p99_ms: float | None = None
     unaccounted: int = 0
 
-    def count(self, now: Counters, queues: list[Queue], pinged: Latency) -> None:
+    def count(self, now: devices.Counters, queues: list[Queue], pinged: Latency) -> None:
         self.read = now.read
         self.lost_at_ring = now.lost_at_ring
         self.qdisc_drops = now.qdisc_drops
@@ -133,7 +115,7 @@ while True:
     number += 1
     try:
         size = (60, 200, 1400)[number % 3]
-        flows[number % 4].sendto(b"x" * size, ("{THERE.address}", 9))
+        flows[number % 4].sendto(b"x" * size, ("{devices.THERE.address}", 9))
     except OSError:
         time.sleep(0.01)
 """
@@ -146,29 +128,26 @@ class Lane:
         self.env, self.plan = env, plan
         by = "vhost-net" if plan.vhost else "process"
         self.tally = Tally(plan.name, plan.qdisc, by)
-        env.enter(netns(plan.name))
+        env.enter(devices.netns(plan.name))
         if plan.dies:
-            add = ("ip", "tuntap", "add", "dev", HERE.name, "mode", "tap")
+            add = ("ip", "tuntap", "add", "dev", devices.HERE.name, "mode", "tap")
             env.run(*plan.device.command(*add))
         self.open_reader()
-        attach(plan.device, THERE, plan.qdisc, ring=500)
+        devices.attach(plan.device, devices.THERE, plan.qdisc, ring=500)
         self.senders = []
         for _ in range(plan.senders):
             command = plan.device.command(sys.executable, "-c", SEND)
             self.senders.append(subprocess.Popen(command))
             env.defer(self.senders[-1].kill)
-        self.ping = env.enter(ping(plan.device, THERE, interval=PING_SECONDS))
+        self.ping = env.enter(ping(plan.device, devices.THERE, interval=PING_SECONDS))
 
     def open_reader(self) -> None:
         plan = self.plan
-        devices = [plan.device] * plan.queues
-        options = paced(self.env, *plan.pace)
-        self.reader: Reader = self.env.enter(
-            open_reader(
-                *(self.env.helper("reader"), "sink", devices, "sluice", options),
-                vhost=plan.vhost,
-            )
-        )
+        read = [plan.device] * plan.queues
+        how = ("sink", read, "sluice", paced(self.env, *plan.pace))
+        helper = self.env.helper("reader")
+        opened = devices.reader(helper, *how, vhost=plan.vhost)
+        self.reader: devices.Reader = self.env.enter(opened)
 
     def trouble(self, choose: random.Random) -> None:
         """The reader pauses, is stopped, or is killed and replaced."""
@@ -193,11 +172,11 @@ class Lane:
 
     def fill(self) -> None:
         """Pauses the reader until the queue was stopped at least once."""
-        if read_stops(self.plan.device):
+        if devices.read_stops(self.plan.device):
             return
         self.reader.pause()
         self.env.wait_for(
-            lambda: read_stops(self.plan.device),
+            lambda: devices.read_stops(self.plan.device),
             f"{self.plan.name}: the queue is stopped",
             seconds=60,
         )
@@ -217,51 +196,13 @@ class Lane:
         return self.tally
 
 
-def _drained(device: Device) -> Counters | None:
+def _drained(device: devices.Device) -> devices.Counters | None:
     """The counters, once qdisc and ring are empty and no counter changes."""
-    before = read_counters(device)
+    before = devices.read_counters(device)
     time.sleep(0.2)
-    now = read_counters(device)
+    now = devices.read_counters(device)
     drained = now == before and not now.held and ring_is_empty(device)
     return now if drained else None
-
-
-class TcpLane:
-    """TCP streams through a forwarder that pauses."""
-
-    def __init__(self, env: Env) -> None:
-        self.tally = Tally(TCP, "fq_codel", "process")
-        options = paced(env, *TCP_PACE)
-        self.reader = env.enter(forwarder(env.helper("reader"), "sluice", options))
-        env.enter(tcp.server())
-        self.ping = env.enter(ping(NEAR, FAR, interval=PING_SECONDS))
-        self.env = env
-        argv = ("iperf3", "--client", FAR.address, "--parallel", "4")
-        self.client = subprocess.Popen(
-            NEAR.command(*argv, "--interval", "0", "--time", "0"),
-            stdout=subprocess.DEVNULL,
-        )
-        env.defer(self.client.kill)
-
-    def trouble(self, choose: random.Random) -> None:
-        self.tally.pauses += 1
-        self.reader.pause()
-        time.sleep(choose.uniform(*PAUSES))
-        self.reader.resume()
-
-    def end(self) -> Tally:
-        pinged = self.ping.end()
-        before = read_counters(FAR).read
-        self.env.wait_for(
-            lambda: read_counters(FAR).read > before + ACKS,
-            "TCP: still flows",
-            seconds=60,
-        )
-        self.client.kill()
-        self.client.wait()
-        now = self.env.wait_for(lambda: _drained(NEAR), "TCP: all is read", seconds=60)
-        self.tally.count(now, read_queues(NEAR), pinged)
-        return self.tally
 
 
 def read_memory() -> dict[str, int]:
@@ -269,7 +210,7 @@ def read_memory() -> dict[str, int]:
     return {"slab_kb": read_kb("SUnreclaim"), "available_kb": read_kb("MemAvailable")}
 
 
-def _make_trouble(lanes: list[Any], seconds: float) -> list[dict[str, int]]:
+def _make_trouble(lanes: list[Lane], seconds: float) -> list[dict[str, int]]:
     """For so many seconds; returns the memory in use over time."""
     choose = random.Random(SEED)
     started = time.monotonic()
@@ -288,8 +229,7 @@ def mixed_traffic_loses_nothing_but_in_stalls(env: Env) -> str:
     env.run("modprobe", "vhost_net")
     before = read_memory()
     env.load()
-    lanes: list[Any] = [Lane(env, plan) for plan in PLANS]
-    lanes.append(TcpLane(env))
+    lanes = [Lane(env, plan) for plan in PLANS]
     memory = _make_trouble(lanes, seconds)
     tallies = [lane.end() for lane in lanes]
     env.clean_up()

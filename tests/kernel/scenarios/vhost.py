@@ -9,26 +9,14 @@ import sys
 from lab.guest import tasks
 from lab.guest.devices import running
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._traffic import (
-    assert_direct_senders_lose_nothing,
-    assert_flood_loses_nothing,
-    assert_flows,
-    assert_lossless_again,
-    assert_senders_are_held_shortly,
-    flood,
-    gone,
-    read_queue,
-    sink,
-    wait_for_stops,
-    wait_until_read,
-)
+from tests.kernel.scenarios import _traffic as net
 
 
 @scenario
 def vhost_sockets_lose_nothing(env: Env) -> None:
     env.load("stall_ms=60000")
-    reader = sink(env, ring=100, vhost=True)
-    now = assert_flood_loses_nothing(env, reader, senders=4)
+    reader = net.sink(env, ring=100, vhost=True)
+    now = net.assert_flood_loses_nothing(env, reader, senders=4)
 
     def all_handed_on() -> bool:
         (count,) = reader.pause()
@@ -38,27 +26,22 @@ def vhost_sockets_lose_nothing(env: Env) -> None:
     env.wait_for(all_handed_on, f"the guest gets {now.read} packets")
 
 
-@scenario(on="newest-native")
-def vhost_one_direct_sender_loses_nothing(env: Env) -> str:
-    return assert_direct_senders_lose_nothing(env, 1, packets=60_000, vhost=True)
-
-
 @scenario
 def vhost_four_direct_senders_lose_nothing(env: Env) -> str:
-    return assert_direct_senders_lose_nothing(env, 4, packets=60_000, vhost=True)
+    return net.assert_direct_senders_lose_nothing(env, 4, packets=60_000, vhost=True)
 
 
 @scenario
 def vhost_paused_guest_stalls_and_resumes(env: Env) -> None:
     """The guest returns no buffers, so vhost-net stops reading."""
     env.load()
-    reader = sink(env, ring=50, paused=True, vhost=True)
-    with flood(senders=2) as senders:
-        env.wait_for(lambda: read_queue().state == "stalled", "the stall")
+    reader = net.sink(env, ring=50, paused=True, vhost=True)
+    with net.Flood(senders=2) as senders:
+        env.wait_for(lambda: net.read_queue().state == "stalled", "the stall")
         senders.wait_for_more(env, 2000, "senders go on")
         senders.end()
     reader.resume()
-    assert_lossless_again(env)
+    net.assert_lossless_again(env)
 
 
 # Takes its CPU from all that is not real-time, for 0.4 s of each 0.5 s.
@@ -81,27 +64,27 @@ def vhost_worker_that_is_descheduled_holds_senders_shortly(env: Env) -> str:
     if len(cpus) < 2:
         env.skip("the machine has one CPU")
     env.load()
-    reader = sink(env, ring=500, vhost=True)
+    reader = net.sink(env, ring=500, vhost=True)
     tasks.pin([os.getpid(), *tasks.read_tasks(reader.pid, vhost=False)], cpus[0])
     with running([sys.executable, "-c", HOG]) as hog:
         tasks.pin([hog.pid, *tasks.read_tasks(reader.pid, vhost=True)], cpus[1])
         assert hog.stdout and hog.stdout.readline()
-        result = assert_senders_are_held_shortly(env, reader)
-    if env.patience > 2 and not read_queue().stalls:
+        result = net.assert_senders_are_held_shortly(env, reader)
+    if env.patience > 2 and not net.read_queue().stalls:
         env.skip("senders are too slow here to fill the ring while the worker waits")
-    assert read_queue().stalls > 0, "the worker was never descheduled"
+    assert net.read_queue().stalls > 0, "the worker was never descheduled"
     return result
 
 
 @scenario
 def vhost_unload_under_traffic_loses_no_queue(env: Env) -> None:
-    reader = sink(env, ring=100, vhost=True)
-    with flood(senders=2) as senders:
+    reader = net.sink(env, ring=100, vhost=True)
+    with net.Flood(senders=2) as senders:
         for _ in range(3):
             env.load()
-            wait_for_stops(env, reader, more_than=20)
+            net.wait_for_stops(env, reader, more_than=20)
             env.run("rmmod", "sluice")
         sent = senders.end()
-    now = wait_until_read(env, sent)
-    assert gone(now) == sent, (now, sent)
-    assert_flows(env)
+    now = net.wait_until_read(env, sent)
+    assert net.gone(now) == sent, (now, sent)
+    net.assert_flows(env)

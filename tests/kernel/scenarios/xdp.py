@@ -6,34 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from lab.guest.scenarios import Env, scenario
+from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import redirected
 from tests.kernel.scenarios._frames import FRAME, is_frame
-from tests.kernel.scenarios._tap import SLOWEST, Tap, reading, tap
+from tests.kernel.scenarios._tap import SLOWEST, Readers, Tap, tap
 from tests.kernel.scenarios._threads import Repeated
-from tests.kernel.scenarios._traffic import (
-    counters,
-    flood,
-    ifindex,
-    read_queue,
-    read_stops,
-    wait_for_stops,
-    wait_until_empty,
-)
 from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
-
-
-@dataclass
-class Seen:
-    """Packets that a reader read, through the qdisc and from XDP."""
-
-    counts: dict[str, int] = field(default_factory=lambda: {"qdisc": 0, "xdp": 0})
-
-    def add(self, packet: bytes) -> None:
-        self.counts["xdp" if is_frame(packet) else "qdisc"] += 1
 
 
 @contextlib.contextmanager
@@ -51,15 +33,16 @@ def _redirecting(burst: int, pause: float) -> Iterator[None]:
             yield
 
 
-def _redirected_tap(env: Env, ring: int) -> tuple[Tap, Seen]:
+def _redirected_tap(env: Env, ring: int) -> tuple[Tap, Counter[str]]:
+    """What its reader reads is counted: packets of the qdisc, and those of XDP."""
     device = env.enter(tap(ring=ring))
     veth_pair(env)
     try:
-        env.enter(redirected(socket.if_nametoindex(ENTRY), ifindex()))
+        env.enter(redirected(socket.if_nametoindex(ENTRY), net.ifindex()))
     except OSError as error:
         env.skip(f"this kernel's veth takes no XDP program ({error.strerror})")
-    seen = Seen()
-    device.on_packet = seen.add
+    seen: Counter[str] = Counter()
+    device.on_packet = lambda one: seen.update(["xdp" if is_frame(one) else "qdisc"])
     return device, seen
 
 
@@ -68,14 +51,14 @@ def xdp_below_the_headroom_costs_the_qdisc_nothing(env: Env) -> None:
     """A few frames fit into the headroom."""
     env.load("stall_ms=60000")
     device, seen = _redirected_tap(env, ring=500)
-    with reading(device) as readers:
-        with _redirecting(burst=2, pause=0.01), flood(senders=2) as senders:
-            wait_for_stops(env, readers, more_than=5)
-            env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
+    with Readers(device) as readers:
+        with _redirecting(burst=2, pause=0.01), net.Flood(senders=2) as senders:
+            net.wait_for_stops(env, readers, more_than=5)
+            env.wait_for(lambda: seen["xdp"] > 100, "redirected frames")
             sent = senders.end()
-        wait_until_empty(env)
-    now = counters()
-    assert seen.counts["qdisc"] + now.qdisc_drops == sent, (seen, now, sent)
+        net.wait_until_empty(env)
+    now = net.counters()
+    assert seen["qdisc"] + now.qdisc_drops == sent, (seen, now, sent)
 
 
 @scenario(deadline=120, on="newest-native")
@@ -84,22 +67,22 @@ def xdp_flood_is_counted_and_blocks_no_sender(env: Env) -> None:
     of either is counted in tx_dropped. Afterwards the sockets lose nothing."""
     env.load("stall_ms=2000")
     device, seen = _redirected_tap(env, ring=100)
-    with reading(device) as readers:
+    with Readers(device) as readers:
         readers.rest = SLOWEST
-        with flood(senders=2) as senders:
+        with net.Flood(senders=2) as senders:
             with _redirecting(burst=200, pause=0):
                 env.wait_for(
-                    lambda: read_queue().stalls > 1, "stalls in a crowd", seconds=30
+                    lambda: net.read_queue().stalls > 1, "stalls in a crowd", seconds=30
                 )
                 senders.wait_for_more(env, 1500, "what the sockets send")
-                env.wait_for(lambda: seen.counts["xdp"] > 100, "redirected frames")
-            wait_for_stops(env, readers, more_than=read_stops() + 2)
-            lost = counters().lost_at_ring
-            wait_for_stops(env, readers, more_than=read_stops() + 5)
-            assert counters().lost_at_ring == lost
+                env.wait_for(lambda: seen["xdp"] > 100, "redirected frames")
+            net.wait_for_stops(env, readers, more_than=net.read_stops() + 2)
+            lost = net.counters().lost_at_ring
+            net.wait_for_stops(env, readers, more_than=net.read_stops() + 5)
+            assert net.counters().lost_at_ring == lost
             sent = senders.end()
-        wait_until_empty(env)
-    now = counters()
-    lost = sent - seen.counts["qdisc"] - now.qdisc_drops
+        net.wait_until_empty(env)
+    now = net.counters()
+    lost = sent - seen["qdisc"] - now.qdisc_drops
     assert 0 <= lost <= now.lost_at_ring, (lost, now)
-    assert now.read == sum(seen.counts.values()), (now, seen)
+    assert now.read == sum(seen.values()), (now, seen)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """ynl, the kernel's own netlink client, with docs/sluice.yaml and nothing else.
 
-Only tests/kernel/test_ynl.py copies it into the guest.
+Only tests/kernel/test_programs.py copies it into the guest.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Client
 from tests.kernel.scenarios._tap import stall_again, tap
-from tests.kernel.scenarios._traffic import (
-    ifindex,
-    read_device,
-    send,
-    sink,
-)
+from tests.kernel.scenarios._traffic import ifindex, read_device, send, sink
 
 LINUX = Path("/out/linux")
 CLIENT = LINUX / "tools/net/ynl/cli.py"
@@ -72,23 +67,6 @@ def ynl_reads_what_our_client_reads(env: Env) -> None:
     assert _ynl("--do", "device-get", ifindex=ifindex()) == devices[0]
     assert _ynl("--dump", "queue-get") == queues
     assert queues[0]["state"] == "stopped" and queues[0]["stops"] == 1, queues
-
-
-@scenario(deadline=120, often=False)
-def ynl_switches_and_gets_the_reason_of_a_refusal(env: Env) -> None:
-    _needs_ynl(env)
-    env.load()
-    sink(env)
-    _ynl("--do", "device-set", ifindex=ifindex(), on=0)
-    device = read_device()
-    assert (device.on, device.state) == (False, "off"), device
-    refused = subprocess.run(
-        _command("--do", "device-set", ifindex=99999, on=0),
-        capture_output=True,
-        text=True,
-    )
-    assert refused.returncode == 1, refused
-    assert "no tun or tap device with this ifindex" in refused.stdout, refused
 
 
 def _read_rules() -> list[dict[str, Any]]:

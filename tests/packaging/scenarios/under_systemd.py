@@ -15,17 +15,7 @@ from lab.guest.scenarios import Env, scenario
 from sluice import VERSION
 from sluice.netlink import Client
 from tests.kernel.scenarios._traffic import assert_flows, read_device, sink
-from tests.packaging.scenarios._machine import (
-    apt,
-    apt_install,
-    assert_served,
-    names,
-    newer_package,
-    package,
-    pings,
-    purge,
-    run,
-)
+from tests.packaging.scenarios import _machine as debian
 from tests.systemd.scenarios._machine import container, read_state
 
 CONFIG = Path("/etc/sluice.conf")
@@ -54,7 +44,7 @@ def _needs_systemd(env: Env) -> None:
 
 
 def _assert_running() -> None:
-    failed = run("systemctl", "--failed", "--no-legend")
+    failed = debian.run("systemctl", "--failed", "--no-legend")
     assert read_state() == "running", failed.said
 
 
@@ -66,22 +56,22 @@ def _has_unit() -> bool:
 def taps_in_use_outlive_an_upgrade_and_a_purge(env: Env) -> None:
     _needs_systemd(env)
     reader = sink(env, ring=100)
-    apt_install(env)
+    debian.apt_install(env)
     CONFIG.write_text(RULES)
     env.run("systemctl", "reload-or-restart", "sluice")
     inside = env.enter(container())
     assert not inside.is_on()
-    newer = newer_package(env, f"{VERSION}.1")
-    with pings():
-        apt("install", newer)
+    newer = debian.newer_package(env, f"{VERSION}.1")
+    with debian.pings():
+        debian.apt("install", newer)
     assert Path("/sys/module/sluice/version").read_text().strip() == f"{VERSION}.1"
     assert read_device().stall_ms == 900, "the rules were lost"
     assert not inside.is_on(), "the rules were lost in the container"
-    assert_served(env, reader)
+    debian.assert_served(env, reader)
     assert env.run("systemctl", "is-active", "sluice") == "active\n"
     _assert_running()
-    with pings():
-        purge()
+    with debian.pings():
+        debian.purge()
     assert_flows(env)
     assert not Path("/sys/module/sluice").exists(), "the module is still loaded"
     assert not CONFIG.exists() and not _has_unit()
@@ -92,7 +82,7 @@ def taps_in_use_outlive_an_upgrade_and_a_purge(env: Env) -> None:
 def boot_1_installs_the_packages(env: Env) -> None:
     _needs_systemd(env)
     _assert_running()
-    apt("install", *(package(name) for name in names()))
+    debian.apt("install", *(debian.package(name) for name in debian.names()))
     CONFIG.write_text(RULES)
     Path("/etc/systemd/system/before.service").write_text(BEFORE)
     env.run("systemctl", "enable", "before")
@@ -123,4 +113,4 @@ def boot_2_has_the_rules_in_force(env: Env) -> None:
     }, found
     on = {key for key, device in found.items() if device["on"]}
     assert on == {("", HERE.name)}, found
-    assert run("sluice", "doctor").status == 0, run("sluice", "doctor").said
+    assert debian.run("sluice", "doctor").status == 0, debian.run("sluice", "doctor").said

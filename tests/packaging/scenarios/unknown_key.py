@@ -12,13 +12,7 @@ from pathlib import Path
 
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios._traffic import sink
-from tests.packaging.scenarios._machine import (
-    apt_install,
-    assert_stock,
-    has_command,
-    module_files,
-    run,
-)
+from tests.packaging.scenarios import _machine as debian
 
 SECURITY = Path("/sys/kernel/security")
 LOCKDOWN = SECURITY / "lockdown"
@@ -27,16 +21,16 @@ ENFORCED = Path("/sys/module/module/parameters/sig_enforce")
 
 def _unknown_key_leaves_stock(env: Env, asked_by: str) -> None:
     sink(env, ring=100)
-    if has_command():
-        refused = run("/sluice/bin/sluice", "install")
+    if debian.has_command():
+        refused = debian.run("/sluice/bin/sluice", "install")
         assert refused.status == 3 and asked_by in refused.said, refused.said
-    done = apt_install(env)
-    assert module_files(), done.said
+    done = debian.apt_install(env)
+    assert debian.module_files(), done.said
     signed = Path("/var/lib/dkms/mok.pub").exists()  # not by DKMS 2.8
     words = ("mokutil --import", "reboot") if signed else ("key to sign",)
-    assert_stock(env, done, "not loaded", *words)
-    if has_command():
-        verdict = run("sluice", "doctor", "--json")
+    debian.assert_stock(env, done, "not loaded", *words)
+    if debian.has_command():
+        verdict = debian.run("sluice", "doctor", "--json")
         assert verdict.status == 1, verdict.said
         found = {one["subject"]: one for one in json.loads(verdict.said)["findings"]}
         assert found["signing"]["level"] == "bad", verdict.said

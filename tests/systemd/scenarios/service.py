@@ -6,12 +6,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
-from sluice.netlink import Client, Device
+from sluice.netlink import Client
 from tests.kernel.scenarios._tap import tap
 from tests.kernel.scenarios._traffic import read_device, set_qdisc
 from tests.systemd.scenarios._machine import container, read_state
@@ -52,11 +51,6 @@ def has_rules(count: int) -> bool:
         return False
 
 
-def read_devices() -> list[Device]:
-    with Client() as client:
-        return client.devices()
-
-
 @scenario(deadline=SECONDS)
 def service_serves_host_and_containers_before_and_after(env: Env) -> None:
     install(env, "tun* off\nhere* on stall-ms=900\n")
@@ -71,18 +65,6 @@ def service_serves_host_and_containers_before_and_after(env: Env) -> None:
     assert (found.on, found.stall_ms) == (True, 900), found
     assert found.rule == f"{CONFIG}:2", found
     assert read_state() == "running", env.run("systemctl", "--failed")
-
-
-@scenario(deadline=SECONDS)
-def reload_of_the_module_is_one_event(env: Env) -> None:
-    install(env, "here* off\n")
-    env.run("systemctl", "enable", "--now", "sluice")
-    env.enter(tap())
-    assert not read_device().on
-    env.run("rmmod", "sluice")
-    env.run("modprobe", "sluice")
-    env.wait_for(lambda: has_rules(1), "udevd had the rules loaded", seconds=60)
-    assert not read_device().on
 
 
 @scenario(deadline=SECONDS)
@@ -129,19 +111,3 @@ def module_that_is_loaded_after_the_boot_is_followed(env: Env) -> None:
     env.run("/usr/lib/sluice/module", "load")
     env.wait_for(lambda: has_qdisc(env), "the rule's qdisc is there", seconds=60)
     assert read_state() == "running", env.run("systemctl", "--failed")
-
-
-@scenario(deadline=2 * SECONDS)
-def noqueue_that_is_set_late_is_replaced(env: Env) -> None:
-    install(env, "here* on qdisc=fq_codel\n")
-    env.run("systemctl", "enable", "--now", "sluice")
-    env.run("systemctl", "start", "sluice-follow")
-    time.sleep(5 * env.patience)  # it listens; nothing tells so
-
-    for delay in (0, 0.1, 0.3, 1, 3):
-        with tap(qdisc="pfifo"):
-            time.sleep(delay)
-            assert not has_qdisc(env)
-            set_qdisc(env, "noqueue")
-            env.wait_for(lambda: has_qdisc(env), f"fq_codel after {delay} s", seconds=60)
-    assert env.run("systemctl", "is-active", "sluice-follow") == "active\n"
