@@ -69,11 +69,11 @@ def command(machine: Machine, initramfs: Path, repository: Path, words: str) -> 
     ]
 
 
-# Of the process group $1, while it lasts.
+# Of the machine's threads, while it lasts; its processes then wait for it.
 PAUSES = """
-while kill -s STOP -- "-$1"; do
+while kill -s STOP "$1"; do
     sleep 0.002
-    kill -s CONT -- "-$1"
+    kill -s CONT "$1"
     sleep 0.1
 done 2>/dev/null
 """
@@ -88,7 +88,7 @@ def paused_often(pid: int) -> Iterator[None]:
     come in time, hence the real-time priority. They cost 2 % of the machine's time, so
     a benchmark has none.
 
-    pid: of the machine, the leader of its process group.
+    pid: of the machine.
     """
     command = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", PAUSES, "pauses", str(pid)]
     in_time = ["chrt", "--fifo", "1"] if os.geteuid() == 0 else []
