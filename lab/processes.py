@@ -34,6 +34,17 @@ def run(command: Sequence[str | Path], **popen: Any) -> subprocess.CompletedProc
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
+@contextlib.contextmanager
+def running(argv: Sequence[str], **popen: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process, killed at the end; its output is a pipe; popen: arguments of Popen."""
+    popen = {"stdout": subprocess.PIPE, "universal_newlines": True, **popen}
+    with subprocess.Popen(argv, **popen) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def last_line(log: str) -> str:
     return (log.strip().splitlines() or ["no output"])[-1]
 

@@ -112,17 +112,6 @@ def run_tool(
     return done.stdout
 
 
-@contextlib.contextmanager
-def running(argv: Sequence[str], **popen: Any) -> Iterator[subprocess.Popen[str]]:
-    """A process, killed at the end; its output is a pipe; popen: arguments of Popen."""
-    popen = {"stdout": subprocess.PIPE, "universal_newlines": True, **popen}
-    with subprocess.Popen(argv, **popen) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def show(device: Device, tool: str, *what: str, as_json: bool = True) -> str:
     """What ip or tc says about a device, with counts."""
     namespace = ["-n", device.netns] if device.netns else []

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import IO
 
 from lab.failure import WorkloadError
-from lab.guest.devices import Device, running
+from lab.guest.devices import Device
+from lab.processes import running
 
 INTERVAL_SECONDS = 0.03
 

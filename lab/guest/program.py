@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.failure import WorkloadError
-from lab.guest.devices import Device, run_tool, running, wait_until
+from lab.guest.devices import Device, run_tool, wait_until
 from lab.guest.path import FAR_END, NEAR_END
 from lab.guest.tun import IFF_BACKPRESSURE
-from lab.processes import last_line, read_stat
+from lab.processes import last_line, read_stat, running
 from lab.variants import parse_variant
 
 FOLDER = Path("/run/sluice-lab")

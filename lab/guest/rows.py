@@ -14,8 +14,8 @@ from typing import Any
 from lab import sure, workloads
 from lab.guest import host
 from lab.guest.child import Ending, run_child
-from lab.guest.devices import running
 from lab.guest.env import GuestEnv
+from lab.processes import running
 from lab.row import Row
 
 # What a sample may take beyond the seconds it measures. Where instructions are

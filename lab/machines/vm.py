@@ -187,7 +187,7 @@ def _started(
 
 def _beside(
     process: subprocess.Popen[bytes], machine: Machine, job: dict[str, Any]
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[object]:
     """What must run on the host while the machine does its job."""
     if machine.root.native and job["kind"] == "tests":
         return native.paused_often(process.pid)

@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any
 
 from lab.guest import tasks
-from lab.guest.devices import HERE, THERE, running, sink, wait_drained
+from lab.guest.devices import HERE, THERE, sink, wait_drained
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_RCVBUFFORCE, read_sent
+from lab.processes import running
 from lab.row import Row, Sample, Workload, sample
 
 LIVING = ("127.0.0.1", 9)

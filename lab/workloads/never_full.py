@@ -31,6 +31,7 @@ from lab.guest import devices, tasks
 from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_SNDBUFFORCE, read_sent
+from lab.processes import running
 from lab.row import Row, Sample, Workload, sample
 from lab.workloads import pktgen
 
@@ -69,7 +70,7 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
             # It holds all of them until the reader goes on.
             out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 28)
             out.connect((THERE.address, 9))
-            with devices.running(argv, stdin=out) as sender:
+            with running(argv, stdin=out) as sender:
                 counts = read_sent(sender)
         reader.resume()
         return float(counts["ns"]) / 1e9
@@ -121,7 +122,8 @@ def time_bursts(
 
 def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
     taken, spent = time_bursts(path, variant, env, MIN_BURSTS, seconds)
-    taken.extra.update(bursts=len(spent), median=BURST / statistics.median(spent))
+    rates = [BURST / one for one in spent]
+    taken.extra.update(bursts=len(rates), median=statistics.median(rates))
     return taken
 
 

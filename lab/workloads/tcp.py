@@ -29,6 +29,7 @@ from lab.failure import WorkloadError
 from lab.guest import devices, latency
 from lab.guest.devices import FAR, NEAR, Counters, Device, Reader
 from lab.guest.env import GuestEnv
+from lab.processes import running
 from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 
@@ -142,7 +143,7 @@ def server() -> Iterator[None]:
     It reports no intervals: nobody reads them, and a full pipe would stop it.
     """
     argv = FAR.command("iperf3", "--server", "--forceflush", "--interval", "0")
-    with devices.running(argv, stderr=subprocess.STDOUT) as process:
+    with running(argv, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
         if not any("listening" in line for line in process.stdout):
             raise WorkloadError("iperf3: the server does not listen")

@@ -6,15 +6,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from lab.failure import Unsuitable
 from lab.machines.machine import Machine
-from lab.processes import read_stat
+from lab.processes import read_stat, running
 
 MEMORY_FOLDER = Path("/dev/shm")  # the guest's memory is a file in there
 ENVIRONMENT = {"TMPDIR": str(MEMORY_FOLDER)}
@@ -79,24 +77,19 @@ done 2>/dev/null
 """
 
 
-@contextmanager
-def paused_often(pid: int) -> Iterator[None]:
+def paused_often(pid: int) -> AbstractContextManager[object]:
     """Let the host's threads run beside a machine that leaves no CPU idle.
 
     Some kernels' schedulers forget them for seconds, and the machine then waits for
     what they hold: docs/kernels.md, "A host that forgets its threads". The pauses must
-    come in time, hence the real-time priority. They cost 2 % of the machine's time, so
+    come in time, hence the real-time priority. They cost some of the machine's time, so
     a benchmark has none.
 
     pid: of the machine.
     """
     command = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", PAUSES, "pauses", str(pid)]
     in_time = ["chrt", "--fifo", "1"] if os.geteuid() == 0 else []
-    with subprocess.Popen([*in_time, *command]) as pauses:
-        try:
-            yield
-        finally:
-            pauses.kill()
+    return running([*in_time, *command], stdout=None)
 
 
 TICK = os.sysconf("SC_CLK_TCK")

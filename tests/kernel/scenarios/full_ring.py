@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from lab.guest.devices import HERE, running
+from lab.guest.devices import HERE
 from lab.guest.devices import sink as open_sink
 from lab.guest.program import read_sent
 from lab.guest.scenarios import Env, scenario
+from lab.processes import running
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._frames import FRAME, bypassing_socket, send_segmented
 

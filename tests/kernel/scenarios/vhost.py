@@ -7,8 +7,8 @@ import os
 import sys
 
 from lab.guest import tasks
-from lab.guest.devices import running
 from lab.guest.scenarios import Env, scenario
+from lab.processes import running
 from tests.kernel.scenarios import _traffic as net
 
 
