@@ -32,7 +32,7 @@ from lab.workloads import pktgen, tcp
 LINK_US = 1000
 LINK = ("--link-us", str(LINK_US), "--steady")
 LINK_TITLE = f"a link of {1_000_000 // LINK_US} packets/s"
-PACE = tcp.Pace(LINK_TITLE, LINK)
+PACE = tcp.Pace(LINK_TITLE, LINK, block=tcp.SMALL_BLOCK)
 PING_SECONDS = 0.05  # they take a part of the link
 FLOOD_MBIT = 50  # more than four times what the link takes
 FLOOD = ("--udp", "--bitrate", f"{FLOOD_MBIT}M", "--length", str(tcp.UDP_PAYLOAD_BYTES))
@@ -104,7 +104,7 @@ def call(variant: str, seconds: float, env: GuestEnv) -> Sample:
     with devices.forwarder(env.reader(LINK), variant, LINK) as reader, tcp.server():
         with receiver(FAR, FAR.address) as peer, ThreadPoolExecutor() as pool:
             voice = pool.submit(speak, over)
-            options = ("--omit", str(tcp.START_SECONDS))
+            options = ("--omit", str(tcp.START_SECONDS), "--length", tcp.SMALL_BLOCK)
             try:
                 carried = tcp.run_client(BULK_STREAMS, seconds, *options)
             finally:

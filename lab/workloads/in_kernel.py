@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.row import Row, Workload
 from lab.workloads import pktgen
-from lab.workloads.tcp import ABOVE, FLOOD, Pace, tcp_workloads, workload
+from lab.workloads.tcp import ABOVE, FLOOD, SMALL_BLOCK, Pace, tcp_workloads, workload
 
 DIRECT = (1, 2, 4)  # senders of pktgen
 STREAMS = (1, 2, 4, 8, 16)  # of TCP
@@ -23,8 +23,14 @@ PROMPT = {"prompt": True}
 PACES = {
     "fast": Pace("in kernel", IN_KERNEL, STREAMS, LOSSLESS),
     "5us": Pace("in kernel, 5 us", (*IN_KERNEL, "--burn-us", "5"), (1, 8)),
-    "slow": Pace("in kernel, 20 us", SLOW, STREAMS, PROMPT),
-    "link": Pace("in kernel, link", (*IN_KERNEL, "--link-us", "200"), STREAMS, PROMPT),
+    "slow": Pace("in kernel, 20 us", SLOW, STREAMS, PROMPT, block="16K"),
+    "link": Pace(
+        "in kernel, link",
+        (*IN_KERNEL, "--link-us", "200"),
+        STREAMS,
+        PROMPT,
+        block=SMALL_BLOCK,
+    ),
 }
 # CoDel drops nothing there: they tell what its drops cost.
 PFIFO = {

@@ -37,7 +37,8 @@ def flood(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
 
 
 def _pace(rhythm: str, where: str, options: tuple[str, ...]) -> Pace:
-    return Pace(f"{rhythm.replace('_', ' ')}{where}", (*options, *RHYTHMS[rhythm]))
+    title = f"{rhythm.replace('_', ' ')}{where}"
+    return Pace(title, (*options, *RHYTHMS[rhythm]), block="16K")
 
 
 def _flood(name: str, pace: Pace, lossless: bool) -> Workload:

@@ -44,19 +44,23 @@ class Pace:
     demands: Mapping[str, Any] = field(default_factory=dict)  # fields of Row
     qdisc: str = "fq_codel"
     ecn: bool = False  # NEAR asks for it, FAR then agrees
+    block: str = "128K"  # of iperf3, whose receiver counts whole ones of each stream
 
 
 SLOW = ("--burn-us", "20")
+SMALL_BLOCK = "4K"  # 128 KB of 8 streams are a fifth of what 10 Mbit/s carry in 4 s
 ABOVE = {"above_upstream": True}
 NO_DEMANDS: Mapping[str, Any] = {}
 # With pfifo and ECN CoDel drops nothing: they tell what its drops cost.
 PACES = {
     "fast": Pace("fast reader", (), (1, 2, 4, 8, 16), ABOVE),
-    "slow": Pace("slow reader", SLOW, (1, 8, 16), ABOVE),
-    "link": Pace("link", ("--link-us", "200"), (1, 4, 8), {"prompt": True}),
+    "slow": Pace("slow reader", SLOW, (1, 8, 16), ABOVE, block="16K"),
+    "link": Pace(
+        "link", ("--link-us", "200"), (1, 4, 8), {"prompt": True}, block=SMALL_BLOCK
+    ),
     "fast_pfifo": Pace("fast reader, pfifo", (), (8,), qdisc="pfifo"),
-    "slow_pfifo": Pace("slow reader, pfifo", SLOW, (8,), qdisc="pfifo"),
-    "slow_ecn": Pace("slow reader, ecn", SLOW, (8,), ecn=True),
+    "slow_pfifo": Pace("slow reader, pfifo", SLOW, (8,), qdisc="pfifo", block="16K"),
+    "slow_ecn": Pace("slow reader, ecn", SLOW, (8,), ecn=True, block="16K"),
 }
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 UDP_PAYLOAD_BYTES = 1400
@@ -71,8 +75,8 @@ def flood(payload_bytes: int) -> list[str]:
 
 # What else than the forwarder is measured with: streams, and iperf3's further arguments.
 LOADS: dict[str, tuple[str, int, list[str]]] = {
-    "tcp_1": ("1 TCP", 1, []),
-    "tcp_8": ("8 TCP", 8, []),
+    "tcp_1": ("1 TCP", 1, ["--length", SMALL_BLOCK]),
+    "tcp_8": ("8 TCP", 8, ["--length", SMALL_BLOCK]),
     "udp": ("UDP flood", 1, flood(UDP_PAYLOAD_BYTES)),
 }
 
@@ -192,7 +196,7 @@ def settle(reader: Reader) -> tuple[Counters, int]:
 def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
     pace, ring = case.pace, parse_variant(variant).ring
-    options = case.options or ("--omit", str(START_SECONDS))
+    options = case.options or ("--omit", str(START_SECONDS), "--length", pace.block)
     with devices.forwarder(
         env.reader(pace.options), variant, pace.options, pace.qdisc, ring
     ) as reader, server():
