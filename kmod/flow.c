@@ -8,15 +8,18 @@
  * Depth. The ring holds what the reader takes in target_us, or what it takes at
  * one visit if that is more. Its pace is learned while the queue is stopped,
  * because then it has work. A reader that was left without work for a time gets
- * as many packets more as it could have read in that time, at most three times as
- * many as before; each wake that leaves none without work takes a part of that back.
+ * as many packets more as it could have read in that time; each wake that leaves none
+ * without work takes a part of that back.
  * Time without work is time for which a stop left the ring empty, and the time
  * that a reader that left because the ring was empty (it comes on a tick, or
- * sleeps) then rests although packets wait.
+ * sleeps) then rests although packets wait. It left so if the queue woke with an
+ * empty ring. If it was open for twice the time that reading took, the reader may
+ * have left so, and gets up to a quarter more than it took.
  *
  * Review. A stopped queue is reviewed when its reader should have read down to
- * the low watermark; the queue wakes if it did. A review that saw nothing read is
- * followed by the next after a sixteenth of the debt.
+ * the low watermark; the queue wakes if it did, and while the reader rests also if
+ * the ring holds less than the reader took at its last visit. A review that saw
+ * nothing read is followed by the next after a sixteenth of the debt.
  *
  * Debt. Stopped time is debt; each packet by which the ring gets shorter pays for
  * 1/STALL_PACKETS of stall_ms, and time in which no queue of the device was stopped
@@ -49,11 +52,12 @@
 #define DEPTH_MIN		4
 
 /*
- * What was added to the depth fades by this part of itself with each wake, and by
- * this part of what a visit left.
+ * What was added to the depth fades by this part of itself with each wake and in each
+ * 8 ms, and by this part of what a visit left.
  */
 #define HELD_FADES		128
-#define VISIT_FADES		8
+#define HELD_FADES_NS		(8 * NSEC_PER_MSEC)
+#define VISIT_FADES		4
 /* Longer than any ring: a reader that does not rest has no visits. */
 #define VISIT_MAX		1000000
 
@@ -174,16 +178,10 @@ int sluice_flow_room(const struct sluice_flow *f,
  * How many packets were read since the last look; less than 0 if more were handed
  * back (vhost-net) than read.
  */
-static int read_since(const struct sluice_flow *f, const struct sluice_flow_ring *ring)
-{
-	int came = sluice_slots_between(f->producer, ring->producer, ring->size);
-
-	return f->fill + came - ring->fill;
-}
-
 static int look(struct sluice_flow *f, const struct sluice_flow_ring *ring)
 {
-	int read = read_since(f, ring);
+	int came = sluice_slots_between(f->producer, ring->producer, ring->size);
+	int read = f->fill + came - ring->fill;
 
 	if (ring->guessed)
 		return 0;
@@ -206,35 +204,6 @@ static void pay(struct sluice_flow *f, const struct sluice_flow_settings *s,
 	f->debt_ns -= min(f->debt_ns, price * packets);
 }
 
-static bool stall_goes_on(const struct sluice_flow *f,
-			  const struct sluice_flow_settings *s,
-			  const struct sluice_flow_ring *ring, int unread, u64 now)
-{
-	int low = sluice_flow_low(s, sluice_flow_depth(f, s, ring->safe_limit));
-
-	if (ring->fill < f->least && ring->fill <= low)
-		return false;
-	return unread > 0 || now < f->passes_until;
-}
-
-/**
- * sluice_flow_is_stalled() - would the next sender pass because of a stall?
- * @f: the queue's policy
- * @s: the settings
- * @ring: the ring
- * @now: the time
- *
- * Context: the queue's lock.
- * Return: whether it would.
- */
-bool sluice_flow_is_stalled(const struct sluice_flow *f,
-			    const struct sluice_flow_settings *s,
-			    const struct sluice_flow_ring *ring, u64 now)
-{
-	return f->stalled &&
-	       stall_goes_on(f, s, ring, f->unread - read_since(f, ring), now);
-}
-
 /**
  * sluice_flow_passes() - do the senders of a stalled queue still pass?
  * @f: the queue's policy, @stalled
@@ -248,8 +217,11 @@ bool sluice_flow_is_stalled(const struct sluice_flow *f,
 bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			const struct sluice_flow_ring *ring, u64 now)
 {
+	int low = sluice_flow_low(s, sluice_flow_depth(f, s, ring->safe_limit));
+	bool is_short = ring->fill < f->least && ring->fill <= low;
+
 	f->unread = min(f->unread - look(f, ring), STALL_READ);
-	if (stall_goes_on(f, s, ring, f->unread, now))
+	if (!is_short && (f->unread > 0 || now < f->passes_until))
 		return true;
 	f->debt_ns = div_u64(stall_ns(s) * max(f->unread, 0), STALL_READ);
 	f->looked_at = now;
@@ -258,18 +230,35 @@ bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings
 }
 
 /*
- * The reader rested in this stop, and reads again. If the queue woke with an empty
- * ring, and the reader took hardly more at its last visit than the ring may hold, then
- * it rested for want of packets, and that was time without work. If it left packets
- * the ring may hold less.
+ * The reader rested in this stop, and reads again. If it had rested for want of
+ * packets it gets as many more as it could have read meanwhile, up to @most. If it
+ * had left packets the ring may hold less.
  */
-static void visit_begins(struct sluice_flow *f)
+static void visit_begins(struct sluice_flow *f, int size)
 {
-	if (!f->cut)
+	u64 more = div_u64(f->looked_at - f->stopped_at, f->pace_ns + 1);
+	int most = min(f->most, size);
+
+	if (most > f->held)
+		f->held = min_t(u64, min(f->depth, size) + more + 1, most);
+	else
 		f->held -= max(f->held - f->visit, 0) / VISIT_FADES;
-	else if (f->visit / 3 * 2 - DEPTH_MIN <= f->depth)
-		f->lost_ns += f->looked_at - f->stopped_at;
 	f->visit = 0;
+}
+
+/*
+ * The queue stops, and it stopped before with @left packets in the ring, of which and of
+ * those that came since @read were read in @open_ns. How many may the ring hold if the
+ * reader rests now? Any number if it had found the ring empty; a quarter more
+ * than it took if it had time to, which a reader that waited for other things had, too.
+ */
+static int most_after_rest(const struct sluice_flow *f, int left, int read, u64 open_ns)
+{
+	if (!left)
+		return INT_MAX;
+	if (read >= left && open_ns / 2 > (u64)f->pace_ns * (read + 1))
+		return f->visit + f->visit / 4;
+	return 0;
 }
 
 /**
@@ -328,25 +317,27 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 	u64 open_from = max(f->looked_at, READ_ONCE(device->stopped_at));
 	int depth = sluice_flow_depth(f, s, ring->safe_limit);
 	u32 stalls = READ_ONCE(device->stalls);
-	bool was_empty = !f->fill;
-	int read = look(f, ring);
+	int left = f->fill;
+	int read = max(look(f, ring), 0);
+	bool rests = f->resting && !read;
 
 	if (now > open_from)
 		f->debt_ns -= min(f->debt_ns,
 				  div_u64(now - open_from, OPEN_FACTOR));
 	pay(f, s, read);
-	f->visit = min(f->visit + max(read, 0), VISIT_MAX);
+	f->visit = min(f->visit + read, VISIT_MAX);
 	if (stalls != f->device_stalls)
 		f->debt_ns = stall_ns(s);
 	f->device_stalls = stalls;
 	WRITE_ONCE(device->stopped_at, now);
-	f->cut = was_empty;
+	if (!rests)
+		f->most = most_after_rest(f, left, read, now - f->looked_at);
+	f->resting = rests;
 	f->stopped_at = now;
 	f->looked_at = now;
 	f->least = ring->fill + 1;
 	f->stop_read = 0;
 	f->lost_ns = 0;
-	f->resting = false;
 	return review_after(f, to_read(ring, sluice_flow_low(s, depth)), 0,
 			    stall_ns(s), now);
 }
@@ -374,17 +365,22 @@ static u64 learn_pace(struct sluice_flow *f, int read, u64 ns, bool dry)
 	return dry ? max(ns - min(ns, busy), ns / 16) : 0;
 }
 
-/* A stop ends: has the ring been too short for its reader? */
+/*
+ * A stop ends: has the ring been too short for its reader? What bridges a delay fades
+ * with each wake, and with the time that was read in.
+ */
 static void learn_depth(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			int size, bool rested)
 {
 	int depth = min(f->depth, size);
 	u64 more = div_u64(f->lost_ns, f->pace_ns + 1);
+	u64 parts = 1 + div_u64((u64)f->pace_ns * f->stop_read, HELD_FADES_NS);
 
 	if (f->lost_ns)
-		f->held = min_t(u64, depth + min_t(u64, more + 1, 3 * depth), size);
+		f->held = min_t(u64, depth + more + 1, size);
 	else if (!rested)
-		f->held -= DIV_ROUND_UP(f->held, HELD_FADES);
+		f->held -= DIV_ROUND_UP(f->held * min_t(u32, parts, HELD_FADES),
+					HELD_FADES);
 	set_depth(f, s);
 }
 
@@ -412,8 +408,8 @@ static void stall(struct sluice_flow *f, const struct sluice_flow_settings *s,
 	if (f->stop_read >= STALL_PACKETS)
 		f->passes_until += STALL_FACTOR * stall_ns(s);
 	if (!f->stop_read) {	/* it rests for longer than a stop may last */
-		f->lost_ns = now - f->stopped_at;
-		learn_depth(f, s, size, true);
+		f->held = size;
+		set_depth(f, s);
 	}
 	WRITE_ONCE(f->stalled, true);
 }
@@ -444,8 +440,8 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 	charge(f, s, ring->fill, now);
 	if (read > 0) {
 		if (rested)
-			visit_begins(f);
-		f->cut = false;
+			visit_begins(f, ring->size);
+		f->most = 0;
 		f->visit = min(f->visit + read, VISIT_MAX);
 		f->stop_read += read;
 		f->lost_ns += learn_pace(f, read, now - f->looked_at, !ring->fill);
@@ -458,6 +454,9 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 
 	depth = sluice_flow_depth(f, s, ring->safe_limit);
 	low = sluice_flow_low(s, depth);
+	/* What is in the ring when it comes again is all that it may find. */
+	if (read <= 0)
+		low = max(low, min(f->visit, depth) - 1);
 	if (f->debt_ns >= stall_ns(s)) {
 		stall(f, s, ring->size, now);
 		f->device_stalls = READ_ONCE(device->stalls) + 1;

@@ -61,7 +61,8 @@ struct sluice_flow_device {
  * struct sluice_flow - the policy's memory of one queue
  * @depth: packets at which the queue stops, before the other limits
  * @stalled: senders pass, and a full ring drops
- * @cut: the ring was empty when the queue last woke, and nothing was read since
+ * @most: packets that the ring may hold if the reader rests in this stop: it had
+ *	  found the ring empty before; 0: it left packets
  * @resting: the last look of this stop saw nothing read
  * @producer: the ring's producer at the last look
  * @fill: packets in the ring at the last look
@@ -90,7 +91,7 @@ struct sluice_flow_device {
 struct sluice_flow {
 	int depth;
 	bool stalled;
-	bool cut;
+	int most;
 	bool resting;
 	int producer;
 	int fill;
@@ -132,9 +133,6 @@ int sluice_flow_room(const struct sluice_flow *f,
 		     const struct sluice_flow_ring *ring, bool more);
 bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			const struct sluice_flow_ring *ring, u64 now);
-bool sluice_flow_is_stalled(const struct sluice_flow *f,
-			    const struct sluice_flow_settings *s,
-			    const struct sluice_flow_ring *ring, u64 now);
 u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s,
 		     const struct sluice_flow_ring *ring,
 		     struct sluice_flow_device *device, u64 now);

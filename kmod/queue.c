@@ -211,11 +211,26 @@ static enum hrtimer_restart timer_expired(struct hrtimer *timer)
 }
 
 /*
+ * Do senders pass because the queue is stalled? The ring, which is still q->ring, is
+ * counted under the lock: the policy must not see a count older than the last it saw.
+ */
+static bool __queue_passes(struct sluice_queue *q)
+{
+	struct sluice_flow_ring count;
+
+	lockdep_assert_held(&q->lock);
+
+	if (!q->flow.stalled)
+		return false;
+	count = sluice_count_ring(q->ring, q->size, true);
+	return sluice_flow_passes(&q->flow, settings(q), &count, ktime_get_ns());
+}
+
+/*
  * A sender found that the queue must stop, or that it is stalled. While the sender
  * waited for the lock the queue may have been stopped and stalled, or got another
- * ring; or the count is a guess. Then nothing is done, and the next sender looks. The
- * ring is counted again, because the policy must not see a count that is older than
- * the last it saw. proofs/litmus: off_against_stop
+ * ring; or the count is a guess. Then nothing is done, and the next sender looks.
+ * proofs/litmus: off_against_stop
  */
 static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring, int size,
 			 bool full)
@@ -224,12 +239,10 @@ static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring, int size
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
-	if (ring == q->ring && size == q->size && q->open) {
+	if (ring == q->ring && size == q->size && q->open && !__queue_passes(q) &&
+	    full) {
 		count = sluice_count_ring(ring, size, true);
-		if (q->flow.stalled &&
-		    sluice_flow_passes(&q->flow, settings(q), &count, ktime_get_ns()))
-			full = false;
-		if (full && !count.guessed)
+		if (!count.guessed)
 			__queue_stop(q, &count);
 	}
 	raw_spin_unlock_irqrestore(&q->lock, flags);
@@ -438,11 +451,11 @@ bool sluice_queue_rescue(struct sluice_queue *q, bool *stopped)
 	return lost;
 }
 
-static enum sluice_queue_state
-__queue_state(const struct sluice_queue *q, const struct ptr_ring *ring,
-	      const struct sluice_flow_ring *count)
+static enum sluice_queue_state __queue_state(struct sluice_queue *q,
+					     struct ptr_ring *ring)
 {
 	enum sluice_queue_state qdisc;
+	bool stalled;
 
 	lockdep_assert_held(&q->lock);
 
@@ -455,8 +468,10 @@ __queue_state(const struct sluice_queue *q, const struct ptr_ring *ring,
 	qdisc = qdisc_state(q->txq);
 	if (qdisc != SLUICE_QUEUE_OPEN)
 		return qdisc;
-	return sluice_flow_is_stalled(&q->flow, settings(q), count, ktime_get_ns()) ?
-		       SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
+	stalled = q->flow.stalled;
+	if (ring == q->ring && READ_ONCE(ring->size) == q->size)
+		stalled = __queue_passes(q);
+	return stalled ? SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
 }
 
 /**
@@ -483,7 +498,7 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 		view->low = sluice_flow_low(settings(q), view->limit);
 	}
 	raw_spin_lock_irq(&q->lock);
-	view->state = __queue_state(q, ring, &count);
+	view->state = __queue_state(q, ring);
 	view->reader_ns = q->flow.pace_ns;
 	view->stops = q->stops;
 	memcpy(view->wakes, q->wakes, sizeof(view->wakes));

@@ -7,13 +7,24 @@ that pauses reads as fast as it can for 700 ms of each second.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from lab.guest import devices
+from lab.guest.devices import NEAR
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, Workload
+from lab.row import Row, Sample, Workload, sample
 from lab.workloads.in_kernel import IN_KERNEL
-from lab.workloads.tcp import FLOOD, Case, Pace, tcp_workload, transfer
+from lab.workloads.tcp import (
+    FLOOD,
+    START_SECONDS,
+    Pace,
+    load,
+    server,
+    settle,
+    tcp_workload,
+)
 
 TICKS_MS = (1, 5, 10, 20, 50)
 LONG = "pause_300ms"  # longer than a stop may last: senders pass, the ring overflows
@@ -29,11 +40,26 @@ READERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 
-def flood(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
+def _read_rate(seconds: float) -> float:
+    """Packets per second that are read from NEAR, once its reader has had a second."""
+    time.sleep(START_SECONDS)
+    began, before = time.monotonic(), devices.read_counters(NEAR).read
+    time.sleep(seconds)
+    read = devices.read_counters(NEAR).read - before
+    return read / (time.monotonic() - began)
+
+
+def flood(pace: Pace, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """The packets that the reader took, per second. What arrives behind it tells less:
     a burst of 500 packets does not fit into the buffer of the socket that gets them."""
-    taken = transfer(case, variant, seconds, env)
-    return replace(taken, value=taken.read / max(1, round(seconds)))
+    options = pace.options
+    with devices.forwarder(env.reader(options), variant, options) as reader, server():
+        with ThreadPoolExecutor() as pool:
+            rate = pool.submit(_read_rate, seconds)
+            _, pinged = load(1, seconds + 2 * START_SECONDS, *FLOOD.options)
+        after, read = settle(reader)
+        reader.end()
+    return sample(rate.result(), after, {}, pinged, read=read)
 
 
 def _pace(rhythm: str, where: str, options: tuple[str, ...]) -> Pace:
@@ -44,7 +70,7 @@ def _pace(rhythm: str, where: str, options: tuple[str, ...]) -> Pace:
 def _flood(name: str, pace: Pace, lossless: bool) -> Workload:
     title = f"UDP flood, {pace.title}"
     row = Row(name, title, "packets/s", usual=True, floor=0.97, lossless=lossless)
-    return Workload(row, partial(flood, replace(FLOOD, pace=pace)))
+    return Workload(row, partial(flood, pace))
 
 
 WORKLOADS = [

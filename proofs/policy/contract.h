@@ -154,17 +154,23 @@ static double score_wait(const struct plays *p)
 		max(p->of->set[TARGET], (FEWEST + batch) * slowest));
 }
 
-/* Before a reader that rests, most packets wait for no more than one of its rests. */
+/*
+ * Before a reader that rests, most packets wait for no more than its longest rest, and
+ * for what it takes at a visit.
+ */
 static double score_rests(const struct plays *p)
 {
-	u64 rests = 0, ns = 0;
+	u64 rest = 0, visit = 0;
 
-	for (unsigned int i = 0; i < p->of->count; i++)
-		if (p->of->ops[i].kind == REST) {
-			rests++;
-			ns += p->of->ops[i].ns;
-		}
-	return rests ? p->sluice.median_wait / (double)(latest(p) + ns / rests) : 0;
+	for (unsigned int i = 0; i < p->of->count; i++) {
+		const struct op *op = &p->of->ops[i];
+
+		if (op->kind == REST)
+			rest = max(rest, op->ns);
+		else
+			visit = max(visit, max(op->count, 1) * op->ns);
+	}
+	return rest ? p->sluice.median_wait / (double)(latest(p) + rest + visit) : 0;
 }
 
 /* A timer for each stop of one that never rests, not two: few reviews come too early. */
@@ -207,7 +213,7 @@ static const struct bound bounds[] = {
 	{ "reads", "a reader gets less than from stock", score_reads, 20 },
 	{ "lost", "a reader that is fast enough loses packets", score_lost, 80, true },
 	{ "wait", "packets wait in the ring of a steady reader", score_wait, 10 },
-	{ "rests", "packets wait for more than one rest", score_rests, 20 },
+	{ "rests", "packets wait for more than one rest and visit", score_rests, 20 },
 	{ "steady", "a reader that is fast enough gets less than that", score_steady, 20 },
 };
 

@@ -122,6 +122,28 @@ static void verdicts(void)
 	}
 }
 
+/* While the reader rests the ring is filled with what it took at its last visit. */
+static void rests(void)
+{
+	static const struct { int visit; enum sluice_flow_verdict verdict; } cases[] = {
+		{ 0, SLUICE_FLOW_WAIT }, { 41, SLUICE_FLOW_WAIT }, { 42, SLUICE_FLOW_WAKE },
+		{ 99, SLUICE_FLOW_WAKE },
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sluice_flow_ring r = holding(61, 41);
+		struct sluice_flow_device device = { 0 };
+		u64 left;
+
+		begin_stop(&defaults, &device, 0);
+		sluice_flow_rebase(&f, &r, true);	/* 20 packets went elsewhere */
+		f.visit = cases[i].visit;
+		EXPECT_OF(i, sluice_flow_review(&f, &defaults, &r, &device,
+						NSEC_PER_SEC + 2 * MS, &left),
+			  cases[i].verdict);
+	}
+}
+
 /* A queue that stalled with 61 packets in its ring; in a crowd 60 were read before. */
 static struct sluice_flow_ring begin_stall(struct sluice_flow_device *device, bool crowd)
 {
@@ -262,6 +284,7 @@ void flow_examples(void)
 	slots_between();
 	rooms();
 	verdicts();
+	rests();
 	stalls();
 	short_rings();
 	guesses();

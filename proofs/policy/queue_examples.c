@@ -374,19 +374,25 @@ static void views(void)
 	EXPECT(view.size == 100 && view.fill == 28 && view.limit == 92 && view.low == 46, true);
 	LOCKED(q, __queue_wake(q, 0, SLUICE_WAKE_TIMER));
 	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
+	/* of 46 packets or fewer it ends; else when two were read */
 	q->flow.stalled = true;
-	q->flow.unread = 1;
+	q->flow.unread = 2;
 	q->flow.producer = 30;
 	q->flow.fill = 28;
 	q->flow.least = 47;
-	set_ring(SIZE, 0, 2, 48);	/* of 46 packets or fewer the next sender ends it */
-	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
 	set_ring(SIZE, 0, 2, 49);
 	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
-	set_ring(SIZE, 0, 3, 49);	/* one was read */
-	q->flow.least = 46;
+	set_ring(SIZE, 0, 3, 49);
 	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
+	q->flow.stalled = true;
 	q->flow.unread = 2;
+	q->flow.least = 46;
+	set_ring(SIZE, 0, 4, 50);
+	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
+	set_ring(SIZE, 0, 5, 51);
+	EXPECT(seen().state, SLUICE_QUEUE_OPEN);
+	q->flow.stalled = true;		/* another ring tells nothing */
+	q->ring = NULL;
 	EXPECT(seen().state, SLUICE_QUEUE_STALLED);
 	device->verified = false;
 	EXPECT(seen().state, SLUICE_QUEUE_UNREAD);
