@@ -76,9 +76,25 @@ static void qdiscs(void)
 	}
 }
 
+static void stop_queue(void)
+{
+	set_ring(SIZE, 0, 0, 95);
+	sluice_queue_check(q);
+}
+
+/* A queue that stops after the backstop looked at it is watched as well. */
+static void stops_meanwhile(void)
+{
+	begin();
+	sluice_backstop_watch();
+	when_released = stop_queue;
+	EXPECT(run_work(&runner.work) && q->stopped && runner.work.queued, true);
+}
+
 void backstop_examples(void)
 {
 	tables();
 	qdiscs();
+	stops_meanwhile();
 	begin();
 }

@@ -167,6 +167,7 @@ static void events_of_many_devices(void)
 	static const struct { unsigned int last, others, each, all; bool again; } cases[] = {
 		{ 3, 7, 4, 31, false }, { 4, 7, 4, 32, true }, { 4, 8, 4, 36, true },
 		{ 1, 8, 1, 9, false },
+		{ 1, 2, 6, 9, true },	/* two of six queues wait, behind them a device has none */
 	};
 	struct sluice_device *crowd[16];
 
