@@ -3,16 +3,11 @@
 #include "examples.h"
 #include "device.c"
 
-void hook_is_forgotten(void);
-
 /* Nothing is known of it, and it is up, with a reader on each queue. */
 static void fresh_unknown(void)
 {
 	fresh();
-	hook_is_forgotten();
 	sluice_devices[0].first = NULL;
-	flags_shown = "0x1003\n";
-	flags_error = 0;
 	leaving = false;
 }
 
@@ -54,8 +49,7 @@ static void is_switched_on(void) { known()->by_hand.on = true; }
 static void is_removed(void) { tun->dev.reg_state = NETREG_UNREGISTERING; }
 static void is_not_yet(void) { tun->dev.reg_state = NETREG_UNINITIALIZED; }
 static void is_there(void) { tun->dev.reg_state = NETREG_REGISTERED; }
-static void lacks_memory(void) { no_memory = true; }
-static void has_memory(void) { no_memory = false; }
+static void lacks_memory(void) { refused_allocation = 1; }
 static void leaves(void) { leaving = true; }
 static void begins_anew(void) { fresh_unknown(); }
 static void is_hooked_elsewhere(void)
@@ -110,7 +104,7 @@ static void states(void)
 		{ NULL, NETDEV_UP, -1 },
 		/* no memory, until there is some */
 		{ lacks_memory, NETDEV_REGISTER, -1 },
-		{ has_memory, NETDEV_CHANGE, -1 },
+		{ NULL, NETDEV_CHANGE, -1 },
 		{ is_there, NETDEV_CHANGE, SLUICE_DEVICE_SERVED },
 		{ is_hooked_elsewhere, NETDEV_REGISTER, SLUICE_DEVICE_REFUSED },
 		/* none of ours */

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -151,7 +150,6 @@ ACCESS(s64) exchange_marked(s64 *at, s64 old, s64 new)
 typedef struct {
 	unsigned int magic;
 	void *owner;
-	pthread_mutex_t mutex;
 } spinlock_t;
 
 #define LOCK_MAGIC		0x10c4
@@ -391,8 +389,7 @@ struct ftrace_ops {
 	unsigned long flags;
 	int (*ops_func)(struct ftrace_ops *ops, unsigned long ip,
 			enum ftrace_ops_cmd cmd);
-	unsigned long filter, direct;	/* the function, and what it calls */
-	bool registered;
+	unsigned long filter;	/* the function */
 };
 #define SLUICE_HAS_FTRACE_REGS
 #define SLUICE_HAS_FTRACE_ARGS

@@ -37,13 +37,12 @@ extern struct tracer tracer;
 extern struct tun_device *the_device;	/* published to senders */
 extern struct Qdisc fq, noqueue, lockless;
 extern const char *flags_shown;		/* in the file tun_flags of each device */
-extern ssize_t flags_error;
 extern struct socket *socket_instead;	/* what the driver says of a file, if not NULL */
 extern struct ptr_ring *ring_instead;
 extern long open_error;
 
 unsigned long transmit_ip(void);
-void tun_setup(struct tun_device *tun, unsigned int queues);
+struct tun_device *tun_create(unsigned int queues);
 void notify(struct tun_device *tun, unsigned long event);
 
 #endif

@@ -151,8 +151,7 @@ void create_device(void)
 
 	if (the_device)
 		return;
-	tun = zeroed(sizeof(*tun));
-	tun_setup(tun, plan.queues);
+	tun = tun_create(plan.queues);
 	notify(tun, NETDEV_REGISTER);
 	for (i = 0; i < FILES; i++)
 		if (processes[i].file && processes[i].index < 0)
