@@ -47,7 +47,6 @@ struct fiber {
 	bool irq, began;
 	u64 wake_at;		/* asleep or held until then */
 	const spinlock_t *waits;
-	const bool *until;	/* waits for it to become true */
 	unsigned int read_depth, read_sections;
 };
 
@@ -86,7 +85,6 @@ static struct hold holds[HOLDS_MAX];
 static unsigned int hold_count;
 static struct learned *learned;
 static bool learning;
-static bool work_is_there;
 
 void fail(const char *format, ...)
 {
@@ -224,14 +222,6 @@ void sleep_ns(u64 ns)
 	switch_away();
 }
 
-static void wait_until(const bool *until)
-{
-	current->until = until;
-	while (!*until)
-		switch_away();
-	current->until = NULL;
-}
-
 void *zeroed(size_t size)
 {
 	return memory_allocate(size);
@@ -361,15 +351,6 @@ void synchronize_rcu(void)
 			sleep_ns(NSEC_PER_USEC);
 }
 
-static void link_timer(struct hrtimer *timer)
-{
-	if (timer->known)
-		return;
-	timer->next = timers;
-	timers = timer;
-	timer->known = true;
-}
-
 /* Its memory may be freed then. */
 static void unlink_timer(struct hrtimer *timer)
 {
@@ -392,7 +373,11 @@ void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	step_at(__builtin_return_address(0));
 	memory_check(timer, sizeof(*timer));
-	link_timer(timer);
+	if (!timer->known) {
+		timer->next = timers;
+		timers = timer;
+		timer->known = true;
+	}
 	if (!timer->running)	/* else it stays on the handler's CPU */
 		timer->cpu = this_cpu();
 	timer->expires = now + ns;
@@ -509,18 +494,6 @@ static void expire_timers(void)
 }
 
 /* Work: done by one fiber, in the order of its time. */
-/* Returns false if it waits already. */
-static bool link_work(struct work_struct *work, u64 due)
-{
-	if (work->queued)
-		return false;
-	work->queued = true;
-	work->due = due;
-	work->next = works;
-	works = work;
-	return true;
-}
-
 static void unlink_work(struct work_struct *work)
 {
 	struct work_struct **at = &works;
@@ -534,9 +507,14 @@ static void unlink_work(struct work_struct *work)
 bool start_work(struct work_struct *work, u64 after_ns)
 {
 	step_at(__builtin_return_address(0));
-	if (!link_work(work, now + after_ns))
+	if (work->queued)
 		return false;
-	work_is_there = true;
+	work->queued = true;
+	work->due = now + after_ns;
+	work->next = works;
+	works = work;
+	if (fibers[SPARE_CPU].wake_at == NEVER)
+		fibers[SPARE_CPU].wake_at = 0;
 	next_event = min(next_event, work->due);
 	return true;
 }
@@ -579,26 +557,18 @@ void free_after_grace_period(void *object)
 	start_work(&callback->work, 0);
 }
 
-/* Returns whether the work is still there, and may be queued again. */
-static bool run_work(struct work_struct *work)
-{
-	bool stays = work->func != free_now;
-
-	work->func(work);
-	return stays;
-}
-
 static void worker(void *unused)
 {
 	struct work_struct *work, *first;
+	bool stays;
 
 	for (;;) {
 		for (work = first = works; work; work = work->next)
 			if (work->due < first->due)
 				first = work;
-		work_is_there = first;
-		if (!first) {
-			wait_until(&work_is_there);
+		if (!first) {	/* start_work() wakes it */
+			current->wake_at = NEVER;
+			switch_away();
 			continue;
 		}
 		if (first->due > now) {
@@ -607,7 +577,9 @@ static void worker(void *unused)
 		}
 		unlink_work(first);
 		first->running = true;
-		if (run_work(first))
+		stays = first->func != free_now;	/* else it frees itself */
+		first->func(first);
+		if (stays)
 			first->running = false;
 	}
 }
@@ -616,7 +588,6 @@ static bool can_run(const struct fiber *fiber)
 {
 	return fiber->wake_at <= now &&
 	       !(fiber->waits && fiber->waits->owner) &&
-	       !(fiber->until && !*fiber->until) &&
 	       (fiber->irq || !(alive >> (CPUS + fiber->cpu) & 1));
 }
 

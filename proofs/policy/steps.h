@@ -31,7 +31,6 @@ void run_seed(u64 packets);		/* each sender's, at most */
 void show_totals(void);
 void forget_totals(void);
 bool timer_is_lost(void);
-bool allocation_fails(void);
 void check_invariants(void);		/* whenever nobody is at work on a queue */
 
 #endif

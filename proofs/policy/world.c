@@ -11,7 +11,6 @@
  *   - a queue is still stopped after its readers caught up, or after unload;
  *   - a reader that lives is stalled, or a stall outlasts what caused it;
  *   - packets, or stops and wakes, do not add up;
- *   - a device's state is not what its flags say;
  *   - memory is used after it is freed, or not freed at all, or the module runs
  *     after it was unloaded.
  */
@@ -40,7 +39,7 @@ u64 sent[SENDERS_MAX], found;
 bool acting, over;
 static unsigned int rounds[SENDERS_MAX];
 static int lost_lately, inside_module;
-static int allocations_to_fail, timers_to_lose;
+static int timers_to_lose;
 static unsigned int excuses = 1;	/* for lost packets, so far */
 static bool unloaded, readers_stop;
 static struct totals *totals;		/* of all seeds, each a process of its own */
@@ -57,16 +56,11 @@ bool timer_is_lost(void)
 	return timers_to_lose && chance(20) == 0 && timers_to_lose--;
 }
 
-bool allocation_fails(void)
-{
-	return allocations_to_fail && allocations_to_fail--;
-}
-
 void complain(const char *format, ...)
 {
 	va_list arguments;
 
-	if (plan.refuses || plan.loses_timers)
+	if (plan.loses_timers)
 		return;
 	va_start(arguments, format);
 	vprintf(format, arguments);
@@ -503,15 +497,7 @@ static void make_plan(u64 packets)
 	plan.operates = chance(3);
 	plan.intrudes = chance(4) == 0;
 	plan.dies = chance(3) == 0;
-	plan.refuses = chance(16) == 0;
-	if (plan.refuses) {
-		tracer.filter_error = chance(2) ? -EINVAL : 0;
-		tracer.register_error = -EBUSY;
-	}
 	tracer.direct_error = chance(4) ? 0 : -EBUSY;
-	plan.upstream = chance(16) == 0;
-	flags_shown = plan.upstream ? "0x1083\n" : "0x1003\n";
-	allocations_to_fail = chance(16) ? 0 : 1 + chance(3);
 	plan.loses_timers = chance(16) == 0;
 	plan.batches = chance(4) == 0;
 	sluice_direct_call = chance(2);

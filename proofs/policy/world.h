@@ -17,8 +17,6 @@ struct plan {
 	bool intrudes;		/* somebody else stops and wakes our queues */
 	bool leaves;		/* the module is unloaded under traffic */
 	bool dies;		/* readers pause for longer than the stall time */
-	bool refuses;		/* ftrace does not let the hook in */
-	bool upstream;		/* IFF_BACKPRESSURE */
 	bool batches;		/* readers take several under one lock */
 	bool has_rule;		/* for the device's settings */
 	bool loses_timers;	/* the kernel does: the backstop is for that */
