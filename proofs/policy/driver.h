@@ -20,7 +20,6 @@ extern const struct file_operations tun_fops;
 struct tun_file *driver_open(unsigned int process, int size, int batch);
 void driver_close(struct tun_file *file);
 int driver_produce(struct tun_file *file, void *packet);
-void *driver_consume(struct tun_file *file);
 int driver_consume_batch(struct tun_file *file, void **packets, int count);
 void driver_unconsume(struct tun_file *file, void **packets, int count,
 		      void (*destroy)(void *));

@@ -2,11 +2,11 @@
 /* What is done to a device, its files and the machine while packets flow. */
 #include "world.h"
 
-static u64 jumped_ns;
-
 static void purge(struct tun_file *file)
 {
-	while (driver_consume(file))
+	void *packet;
+
+	while (driver_consume_batch(file, &packet, 1))
 		found++;
 }
 
@@ -182,12 +182,6 @@ static void remove_device(void)
 	poison_free(tun);
 }
 
-static void rename_device(void)
-{
-	if (the_device)
-		notify(the_device, NETDEV_CHANGENAME);
-}
-
 /* Another network namespace: it leaves and comes, and is the same device. */
 static void move_device(void)
 {
@@ -283,29 +277,9 @@ static void set_parameters(void)
 	sluice_device_configure(served);
 }
 
-/* A sender's CPU goes away, and another comes. */
-static void change_cpus(void)
-{
-	unsigned int i;
-
-	for (i = 1; i < (unsigned int)senders; i++)
-		set_cpu(i, chance(2));
-}
-
-/* The machine does nothing for a while: no reader is dead because of that. */
-static void jump(void)
-{
-	u64 ns = (u64)chance(300) * NSEC_PER_MSEC;
-
-	if (!plan.dies)
-		return;
-	jumped_ns += ns;
-	jump_time(ns);
-}
-
 static void check_queue(struct sluice_device *served, unsigned int id)
 {
-	u64 most_ns = served->flow.stall_ms * NSEC_PER_MSEC + SLACK_NS + jumped_ns +
+	u64 most_ns = served->flow.stall_ms * NSEC_PER_MSEC + SLACK_NS +
 		      plan.loses_timers * 3UL * NSEC_PER_SEC;
 	struct sluice_queue_view view;
 
@@ -344,8 +318,8 @@ static void act(void)
 	static void (*const acts[])(void) = {
 		set_switch, set_parameters, set_qdisc, link_down, detach, attach,
 		close_file, reopen_file, attach, set_size, remove_device,
-		create_device, move_device, rename_device, stop_foreign, stop_foreign,
-		wake_foreign, wake_foreign, change_cpus, jump, set_switch, attach,
+		create_device, move_device, stop_foreign, stop_foreign, wake_foreign,
+		wake_foreign, set_switch, attach,
 	};
 
 	if (plan.intrudes && chance(4))
@@ -392,8 +366,6 @@ void end_operator(void)
 	for (i = 0; i < FILES; i++)
 		if (processes[i].index < 0)
 			attach_process(the_device, &processes[i]);
-	for (i = 0; i < (unsigned int)senders; i++)
-		set_cpu(i, true);
 	rtnl_unlock();
 }
 

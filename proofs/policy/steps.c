@@ -72,7 +72,7 @@ static ucontext_t contexts[2 * CPUS];
 static jmp_buf left_at[2 * CPUS];
 static char stacks[2 * CPUS][STACK] __attribute__((aligned(64)));
 static struct fiber *current;
-static bool irqs_off[CPUS], offline[CPUS];
+static bool irqs_off[CPUS];
 static jmp_buf scheduler;
 static u64 now = 1, steps, next_event, random_state;
 unsigned int seed;
@@ -432,36 +432,9 @@ void spawn(void (*function)(void *), void *argument, int cpu)
 	prepare(&fibers[cpu], function, argument);
 }
 
-/* Everybody sleeps, and nobody knows. */
-void jump_time(u64 ns)
-{
-	now += ns;
-	next_event = now;
-}
-
-bool cpu_is_online(unsigned int cpu)
-{
-	return !offline[cpu];
-}
-
-/* A CPU that goes away hands its timers to another. */
-void set_cpu(unsigned int cpu, bool on)
-{
-	struct hrtimer *timer;
-
-	offline[cpu] = !on;
-	for (timer = timers; timer && !on; timer = timer->next)
-		if (timer->queued && timer->cpu == (int)cpu)
-			timer->cpu = SPARE_CPU;
-}
-
 int num_online_cpus(void)
 {
-	int cpu, count = 0;
-
-	for (cpu = 0; cpu < senders; cpu++)
-		count += !offline[cpu];
-	return max(count, 1);
+	return senders;
 }
 
 static void handle(void *argument)

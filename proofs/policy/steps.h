@@ -4,16 +4,13 @@
 #define POLICY_STEPS_H
 
 #define CPUS		12
-#define SPARE_CPU	(CPUS - 1)	/* no sender's: work, and timers of CPUs that went */
+#define SPARE_CPU	(CPUS - 1)	/* no sender's: work */
 
 /* What steps.c gives. */
 extern unsigned int seed;
 extern bool verbose;			/* the seed's events are shown */
 void spawn(void (*function)(void *), void *argument, int cpu);
 void run_threads(void);			/* until all have ended */
-void jump_time(u64 ns);
-bool cpu_is_online(unsigned int cpu);
-void set_cpu(unsigned int cpu, bool on);
 unsigned int this_cpu(void);
 void step_at(const void *site);
 bool on_stack(const volatile void *at);

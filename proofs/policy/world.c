@@ -14,7 +14,6 @@
  *   - memory is used after it is freed, or not freed at all, or the module runs
  *     after it was unloaded.
  */
-#include <stdarg.h>
 #include <sys/mman.h>
 
 #include "world.h"
@@ -58,14 +57,8 @@ bool timer_is_lost(void)
 
 void complain(const char *format, ...)
 {
-	va_list arguments;
-
-	if (plan.loses_timers)
-		return;
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	fail("the module complains, and without a reason");
+	if (!plan.loses_timers)
+		fail("the module complains, and without a reason: %s", format);
 }
 
 /* rules.c: one at most, for every device */
@@ -309,8 +302,6 @@ static void sender(void *argument)
 	unsigned int refused = 0;	/* in a row */
 
 	while (sent[at] < plan.packets) {
-		while (!cpu_is_online(at))
-			sleep_ns(20 * NSEC_PER_USEC);
 		if (transmit(chance(8) ? at : chance(QUEUES))) {
 			sent[at]++;
 			refused = 0;
@@ -366,13 +357,8 @@ static bool read_some(struct tun_file *file)
 	void *packets[8];
 	int count, back;
 
-	if (!plan.batches) {
-		count = driver_consume(file) ? 1 : 0;
-		found += count;
-		return count;
-	}
-	count = driver_consume_batch(file, packets, 1 + chance(8));
-	back = count && chance(64) == 0 ? chance(count) : 0;
+	count = driver_consume_batch(file, packets, plan.batches ? 1 + chance(8) : 1);
+	back = count > 1 && chance(64) == 0 ? chance(count) : 0;
 	found += count - back;
 	if (back) {	/* vhost-net is detached, and attached again */
 		excuse();
