@@ -32,7 +32,6 @@
 #define CROWD_PER_READ	64	/* more, for each packet that is read */
 #define FEWEST		4	/* packets that a ring may always hold */
 
-#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define TENANTS		3
 #define READER_WAKES_NS	20000		/* a process that slept in read() */
 #define CALL_NS		20000		/* a system call that changes the device */

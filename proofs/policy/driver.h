@@ -6,7 +6,6 @@
 #include <linux/ptr_ring.h>
 
 #define SENDERS_MAX	6
-#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 
 /* A tun file: a process or vhost-net has it open. */
 struct tun_file {

@@ -194,21 +194,6 @@ int unregister_ftrace_direct(struct ftrace_ops *ops, unsigned long function,
 }
 
 /* RTNL and its notifiers */
-void rtnl_lock(void)
-{
-	spin_lock(&rtnl);
-}
-
-void rtnl_unlock(void)
-{
-	spin_unlock(&rtnl);
-}
-
-void ASSERT_RTNL(void)
-{
-	lockdep_assert_held(&rtnl);
-}
-
 void notify(struct tun_device *tun, unsigned long event)
 {
 	if (notifier)

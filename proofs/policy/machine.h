@@ -32,7 +32,6 @@ struct tracer {
 	unsigned long direct_function;
 };
 
-extern spinlock_t rtnl;
 extern struct tracer tracer;
 extern struct tun_device *the_device;	/* published to senders */
 extern struct Qdisc fq, noqueue, lockless;

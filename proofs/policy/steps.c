@@ -241,12 +241,6 @@ void poison_free(void *object)
 			*at = (*at)->next;
 }
 
-void spin_lock_init(spinlock_t *lock)
-{
-	lock->magic = LOCK_MAGIC;
-	lock->owner = NULL;
-}
-
 static void check_lock(const spinlock_t *lock)
 {
 	memory_check(lock, sizeof(*lock));
@@ -361,12 +355,6 @@ static void unlink_timer(struct hrtimer *timer)
 	if (*at)
 		*at = timer->next;
 	timer->known = false;
-}
-
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *))
-{
-	timer->function = function;
 }
 
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
