@@ -62,7 +62,7 @@ struct sender {
 	u64 sends_at, waiting;
 	u64 owed;			/* in packets * NSEC_PER_SEC */
 	bool blocked, to_peer;
-	u64 blocked_from, blocked_ns, peer_got, refused;
+	u64 blocked_from, blocked_ns, peer_got;
 };
 
 struct tenant {
@@ -275,7 +275,6 @@ static void send(struct tenant *tenant, struct sender *sender)
 	sender->sends_at = now + (step ? step : gap);
 	for (; sender->owed >= NSEC_PER_SEC; sender->owed -= NSEC_PER_SEC) {
 		if (sender->waiting >= playing->set[SOCKET]) {
-			sender->refused++;
 			if (playing->set[REFUSES])
 				continue;
 			sender->blocked = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* In steps.c compiled as the module is, so that its accesses are seen as well. */
-#include "driver.h"
+#include "machine.h"
 
 const struct file_operations tun_fops;
 

@@ -61,26 +61,21 @@ void complain(const char *format, ...)
 		fail("the module complains, and without a reason: %s", format);
 }
 
-/* rules.c: one at most, for every device */
+/* rules.c: one, for every device */
 static struct sluice_rule the_rule;
 
 const struct sluice_rule *sluice_rules_find(const struct net_device *dev)
 {
-	return plan.has_rule ? &the_rule : NULL;
+	return &the_rule;
 }
 
-void sluice_rules_free(void)
-{
-}
+void sluice_rules_free(void) { }
 
 /* events.c: nobody listens */
+void sluice_events_watch(void) { }
 void sluice_events_schedule(struct sluice_queue *q)
 {
 	WRITE_ONCE(q->device->events_pending, true);
-}
-
-void sluice_events_watch(void)
-{
 }
 
 /* entry_....S: nothing has to be preserved */
@@ -496,7 +491,6 @@ static void make_plan(u64 packets)
 	plan.size = max(plan.size, 4 * plan.batch);
 	plan.queues = 1 + chance(QUEUES);
 	plan.limit = defaults ? 0 : chance(2) * chance(8);
-	plan.has_rule = plan.limit || chance(4) == 0;
 	the_rule.settings.given = SLUICE_SETTING_LIMIT;
 	the_rule.settings.limit = plan.limit;
 	timers_to_lose = 2 * plan.loses_timers;

@@ -10,6 +10,7 @@
 
 #define SLACK_NS	(60 * NSEC_PER_MSEC)	/* CPUs that are held, late timers */
 #define FILES		3
+#define SENDERS_MAX	6
 
 struct plan {
 	u64 packets;		/* each sender's */
@@ -18,12 +19,11 @@ struct plan {
 	bool leaves;		/* the module is unloaded under traffic */
 	bool dies;		/* readers pause for longer than the stall time */
 	bool batches;		/* readers take several under one lock */
-	bool has_rule;		/* for the device's settings */
 	bool loses_timers;	/* the kernel does: the backstop is for that */
 	unsigned int reader_pace;
 	int size, batch;
 	unsigned int queues;
-	u32 limit;		/* the operator's, from the start */
+	u32 limit;		/* the operator's, from the start, by a rule */
 };
 
 /* Who has a tun file open and reads from it. */
