@@ -146,8 +146,6 @@ int register_ftrace_function(struct ftrace_ops *ops)
 	if (error)
 		return error;
 	*placed = ops;
-	if (placed == &tracer.callback)
-		tracer.callback_was = ops;
 	return 0;
 }
 
@@ -176,7 +174,7 @@ int register_ftrace_direct(struct ftrace_ops *ops, unsigned long function)
 	if (tracer.direct_error)
 		return tracer.direct_error;
 	step();
-	tracer.direct = tracer.direct_was = ops;
+	tracer.direct = ops;
 	tracer.direct_function = function;
 	return 0;
 }

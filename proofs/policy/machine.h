@@ -30,7 +30,6 @@ struct tracer {
 	int no_memory;			/* so often, to empty a filter */
 	unsigned long patched_at;	/* behind the function's beginning */
 	struct ftrace_ops *callback, *direct, *resize;
-	struct ftrace_ops *callback_was, *direct_was;	/* the last that were placed */
 	unsigned long direct_function;
 };
 

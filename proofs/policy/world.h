@@ -46,12 +46,12 @@ struct process {
 extern struct plan plan;
 extern struct process processes[FILES];
 extern u64 sent[SENDERS_MAX], found;	/* packets sent, and those found again */
+extern unsigned int excuses;		/* for lost packets, so far */
 extern int senders_left;
 extern bool acting;			/* the operator: all is excused */
 extern bool over;			/* its time; nothing is strict any more */
 
 struct sluice_device *served_device(void);
-void excuse(void);			/* something happened that may cost packets */
 void count_purged(void *packet);
 
 /* operator.c */
