@@ -64,6 +64,7 @@ struct hold {
 struct learned {
 	const void *sites[SITES_MAX];
 	unsigned int site_count;
+	struct totals totals;
 };
 
 static struct fiber fibers[2 * CPUS];	/* threads first, then handlers */
@@ -84,6 +85,7 @@ static unsigned int change_rate = 3;	/* UNIFORM: one step in so many */
 static struct hold holds[HOLDS_MAX];
 static unsigned int hold_count;
 static struct learned *learned;
+struct totals *totals;
 static bool learning;
 
 void fail(const char *format, ...)
@@ -679,6 +681,7 @@ static bool learn_places(u64 packets)
 {
 	learned = mmap(NULL, sizeof(*learned), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	totals = &learned->totals;
 	learning = true;
 	for (seed = 0; seed < LEARNING_SEEDS; seed++)
 		if (!try_seed(packets))
@@ -699,16 +702,17 @@ int main(int count, char **arguments)
 	time_t until = time(NULL) + seconds;
 
 	verbose = count > 5;
-	forget_totals();
 	if (!learn_places(packets))
 		return 1;
-	forget_totals();
+	*totals = (struct totals){ };
 	for (seed = first; seed != end; seed++) {
 		if (!try_seed(packets))
 			return 1;
 		if (seconds && time(NULL) >= until)
 			break;
 	}
-	show_totals();
+	printf("fine: %lu seeds, %lu packets, %lu of them strict, %lu stops, %lu stalls\n",
+	       totals->seeds, totals->packets, totals->strict, totals->stops,
+	       totals->stalls);
 	return 0;
 }

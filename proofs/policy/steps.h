@@ -9,6 +9,10 @@
 /* What steps.c gives. */
 extern unsigned int seed;
 extern bool verbose;			/* the seed's events are shown */
+struct totals {				/* of all seeds, each a process of its own */
+	u64 seeds, packets, strict, stops, stalls;
+};
+extern struct totals *totals;
 void spawn(void (*function)(void *), void *argument, int cpu);
 void run_threads(void);			/* until all have ended */
 unsigned int this_cpu(void);
@@ -25,8 +29,6 @@ void check_leaks(void);
 /* What steps.c and memory.c ask of world.c. */
 extern int senders;			/* on as many CPUs, the first */
 void run_seed(u64 packets);		/* each sender's, at most */
-void show_totals(void);
-void forget_totals(void);
 bool timer_is_lost(void);
 void check_invariants(void);		/* whenever nobody is at work on a queue */
 

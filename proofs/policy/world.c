@@ -14,15 +14,9 @@
  *   - memory is used after it is freed, or not freed at all, or the module runs
  *     after it was unloaded.
  */
-#include <sys/mman.h>
-
 #include "world.h"
 
 #define DEFAULT_TARGET_US 2000	/* main.c */
-
-struct totals {
-	u64 seeds, packets, strict, stops, stalls;
-};
 
 bool sluice_direct_call;
 bool sluice_locked_reset = true;
@@ -41,7 +35,6 @@ static int lost_lately, inside_module;
 static int timers_to_lose;
 unsigned int excuses = 1;
 static bool unloaded, readers_stop;
-static struct totals *totals;		/* of all seeds, each a process of its own */
 
 struct sluice_device *served_device(void)
 {
@@ -502,18 +495,4 @@ void run_seed(u64 packets)
 	run_threads();
 	totals->packets += check_end();
 	totals->seeds++;
-}
-
-void show_totals(void)
-{
-	printf("fine: %lu seeds, %lu packets, %lu of them strict, %lu stops, %lu stalls\n",
-	       totals->seeds, totals->packets, totals->strict, totals->stops,
-	       totals->stalls);
-}
-
-void forget_totals(void)
-{
-	totals = totals ?: mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE,
-				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	memset(totals, 0, sizeof(*totals));
 }
