@@ -204,14 +204,9 @@ static enum sent transmits(struct tenant *tenant, unsigned int id)
 	return SENT;
 }
 
-static struct sender *sender_to(struct tenant *tenant, unsigned int id)
-{
-	return &tenant->senders[tenant->senders_count > 1 ? id : 0];
-}
-
 static void run_qdisc(struct tenant *tenant, unsigned int id)
 {
-	struct sender *sender = sender_to(tenant, id);
+	struct sender *sender = &tenant->senders[tenant->senders_count > 1 ? id : 0];
 	struct port *port = &tenant->ports[id];
 
 	port->runs = NEVER;
@@ -364,7 +359,6 @@ static bool takes(void)
 /* For what is handed back there is no room: it was read, and is lost. */
 static void lose(void *packet)
 {
-	(void)packet;
 	reader.back--;
 }
 

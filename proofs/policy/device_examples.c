@@ -23,7 +23,6 @@ static int state_after(unsigned long event)
 	return known ? (int)known->state : -1;
 }
 
-static struct tun_file *reader(unsigned int id) { return tun->slots[id]; }
 static struct sluice_device *known(void) { return sluice_device_find(&tun->dev); }
 static void nobody_reads(void) { tun->slots[0] = tun->slots[1] = NULL; }
 static void second_reads(void) { tun->slots[1] = driver_open(1, SIZE, 4); }
@@ -33,11 +32,10 @@ static void first_reads(void)
 	tun->slots[0] = driver_open(0, SIZE, 4);
 	known()->verified = false;
 }
-static void becomes_wrong(void) { reader(1)->open->private_data = NULL; }
 static void is_laid_out_wrong(void)
 {
 	second_reads();
-	becomes_wrong();
+	((struct tun_file *)tun->slots[1])->open->private_data = NULL;
 }
 static void goes_down(void) { tun->dev.running = false; }
 static void comes_up(void) { tun->dev.running = true; }
@@ -51,7 +49,6 @@ static void is_not_yet(void) { tun->dev.reg_state = NETREG_UNINITIALIZED; }
 static void is_there(void) { tun->dev.reg_state = NETREG_REGISTERED; }
 static void lacks_memory(void) { refused_allocation = 1; }
 static void leaves(void) { leaving = true; }
-static void begins_anew(void) { fresh_unknown(); }
 static void is_hooked_elsewhere(void)
 {
 	fresh_unknown();
@@ -111,7 +108,7 @@ static void states(void)
 		{ is_of_another_kind, NETDEV_REGISTER, -1 },
 		{ is_of_no_kind, NETDEV_REGISTER, -1 },
 		/* the module is unloaded */
-		{ begins_anew, NETDEV_REGISTER, SLUICE_DEVICE_SERVED },
+		{ fresh_unknown, NETDEV_REGISTER, SLUICE_DEVICE_SERVED },
 		{ leaves, NETDEV_GOING_DOWN, SLUICE_DEVICE_DOWN },
 		{ NULL, NETDEV_UP, SLUICE_DEVICE_DOWN },
 		{ NULL, NETDEV_CHANGENAME, SLUICE_DEVICE_DOWN },

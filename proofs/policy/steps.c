@@ -101,17 +101,12 @@ void fail(const char *format, ...)
 	_exit(1);
 }
 
-static u64 next_random(void)
+unsigned int chance(unsigned int below)
 {
 	random_state ^= random_state << 13;
 	random_state ^= random_state >> 7;
 	random_state ^= random_state << 17;
-	return random_state;
-}
-
-unsigned int chance(unsigned int below)
-{
-	return (next_random() >> 16) % below;
+	return (random_state >> 16) % below;
 }
 
 unsigned int this_cpu(void)
@@ -647,7 +642,7 @@ static void begin_seed(void)
 {
 	random_state = 0x9e3779b97f4a7c15ULL * (seed + 1) | 1;
 	for (int i = 0; i < 8; i++)
-		next_random();
+		chance(1);
 	choose_schedule();
 	memory_reused = chance(2);
 }

@@ -126,16 +126,7 @@ static int slots_used(const struct tun_file *file)
 
 static bool is_strict(const struct tun_file *file)
 {
-	return !acting &&
-	       processes[file->process].strict == excuses;
-}
-
-/* Slots in use at which the next packet stops a queue held to nothing else. */
-static int limit_of(const struct tun_file *file)
-{
-	int size = file->ring.size;
-
-	return size - min(2 * senders + file->ring.batch, size / 2) - 1;
+	return !acting && processes[file->process].strict == excuses;
 }
 
 /* The tracepoints. A stall excuses losses. */
@@ -192,9 +183,8 @@ static void lost(struct tun_file *file, unsigned int id)
 /* What the stock driver does with a packet. */
 static void driver_transmits(struct tun_device *tun, unsigned int id)
 {
-	struct tun_file *file;
+	struct tun_file *file = driver_file(&tun->slots[id]);
 
-	file = driver_file(&tun->slots[id]);
 	if (!file) {
 		found++;
 		return;
@@ -234,9 +224,10 @@ static void call_hook(struct sk_buff *skb, struct tun_device *tun)
 static void check_unchecked(const struct tun_file *file, const struct sluice_queue *q)
 {
 	int size = file->ring.size, used = slots_used(file);
+	int limit = size - min(2 * senders + file->ring.batch, size / 2) - 1;
 	u32 left = sluice_check_last(q->next_check.counter) - file->ring.producer;
 
-	if (used < size && left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
+	if (used < size && left < sluice_check_span(size) && used + (int)left + 1 > limit)
 		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
 		     (long)(q - q->device->queue), used, size, left + 1);
 }
@@ -383,16 +374,6 @@ static void reader(void *argument)
 	}
 }
 
-static int stopped_queue(void)
-{
-	unsigned int id;
-
-	for (id = 0; the_device && id < plan.queues; id++)
-		if (the_device->dev.tx[id].state & XOFF)
-			return id;
-	return -1;
-}
-
 /* The senders have ended, or are held up for ever: all must come to rest. */
 static void check_rest(void)
 {
@@ -402,9 +383,9 @@ static void check_rest(void)
 
 	while (ktime_get_ns() < end)
 		sleep_ns(NSEC_PER_MSEC);
-	if (stopped_queue() >= 0)
-		fail("queue %d: still stopped when its readers had caught up",
-		     stopped_queue());
+	for (unsigned int id = 0; id < plan.queues; id++)
+		if (the_device->dev.tx[id].state & XOFF)
+			fail("queue %u: still stopped when its readers had caught up", id);
 	rtnl_lock();
 	check_view();
 	rtnl_unlock();
