@@ -3,14 +3,10 @@
  * One interleaving per seed. Every thread of the world is a fiber on a CPU of
  * its own; before each access to memory another may be chosen. Time is virtual.
  * A timer's handler interrupts its CPU, as a hard irq does: the fiber there does
- * not go on before the handler is done. Who runs is decided in one of two ways:
- *
- *   SCHEDULE_UNIFORM   anybody, at a fixed rate of changes;
- *   SCHEDULE_HOLD      as UNIFORM, but who comes to one of a few places in the
- *                      source is held there: for a while, or until others have
- *                      come as well.
- *                      The places are the accesses that the
- *                      first seeds were seen to make, each in its turn.
+ * not go on before the handler is done. Anybody may run next. In every second seed
+ * who comes to one of a few places in the source is held there: for a while, or until
+ * others have come as well. The places are the accesses that the first seeds were
+ * seen to make, each in its turn.
  *
  *	steps FIRST COUNT [SECONDS]	each seed in a process of its own
  *	steps SEED 1 0 PACKETS show	one, with its events
@@ -37,8 +33,6 @@
 #define LEARNING_SEEDS	16
 #define PACKETS		400	/* each sender's, at most */
 #define SEED_SECONDS	60	/* of real time, for a seed */
-
-enum schedule { SCHEDULE_UNIFORM, SCHEDULE_HOLD, SCHEDULES };
 
 struct fiber {
 	void (*function)(void *);
@@ -80,8 +74,7 @@ unsigned int seed;
 bool verbose;
 static struct hrtimer *timers;	/* known ones, armed or not */
 static struct work_struct *works;
-static enum schedule schedule;
-static unsigned int change_rate = 3;	/* UNIFORM: one step in so many */
+static unsigned int change_rate = 3;	/* another runs: in one step of so many */
 static struct hold holds[HOLDS_MAX];
 static unsigned int hold_count;
 static struct learned *learned;
@@ -202,8 +195,7 @@ void step_at(const void *site)
 	steps++;
 	if (learning)
 		learn_site(site);
-	if ((schedule == SCHEDULE_HOLD && held_at(site)) || now >= next_event ||
-	    chance(change_rate) == 0)
+	if (held_at(site) || now >= next_event || chance(change_rate) == 0)
 		switch_away();
 }
 
@@ -582,19 +574,18 @@ static struct fiber *choose_fiber(void)
 	return count ? ready[chance(count)] : NULL;
 }
 
-static void choose_schedule(void)
+static void choose_holds(void)
 {
 	unsigned int i;
 
-	schedule = learning ? SCHEDULE_UNIFORM : seed % SCHEDULES;
-	change_rate = schedule == SCHEDULE_HOLD ? 2 + chance(30) : 3;
-	if (schedule != SCHEDULE_HOLD || !learned->site_count)
+	if (learning || seed % 2 == 0)
 		return;
+	change_rate = 2 + chance(30);
 	hold_count = 1 + chance(HOLDS_MAX);
 	for (i = 0; i < hold_count; i++)
 		holds[i] = (struct hold){
 			.site = learned->sites[i ? chance(learned->site_count) :
-					       seed / SCHEDULES % learned->site_count],
+					       seed / 2 % learned->site_count],
 			.after = chance(4) ? chance(300) : chance(3),
 			.together = chance(2) ? 1 : 2 + chance(5),
 			.times = 1 << chance(6),
@@ -643,7 +634,7 @@ static void begin_seed(void)
 	random_state = 0x9e3779b97f4a7c15ULL * (seed + 1) | 1;
 	for (int i = 0; i < 8; i++)
 		chance(1);
-	choose_schedule();
+	choose_holds();
 	memory_reused = chance(2);
 }
 
