@@ -105,8 +105,8 @@ static void devices_of_a_driver(void)
 			tun->dev.netdev_ops = &others;
 	}
 	EXPECT(hook_is_removed(), true);
-	fresh();
-	UNDER_RTNL(sluice_hook_place(&tun->dev));
+	UNDER_RTNL(reason = sluice_hook_place(&tun->dev));	/* now there is none */
+	EXPECT(!reason, true);
 	tracer.no_memory = CLEAR_TRIES + 1;
 	EXPECT(hook_is_removed(), true);
 	EXPECT(tracer.no_memory, 1);

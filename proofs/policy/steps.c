@@ -102,11 +102,6 @@ unsigned int chance(unsigned int below)
 	return (random_state >> 16) % below;
 }
 
-unsigned int this_cpu(void)
-{
-	return current ? current->cpu : SPARE_CPU;
-}
-
 bool on_stack(const volatile void *at)
 {
 	return (const char *)at >= stacks[0] && (const char *)at < stacks[2 * CPUS];
@@ -356,7 +351,7 @@ void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 		timer->known = true;
 	}
 	if (!timer->running)	/* else it stays on the handler's CPU */
-		timer->cpu = this_cpu();
+		timer->cpu = current ? current->cpu : SPARE_CPU;
 	timer->expires = now + ns;
 	timer->queued = !timer_is_lost();
 	next_event = min(next_event, (u64)timer->expires);

@@ -15,7 +15,6 @@ struct totals {				/* of all seeds, each a process of its own */
 extern struct totals *totals;
 void spawn(void (*function)(void *), void *argument, int cpu);
 void run_threads(void);			/* until all have ended */
-unsigned int this_cpu(void);
 void step_at(const void *site);
 bool on_stack(const volatile void *at);
 
