@@ -151,17 +151,23 @@ void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped
 
 void check_invariants(void)
 {
-	struct sluice_device *served = served_device();
+	struct hlist_node *node;
+	struct sluice_device *served;
+	unsigned int id;
 
-	for (unsigned int id = 0; served && id < served->queues; id++) {
-		const struct sluice_queue *q = &served->queue[id];
+	/* without a marked access, which takes time */
+	for (node = sluice_devices[0].first; node; node = node->next) {
+		served = container_of(node, struct sluice_device, node);
+		for (id = 0; id < served->queues; id++) {
+			const struct sluice_queue *q = &served->queue[id];
 
-		if (q->lock.owner || !q->stopped)
-			continue;
-		if (!q->open)
-			fail("queue %u: stopped, though closed", id);
-		if (!(q->timer.queued || q->timer.running) && !plan.loses_timers)
-			fail("queue %u: stopped without a timer", id);
+			if (q->lock.owner || !q->stopped)
+				continue;
+			if (!q->open)
+				fail("queue %u: stopped, though closed", id);
+			if (!(q->timer.queued || q->timer.running) && !plan.loses_timers)
+				fail("queue %u: stopped without a timer", id);
+		}
 	}
 }
 
