@@ -73,5 +73,4 @@ void backstop_examples(void)
 {
 	tables();
 	qdiscs();
-	begin();
 }

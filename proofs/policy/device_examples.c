@@ -42,7 +42,10 @@ static void comes_up(void) { tun->dev.running = true; }
 static void has_unreadable_flags(void) { flags_shown = ""; }
 static void has_flag(void) { flags_shown = "0x1083"; }
 static void has_no_flag(void) { flags_shown = "0x1003"; }
-static void is_switched_off(void) { known()->by_hand.given = SLUICE_SETTING_ON; }
+static void is_switched_off(void)
+{
+	known()->by_hand = (struct sluice_settings){ .given = SLUICE_SETTING_ON };
+}
 static void is_switched_on(void) { known()->by_hand.on = true; }
 static void is_removed(void) { tun->dev.reg_state = NETREG_UNREGISTERING; }
 static void is_not_yet(void) { tun->dev.reg_state = NETREG_UNINITIALIZED; }

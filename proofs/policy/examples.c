@@ -188,31 +188,19 @@ void fresh_stopped(void)
 	set_ring(SIZE, 0, 0, 61);	/* with the packet that stopped it */
 }
 
-void flow_examples(void);
-void ring_examples(void);
-void queue_examples(void);
-void hook_examples(void);
-void direct_examples(void);
-void device_examples(void);
-void backstop_examples(void);
-void events_examples(void);
-void layout_examples(void);
-void main_examples(void);
+/* The first learns the layout, too. */
+#define EACH(of) \
+	of(layout) of(flow) of(ring) of(queue) of(hook) of(direct) of(device) of(backstop) \
+	of(events) of(main)
+#define DECLARED(name)	void name##_examples(void);
+#define CALLED(name)	name##_examples();
+EACH(DECLARED)
 
 int main(void)
 {
 	alarm(20);	/* a loop without an end */
 	mutex = &rtnl;
-	layout_examples();	/* it learns the layout, too */
-	flow_examples();
-	ring_examples();
-	queue_examples();
-	hook_examples();
-	direct_examples();
-	device_examples();
-	backstop_examples();
-	events_examples();
-	main_examples();
+	EACH(CALLED)
 	printf("fine: %u examples\n", examples);
 	return 0;
 }

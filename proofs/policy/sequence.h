@@ -89,9 +89,7 @@ static void set_defaults(struct sequence *to)
 		to->set[i] = settings[i].initial;
 }
 
-#define UNITS	4
-
-static const struct { const char *name; u64 ns; } units[UNITS] = {
+static const struct { const char *name; u64 ns; } units[] = {
 	{ "s", NSEC_PER_SEC }, { "ms", NSEC_PER_MSEC }, { "us", NSEC_PER_USEC }, { "ns", 1 },
 };
 
@@ -100,7 +98,7 @@ static char *print_time(char *text, u64 ns)
 {
 	int i = 0;
 
-	while (i < UNITS - 1 && (ns % units[i].ns || ns < units[i].ns))
+	while (i < (int)ARRAY_SIZE(units) - 1 && (ns % units[i].ns || ns < units[i].ns))
 		i++;
 	return text + sprintf(text, "%lu%s", ns / units[i].ns, units[i].name);
 }
@@ -152,12 +150,12 @@ static u64 parse_number(const char **text, bool is_time)
 
 	if (*text == begin)
 		fail("a number is missing at '%s'", begin);
-	while (is_time && i < UNITS && !skip_word(text, units[i].name))
+	while (is_time && i < (int)ARRAY_SIZE(units) && !skip_word(text, units[i].name))
 		i++;
-	if (is_time && i == UNITS && number)
+	if (is_time && i == ARRAY_SIZE(units) && number)
 		fail("a unit is missing at '%s'", begin);
 	*text += strspn(*text, " ");
-	return is_time && i < UNITS ? number * units[i].ns : number;
+	return is_time && i < (int)ARRAY_SIZE(units) ? number * units[i].ns : number;
 }
 
 static void parse_setting(struct sequence *to, const char **text)
