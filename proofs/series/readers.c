@@ -4,12 +4,8 @@
  * ring, and whoever holds the producer lock? Which readers there are beside these few
  * is asked of the module, policy/adversary.c.
  *
- * A line ends in TOO MUCH where a bound of the contract is passed, and where
- *
- *   - a stop takes too long although each trylock of the producer lock fails;
- *   - the only sender of a small ring is refused a slot;
- *   - a slot that is reserved is given to somebody else;
- *   - a queue is stopped although timers are coarse.
+ * A line ends in TOO MUCH where a bound of the contract is passed, or where what it says
+ * happens and never may.
  */
 #include "tun_txq.h"
 #undef spin_trylock
