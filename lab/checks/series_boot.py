@@ -49,7 +49,6 @@ CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'
 """
 PACKAGES = ("python3-yaml",)  # the selftests' netlink client reads specs
 DEADLINE_SECONDS = 600.0
-FILES = vm.REPOSITORY / "series" / "06-selftests" / "files"
 SELFTEST = "tools/testing/selftests/net/tun_backpressure.py"
 # What the selftest and the library it stands on need of the kernel's tree.
 _TREES = (
@@ -113,6 +112,12 @@ def stage_drivers(root: Root, linux: Path, output: Path) -> None:
             shutil.copy(module, output / SERIES)
 
 
+def selftest() -> Path:
+    """The series' own, in whichever patch it is."""
+    (found,) = (vm.REPOSITORY / "series").glob(f"*/files/{SELFTEST}")
+    return found
+
+
 def boot(kernel: Kernel, linux: Path, source: Path) -> None:
     """Play the selftest, and on a native kernel the KUnit tests.
 
@@ -126,7 +131,7 @@ def boot(kernel: Kernel, linux: Path, source: Path) -> None:
         for folder in _TREES:
             copy = output / "linux" / folder
             shutil.copytree(source / folder, copy, symlinks=True)
-        shutil.copy(FILES / SELFTEST, output / "linux" / SELFTEST)
+        shutil.copy(selftest(), output / "linux" / SELFTEST)
         stage_drivers(root, linux, output)
         if kernel.module:
             shutil.copy(build_module(root), output)
