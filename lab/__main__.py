@@ -103,6 +103,7 @@ _COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matte
 COUNTED = switch("--counted", _COUNTED)
 PATCHED = "the drivers of make series are one more variant (newest kernels only)"
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
+OWN_TREE = "for what is committed in this git tree of a kernel, which stays as it is"
 FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
 FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
 
@@ -373,6 +374,7 @@ subcommand(
     option("--kernel", NEWEST, default=NEWEST, choices=[*series.KERNELS], dest="source"),
     option("--out", "default: out/series/", dest="output", **FOLDER),
     switch("--boot", "play its tests with the patched drivers, in VMs", dest="booted"),
+    option("--tree", OWN_TREE, dest="own", type=Path, metavar="DIR"),
 )(series.series)
 
 
