@@ -69,6 +69,7 @@ if test -e /out/{SERIES}/ptr_ring_kunit.ko; then
         dmesg | grep -q "# $suite: pass:[1-9][0-9]* fail:0 "
     done
     dmesg | grep -E '# (ptr_ring|tun_tx_flow): pass|    (not )?ok '
+    (cd /out/linux && python3 {SELFTEST} --bench 0.5 1)
 fi
 test -e /out/sluice.ko || exit 0
 # by force where the series changes headers, and so the versions of symbols
@@ -119,7 +120,7 @@ def selftest() -> Path:
 
 
 def boot(kernel: Kernel, linux: Path, source: Path) -> None:
-    """Play the selftest, and on a native kernel the KUnit tests.
+    """Play the selftest, and on a native kernel the KUnit tests and a short bench.
 
     linux: the patched tree of this kernel; source: the newest kernel's, which the
     selftest's library comes from.

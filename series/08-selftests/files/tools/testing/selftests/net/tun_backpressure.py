@@ -4,21 +4,31 @@
 """
 Backpressure of TUN/TAP devices: a full ring stops the transmit queue, so that
 packets wait in the qdisc; no reader can hold the senders for long.
+
+With --bench [SECONDS [ROUNDS]] it tests nothing, but prints a table of what
+this kernel does on this machine without a qdisc, with fq_codel, and with
+fq_codel and IFF_BACKPRESSURE. Compare the tables of two kernels.
 """
 
+import contextlib
+import ctypes
 import fcntl
 import multiprocessing
 import os
+import select
 import socket
+import statistics
 import struct
+import sys
 import threading
 import time
 
-from lib.py import ksft_run, ksft_exit, ksft_pr, KsftSkipEx
+from lib.py import ksft_run, ksft_exit, ksft_pr, KsftSkipEx, CmdExitFailure
 from lib.py import ksft_eq, ksft_ge, ksft_gt, ksft_lt
 from lib.py import NetNS, NetNSEnter, NetdevFamily, defer, ip, tc
 
 TUNSETIFF = 0x400454ca
+TUNGETFEATURES = 0x800454cf
 TUNGETIFF = 0x800454d2
 TUNSETQUEUE = 0x400454d9
 IFF_TAP = 0x0002
@@ -315,7 +325,263 @@ def down_and_up_wakes_queue() -> None:
     ksft_eq(tap.dropped(), 0)
 
 
+FORK = multiprocessing.get_context("fork")
+NEAR, FAR = "192.0.2.1", PEER
+ECHO_PORT, TCP_PORT = 7, 5001
+MANY = 512          # packets per second and more are counted in blocks of these
+
+
+class Path:
+    """
+    Two namespaces with a tap each, and a process per direction that forwards
+    frames. That of the near tap works for @work seconds on each frame, and takes
+    one per @pace seconds at most.
+    """
+
+    def __init__(self, stack, qdisc, flags, work=0, pace=0):
+        self.stack = stack
+        self.spaces = [stack.enter_context(NetNS()) for _ in range(2)]
+        self.files = [self.open(space, flags) for space in self.spaces]
+        for space, address in zip(self.spaces, (NEAR, FAR)):
+            ip("link set dev tap0 addrgenmode none", ns=space)
+            ip("link set dev lo up", ns=space)
+            ip("link set dev tap0 txqueuelen 500 up", ns=space)
+            ip(f"addr add {address}/24 dev tap0", ns=space)
+            tc(f"qdisc replace dev tap0 root {qdisc}", ns=space)
+        self.forwarded = FORK.RawValue(ctypes.c_ulonglong)
+        near, far = self.files
+        self.run(self.forward, near, far, work, pace, self.forwarded)
+        self.run(self.forward, far, near, 0, 0, FORK.RawValue(ctypes.c_ulonglong))
+
+    def open(self, space, flags, name=b"tap0"):
+        with NetNSEnter(space.name):
+            file = os.open("/dev/net/tun", os.O_RDWR)
+        self.stack.callback(os.close, file)
+        flags |= IFF_TAP | IFF_NO_PI
+        fcntl.ioctl(file, TUNSETIFF, struct.pack("16sH22x", name, flags))
+        return file
+
+    def socket(self, space, *kind):
+        with NetNSEnter(self.spaces[space].name):
+            return self.stack.enter_context(socket.socket(*kind))
+
+    def run(self, function, *args):
+        process = FORK.Process(target=function, args=args, daemon=True)
+        process.start()
+        self.stack.callback(process.join)
+        self.stack.callback(process.kill)
+
+    @staticmethod
+    def forward(source, target, work, pace, count):
+        at = time.monotonic()
+        while True:
+            frame = os.read(source, 2000)
+            now = time.monotonic()
+            if pace:
+                at = max(at, now - 0.01) + pace
+                time.sleep(max(0, at - now))
+            while time.monotonic() < now + work:
+                pass
+            os.write(target, frame)
+            count.value += 1
+
+    def lost(self):
+        link = ip("-s link show dev tap0", json=True, ns=self.spaces[0])[0]
+        return link["stats64"]["tx"]["dropped"]
+
+
+def _send_without_end(sock, data, count):
+    while True:
+        try:
+            sock.send(data)
+            count.value += 1
+        except OSError:         # refused: the queue is stopped
+            pass
+
+
+def _receive_streams(server, streams, count):
+    socks = [server.accept()[0] for _ in range(streams)]
+    while True:
+        for sock in select.select(socks, [], [])[0]:
+            count.value += len(sock.recv(1 << 18))
+
+
+def tcp_streams(path, streams):
+    """Mbit/s that arrive."""
+    count = FORK.RawValue(ctypes.c_ulonglong)
+    server = path.socket(1, socket.AF_INET, socket.SOCK_STREAM)
+    server.bind((FAR, TCP_PORT))
+    server.listen(streams)
+    path.run(_receive_streams, server, streams, count)
+    for _ in range(streams):
+        sock = path.socket(0, socket.AF_INET, socket.SOCK_STREAM)
+        sock.connect((FAR, TCP_PORT))
+        sent = FORK.RawValue(ctypes.c_ulonglong)
+        path.run(_send_without_end, sock, bytes(1 << 16), sent)
+    return lambda: count.value * 8e-6
+
+
+def udp_flood(path):
+    """Packets/s that the near tap's reader reads."""
+    sink = path.socket(1, socket.AF_INET, socket.SOCK_DGRAM)
+    sink.bind((FAR, PORT))
+    sock = path.socket(0, socket.AF_INET, socket.SOCK_DGRAM)
+    sock.connect((FAR, PORT))
+    sent = FORK.RawValue(ctypes.c_ulonglong)
+    path.run(_send_without_end, sock, bytes(1400), sent)
+    return lambda: path.forwarded.value
+
+
+def direct_senders(path, senders):
+    """The same, of packets that go around the qdisc."""
+    sent = FORK.RawValue(ctypes.c_ulonglong)
+    frame = b"\x02" + bytes(11) + b"\x88\xb5" + bytes(46)
+    for _ in range(senders):
+        sock = path.socket(0, socket.AF_PACKET, socket.SOCK_RAW)
+        sock.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+        sock.bind(("tap0", 0))
+        path.run(_send_without_end, sock, frame, sent)
+    return lambda: path.forwarded.value
+
+
+def _send_in_turn(sock, count):
+    while True:
+        sock.sendto(b"1", ("198.51.100.2", PORT))
+        sock.sendto(b"1", (NEAR, PORT))
+        count.value += 1
+
+
+def dead_reader(path, qdisc, flags):
+    """Packets/s to a peer beside one behind a tap that nobody reads."""
+    space = path.spaces[0]
+    path.open(space, flags, b"dead0")
+    ip("link set dev dead0 up", ns=space)
+    ip("addr add 198.51.100.1/24 dev dead0", ns=space)
+    ip(f"neigh add 198.51.100.2 lladdr {PEER_MAC} dev dead0 nud permanent", ns=space)
+    tc(f"qdisc replace dev dead0 root {qdisc}", ns=space)
+    count = FORK.RawValue(ctypes.c_ulonglong)
+    path.run(_send_in_turn, path.socket(0, socket.AF_INET, socket.SOCK_DGRAM), count)
+    return lambda: count.value
+
+
+def _echo(sock):
+    while True:
+        data, peer = sock.recvfrom(100)
+        sock.sendto(data, peer)
+
+
+def ping(path, seconds):
+    """The median time until an answer comes, ms; infinite if most do not come."""
+    sock = path.socket(1, socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind((FAR, ECHO_PORT))
+    path.run(_echo, sock)
+    sock = path.socket(0, socket.AF_INET, socket.SOCK_DGRAM)
+    sock.connect((FAR, ECHO_PORT))
+    sock.settimeout(0.5)
+    times, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        started, number = time.monotonic(), b"%d" % len(times)
+        try:
+            sock.send(number)
+            while sock.recv(100) != number:
+                pass
+            times.append(1e3 * (time.monotonic() - started))
+        except OSError:         # lost, or refused
+            times.append(float("inf"))
+        time.sleep(0.01)
+    return statistics.median(times)
+
+
+# Name, unit, what sends, the seconds of work and of pace: see class Path.
+BENCH = (
+    ("tcp_1_fast", "Mbit/s", lambda path, *_: tcp_streams(path, 1), 0, 0),
+    ("tcp_8_fast", "Mbit/s", lambda path, *_: tcp_streams(path, 8), 0, 0),
+    ("tcp_8_slow", "Mbit/s", lambda path, *_: tcp_streams(path, 8), 50e-6, 0),
+    ("tcp_8_link", "Mbit/s", lambda path, *_: tcp_streams(path, 8), 0, 240e-6),
+    ("udp_flood", "packets/s", lambda path, *_: udp_flood(path), 20e-6, 0),
+    ("direct_1", "packets/s", lambda path, *_: direct_senders(path, 1), 0, 0),
+    ("direct_2", "packets/s", lambda path, *_: direct_senders(path, 2), 0, 0),
+    ("dead_reader", "packets/s", dead_reader, 0, 0),
+)
+
+
+def take_sample(qdisc, flags, seconds, load, work, pace):
+    """Units per second, packets lost per second, and the median ping in ms."""
+    with contextlib.ExitStack() as stack:
+        path = Path(stack, qdisc, flags, work, pace)
+        read = load(path, qdisc, flags)
+        time.sleep(0.5)         # until TCP has found its pace
+        before, lost, started = read(), path.lost(), time.monotonic()
+        milliseconds = ping(path, seconds)
+        spent = time.monotonic() - started
+        return ((read() - before) / spent, (path.lost() - lost) / spent, milliseconds)
+
+
+def _find_qdisc():
+    with NetNS() as space:
+        for qdisc in ("fq_codel", "pfifo_fast"):
+            with contextlib.suppress(CmdExitFailure):
+                tc(f"qdisc add dev lo root {qdisc}", ns=space)
+                return qdisc
+    raise KsftSkipEx("no qdisc that queues")
+
+
+def _variants():
+    """Name -> qdisc and flags; the first is what the others are compared with."""
+    qdisc = _find_qdisc()
+    with open("/dev/net/tun", "rb", buffering=0) as tun:
+        features = struct.unpack("I", fcntl.ioctl(tun, TUNGETFEATURES, bytes(4)))[0]
+    found = {"noqueue": ("noqueue", 0), qdisc: (qdisc, 0)}
+    if features & IFF_BACKPRESSURE:
+        found["flag"] = (qdisc, IFF_BACKPRESSURE)
+    return found
+
+
+def _short(number):
+    for unit in ("", "k", "M"):
+        if number < 9999:
+            break
+        number /= 1000
+    return f"{number:.0f}{unit}"
+
+
+def _ratio(values, base):
+    """Of the medians, and the extremes of the rounds."""
+    ratios = [value / (other or 1) for value, other in zip(values, base)]
+    middle = statistics.median(values) / (statistics.median(base) or 1)
+    return f"{middle:.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+
+
+def _measure(variants, rounds, *row):
+    """Variant -> rates, losses and pings of the rounds; the variants take turns."""
+    taken = {variant: [] for variant in variants}
+    for _ in range(rounds):
+        for variant, settings in variants.items():
+            taken[variant].append(take_sample(*settings, *row))
+    return {variant: list(zip(*samples)) for variant, samples in taken.items()}
+
+
+def bench(seconds=2.0, rounds=3) -> None:
+    variants = _variants()
+    base, *others = variants
+    print(f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {rounds} rounds of "
+          f"{seconds:g} s; ratios to {base};\n"
+          f"lost packets/s, and median ping in ms, of {'/'.join(variants)}.\n")
+    print(f"{'':<11} {base:>15}", *(f"{name:<16}" for name in others), "lost  ping")
+    for name, unit, *row in BENCH:
+        taken = _measure(variants, rounds, seconds, *row)
+        rates, lost, pings = zip(*taken.values())
+        print(f"{name:<11} {_short(statistics.median(rates[0])):>5} {unit:<9}",
+              *(f"{_ratio(one, rates[0]):<16}" for one in rates[1:]),
+              "/".join(_short(statistics.median(one)) for one in lost),
+              "", "/".join(f"{statistics.median(one):.1f}" for one in pings),
+              flush=True)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--bench"]:
+        bench(*(convert(text) for convert, text in zip((float, int), sys.argv[2:])))
+        return
     ksft_run([full_ring_stops_queue, ring_of_one_loses_nothing, flag_is_not_shown,
               noqueue_drops, direct_senders_lose_nothing,
               dead_reader_holds_nobody, slow_reader_holds_nobody,
