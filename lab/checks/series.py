@@ -31,6 +31,8 @@ from lab.machines.vm import REPOSITORY
 from lab.report.results import read_run
 from lab.report.tables import format_for_cover
 from lab.setup import say
+from lab.variants import SERIES as SERIES_VARIANT
+from lab.variants import SLOTS
 
 SERIES = REPOSITORY / "series"
 COVER = SERIES / "cover-letter"
@@ -47,6 +49,13 @@ COVER_ROWS = (
 KERNELS = {
     NEWEST: (f"{NEWEST}-debug", NEWEST, NATIVE.name),
     "6.12": ("6.12-builtin", "6.12", "6.12-router"),
+}
+# Variant -> how its drivers are made from a tree with all patches, commits of base..made.
+_NTH = "$(git rev-list --reverse base..made | sed -n {}p)"
+DRIVERS = {
+    SERIES_VARIANT: ":",
+    SLOTS: f"git checkout -q -f {_NTH.format(2)}",
+    f"{SERIES_VARIANT}@0": f"git revert --no-edit {_NTH.format(5)}",
 }
 AUTHOR = "Your Name <you@example.org>"
 CHECKED = (
@@ -226,12 +235,16 @@ def require_source(kernel: Kernel) -> None:
         )
 
 
-def stage_newest_drivers(root: Root, output: Path) -> None:
-    """Those of the newest source, for a root of that kernel: see stage_drivers()."""
-    with locked("series"), tempfile.TemporaryDirectory() as name:
+def stage_newest_drivers(root: Root, output: Path, names: set[str]) -> None:
+    """Those of the newest source, for a root of that kernel, each in a folder of its
+    name (of DRIVERS): see stage_drivers()."""
+    with locked("series"), tempfile.TemporaryDirectory() as folder:
         tree = tree_of(find_source(NEWEST))
-        make_patches(tree, Path(name))
-        stage_drivers(root, tree.linux, output)
+        make_patches(tree, Path(folder))
+        tree.must("git tag -f made")
+        for name in sorted(names):
+            tree.must(f"git checkout -q -f made; {DRIVERS[name]}")
+            stage_drivers(root, tree.linux, output / name)
 
 
 def series(source: str, output: Path, booted: bool, own: Path | None = None) -> int:

@@ -4,8 +4,10 @@ in a VM instead of that kernel's own: the series' selftests are played there."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from lab.failure import LabError
@@ -37,16 +39,16 @@ _HEADERS = (
 )
 _KBUILD = """
 obj-m := tun.o vhost_net.o
-tun-y := tun_main.o tun_txq.o tun_tx_flow.o
+tun-y := {objects}
 LINUXINCLUDE := -I$(src)/include -I$(src)/include/uapi $(LINUXINCLUDE)
 """
 KUNIT = ("lib/tests/ptr_ring_kunit.c", "drivers/net/tun_tx_flow_kunit.c")
-# The lab's reader calls tun_wake_queue(), which the series removes.
 _NATIVE_KBUILD = """
-obj-m += ptr_ring_kunit.o tun_tx_flow_kunit.o kernel_reader.o
+obj-m += kernel_reader.o {tests}
 ccflags-y += -I$(src)
-CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'
 """
+# The lab's reader calls tun_wake_queue(), which the series removes.
+_NO_WAKE = "CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'\n"
 PACKAGES = ("python3-yaml",)  # the selftests' netlink client reads specs
 DEADLINE_SECONDS = 600.0
 SELFTEST = "tools/testing/selftests/net/tun_backpressure.py"
@@ -85,32 +87,46 @@ subprocess.run(['python3', '-m', 'sluice', 'status', 'tap0'], check=True)" |
 """
 
 
+def _objects(source: Path, names: Iterable[str]) -> str:
+    found = (name for name in names if (source / name).exists())
+    return " ".join(name.replace(".c", ".o") for name in found)
+
+
+def _write_kbuild(root: Root, source: Path) -> None:
+    """What is built of the files that are in the folder: an early patch has fewer."""
+    driver = (name for name in _DRIVERS.values() if re.match(r"tun_.*\.c$", name))
+    text = _KBUILD.format(objects=_objects(source, driver))
+    if root.native:
+        tests = _objects(source, (Path(test).name for test in KUNIT))
+        text += _NATIVE_KBUILD.format(tests=tests)
+        if "tun_wake_queue" not in (source / "include/linux/if_tun.h").read_text():
+            text += _NO_WAKE
+    (source / "Kbuild").write_text(text.lstrip())
+
+
 def stage_drivers(root: Root, linux: Path, output: Path) -> None:
-    """tun.ko and vhost_net.ko for the root's kernel, in series/ of the guest's /out. A
-    native kernel, which has KUnit, gets the KUnit tests and kernel_reader.ko, too.
+    """tun.ko and vhost_net.ko for the root's kernel, in this new folder. A native kernel,
+    which has KUnit, gets the KUnit tests and kernel_reader.ko, too.
 
     linux: the patched tree.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-drivers-") as name:
         source = Path(name)
         places = _DRIVERS | {header: header for header in _HEADERS}
+        if root.native:
+            places |= {test: Path(test).name for test in KUNIT}
+            for path in source_files(KERNEL_READER):
+                shutil.copy(path, source)
         for file, short in places.items():
-            if (linux / file).exists():  # older kernels lack some
+            if (linux / file).exists():  # older kernels and early patches lack some
                 target = source / short
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(linux / file, target)
-        kbuild = _KBUILD
-        if root.native:
-            kbuild += _NATIVE_KBUILD
-            for test in KUNIT:
-                shutil.copy(linux / test, source)
-            for path in source_files(KERNEL_READER):
-                shutil.copy(path, source)
-        (source / "Kbuild").write_text(kbuild.lstrip())
+        _write_kbuild(root, source)
         modules = build_module(root, source).parent.glob("*.ko")
-        (output / SERIES).mkdir()
+        output.mkdir()
         for module in modules:
-            shutil.copy(module, output / SERIES)
+            shutil.copy(module, output)
 
 
 def selftest() -> Path:
@@ -133,7 +149,7 @@ def boot(kernel: Kernel, linux: Path, source: Path) -> None:
             copy = output / "linux" / folder
             shutil.copytree(source / folder, copy, symlinks=True)
         shutil.copy(selftest(), output / "linux" / SELFTEST)
-        stage_drivers(root, linux, output)
+        stage_drivers(root, linux, output / SERIES)
         if kernel.module:
             shutil.copy(build_module(root), output)
         machine = vm.Machine(root, output)
