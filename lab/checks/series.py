@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,12 +51,14 @@ KERNELS = {
     NEWEST: (f"{NEWEST}-debug", NEWEST, NATIVE.name),
     "6.12": ("6.12-builtin", "6.12", "6.12-router"),
 }
-# Variant -> how its drivers are made from a tree with all patches, commits of base..made.
+# Variant -> how a tree in which make_patches() has tagged the last gets its drivers.
 _NTH = "$(git rev-list --reverse base..made | sed -n {}p)"
+_LAST = "git checkout -q -f made"
+_ALONE = 2  # so many patches can be taken without the others
 DRIVERS = {
-    SERIES_VARIANT: ":",
-    SLOTS: f"git checkout -q -f {_NTH.format(2)}",
-    f"{SERIES_VARIANT}@0": f"git revert --no-edit {_NTH.format(5)}",
+    SERIES_VARIANT: _LAST,
+    SLOTS: f"git checkout -q -f {_NTH.format(_ALONE)}",
+    f"{SERIES_VARIANT}@0": f"{_LAST}; git revert --no-edit {_NTH.format(5)}",
 }
 AUTHOR = "Your Name <you@example.org>"
 CHECKED = (
@@ -187,6 +190,7 @@ def make_patches(tree: Tree, output: Path) -> list[Path]:
     shutil.rmtree(tree.work / "patches", ignore_errors=True)
     source = tree.source
     what = f"RFC PATCH {'net-next' if source.newest else source.release}"
+    tree.must("git tag -f made")
     options = f"--cover-letter --subject-prefix='{what}' -o ../patches"
     tree.must(f"git format-patch -q {options} base")
     shutil.rmtree(output, ignore_errors=True)
@@ -241,10 +245,19 @@ def stage_newest_drivers(root: Root, output: Path, names: set[str]) -> None:
     with locked("series"), tempfile.TemporaryDirectory() as folder:
         tree = tree_of(find_source(NEWEST))
         make_patches(tree, Path(folder))
-        tree.must("git tag -f made")
         for name in sorted(names):
-            tree.must(f"git checkout -q -f made; {DRIVERS[name]}")
+            tree.must(DRIVERS[name])
             stage_drivers(root, tree.linux, output / name)
+
+
+def _boot(tree: Tree, names: Sequence[str]) -> None:
+    """Play the tests on these kernels, and those of the first patches on the native."""
+    newest = tree if tree.source.newest else tree_of(find_source(NEWEST))
+    for name in names:
+        series_boot.boot(kernel_named(name), tree.linux, newest.linux)
+    if tree.source.newest:
+        tree.must(DRIVERS[SLOTS])
+        series_boot.boot(NATIVE, tree.linux, newest.linux, SLOTS, _ALONE)
 
 
 def series(source: str, output: Path, booted: bool, own: Path | None = None) -> int:
@@ -262,9 +275,7 @@ def series(source: str, output: Path, booted: bool, own: Path | None = None) -> 
         files = make_patches(tree, output)
         wrong = check_patches(tree, files)
         if booted and not wrong:
-            newest = tree if tree.source.newest else tree_of(find_source(NEWEST))
-            for name in KERNELS[source][1:]:
-                series_boot.boot(kernel_named(name), tree.linux, newest.linux)
+            _boot(tree, KERNELS[source][1:])
     if wrong:
         print("\n".join(wrong))
         raise LabError(f"series: {len(wrong)} complaints (see above); correct series/")

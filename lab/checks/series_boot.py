@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from lab.checks.driver import LAST, SELFTEST, driver_files
 from lab.failure import LabError
 from lab.machines import vm
 from lab.machines.build import KERNEL_READER, build_module, source_files
@@ -51,19 +52,20 @@ ccflags-y += -I$(src)
 _NO_WAKE = "CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'\n"
 PACKAGES = ("python3-yaml",)  # the selftests' netlink client reads specs
 DEADLINE_SECONDS = 600.0
-SELFTEST = "tools/testing/selftests/net/tun_backpressure.py"
 # What the selftest and the library it stands on need of the kernel's tree.
 _TREES = (
     "Documentation/netlink/specs",
     "tools/net/ynl/pyynl",
     "tools/testing/selftests/net/lib/py",
 )
-_PLAY = f"""
+_SELFTEST = f"""
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/sluice
 python3 -c "
 from lab.guest.env import GuestEnv
-GuestEnv().use_drivers('{SERIES}')"
+GuestEnv().use_drivers('$1')"
 (cd /out/linux && python3 {SELFTEST})
+"""
+_PLAY = f"""
 if test -e /out/{SERIES}/ptr_ring_kunit.ko; then
     modprobe kunit enable=1 autorun=1
     for suite in ptr_ring tun_tx_flow; do
@@ -129,35 +131,34 @@ def stage_drivers(root: Root, linux: Path, output: Path) -> None:
             shutil.copy(module, output)
 
 
-def selftest() -> Path:
-    """The series' own, in whichever patch it is."""
-    (found,) = (vm.REPOSITORY / "series").glob(f"*/files/{SELFTEST}")
-    return found
-
-
-def boot(kernel: Kernel, linux: Path, source: Path) -> None:
-    """Play the selftest, and on a native kernel the KUnit tests and a short bench.
+def boot(
+    kernel: Kernel, linux: Path, source: Path, drivers: str = SERIES, patch: int = LAST
+) -> None:
+    """Play the selftest of a patch with its drivers; of the last one also the KUnit tests
+    and a short bench, on a native kernel, and the module beside them.
 
     linux: the patched tree of this kernel; source: the newest kernel's, which the
     selftest's library comes from.
     """
     root = ensure_root(kernel, PACKAGES)
-    say(f"series: booting {root.release} with the patched drivers")
+    say(f"series: booting {root.release} with the drivers {drivers}")
     with tempfile.TemporaryDirectory(prefix="sluice-series-") as name:
         output = Path(name)
         for folder in _TREES:
             copy = output / "linux" / folder
             shutil.copytree(source / folder, copy, symlinks=True)
-        shutil.copy(selftest(), output / "linux" / SELFTEST)
-        stage_drivers(root, linux, output / SERIES)
+        (output / "linux" / SELFTEST).write_text(driver_files(patch)[SELFTEST])
+        stage_drivers(root, linux, output / drivers)
         if kernel.module:
             shutil.copy(build_module(root), output)
         machine = vm.Machine(root, output)
-        job = {"kind": "command", "argv": ["sh", "-ec", _PLAY]}
+        script = _SELFTEST + _PLAY * (patch == LAST)
+        job = {"kind": "command", "argv": ["sh", "-ec", script, "sh", drivers]}
         result = vm.run_job(machine, job, DEADLINE_SECONDS)
     for line in result.trouble:
         print(f"kernel: {line}")
     if result.status or result.trouble:
         raise LabError(
-            f"series: on {kernel.name} the tests fail or the kernel complains (see above)"
+            f"series: on {kernel.name} the tests of patch {patch} fail or the kernel "
+            "complains (see above)"
         )

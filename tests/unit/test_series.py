@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.checks import driver, series_boot, series_tree
+from lab.checks import driver, series_tree
 from lab.failure import UsageError
 from lab.machines.chroot import Root
 
@@ -22,8 +22,13 @@ def test_no_patch_has_a_line_that_only_says_where_others_begin(patch: int) -> No
     assert files and not any("#if PATCH" in text for text in files.values())
 
 
-def test_the_selftest_that_is_played_is_the_one_that_is_sent() -> None:
-    assert series_boot.selftest().is_file()
+@pytest.mark.parametrize("patch", range(2, driver.LAST + 1))
+def test_the_selftest_of_each_patch_is_python(patch: int) -> None:
+    text = driver.driver_files(patch)[driver.SELFTEST]
+    assert compile(text, driver.SELFTEST, "exec")
+    assert ("flags |= IFF_BACKPRESSURE" in text) == (patch < 7), (
+        "every device has it then"
+    )
 
 
 def commit(tree: Path, driver: str) -> None:

@@ -3,33 +3,69 @@
 
 """
 Backpressure of TUN/TAP devices: a full ring stops the transmit queue, so that
+#if PATCH >= 3
 packets wait in the qdisc; no reader can hold the senders for long.
+#else
+packets wait in the qdisc.
+#endif
+#if PATCH >= 8
 
 With --bench [SECONDS [ROUNDS]] it tests nothing, but prints a table of what
 this kernel does on this machine without a qdisc, with fq_codel, and with
 fq_codel and IFF_BACKPRESSURE. Compare the tables of two kernels.
+#endif
 """
 
+#if PATCH >= 8
 import contextlib
 import ctypes
+#endif
 import fcntl
 import multiprocessing
 import os
+#if PATCH >= 8
 import select
+#endif
 import socket
+#if PATCH >= 8
 import statistics
+#endif
 import struct
+#if PATCH >= 8
 import sys
+#endif
+#if PATCH >= 3
 import threading
+#endif
 import time
 
+#if PATCH >= 8
 from lib.py import ksft_run, ksft_exit, ksft_pr, KsftSkipEx, CmdExitFailure
+#else
+#if PATCH >= 3
+from lib.py import ksft_run, ksft_exit, ksft_pr, KsftSkipEx
+#else
+from lib.py import ksft_run, ksft_exit
+#endif
+#endif
+#if PATCH >= 3
 from lib.py import ksft_eq, ksft_ge, ksft_gt, ksft_lt
+#else
+from lib.py import ksft_eq, ksft_ge, ksft_gt
+#endif
+#if PATCH >= 6
 from lib.py import NetNS, NetNSEnter, NetdevFamily, defer, ip, tc
+#else
+from lib.py import NetNS, NetNSEnter, defer, ip, tc
+#endif
 
 TUNSETIFF = 0x400454ca
+#if PATCH >= 8
 TUNGETFEATURES = 0x800454cf
+#endif
+#if PATCH >= 7
 TUNGETIFF = 0x800454d2
+#endif
 TUNSETQUEUE = 0x400454d9
 IFF_TAP = 0x0002
 IFF_BACKPRESSURE = 0x0080
@@ -46,8 +82,12 @@ SEGMENTS = 64       # of one datagram, at most
 RING = 64
 PORT = 9
 DIGITS = 4          # of a packet's payload, its number
+#if PATCH >= 3
 STOP_MAX = 0.25     # seconds a stop may last
+#endif
+#if PATCH >= 3
 STALL = 300         # packets that are read until a stall has no after-effect
+#endif
 PEER = "192.0.2.2"
 PEER_MAC = "02:00:00:00:00:02"
 
@@ -69,8 +109,10 @@ class Tap:
         ip("addr add 192.0.2.1/24 dev tap0")
         ip(f"neigh add {PEER} lladdr {PEER_MAC} dev tap0 nud permanent")
         tc(f"qdisc replace dev tap0 root {qdisc}")
+#if PATCH >= 6
         self.ifindex = socket.if_nametoindex("tap0")
         self.netdev = NetdevFamily()
+#endif
         for file in self.files:
             self.read_all(file)
 
@@ -78,16 +120,21 @@ class Tap:
         file = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
         defer(os.close, file)
         flags = IFF_TAP | IFF_NO_PI | self.multi
+#if PATCH < 7
+        flags |= IFF_BACKPRESSURE
+#endif
         fcntl.ioctl(file, TUNSETIFF, struct.pack("16sH22x", b"tap0", flags))
         return file
 
     def set_queue(self, file, flag):
         fcntl.ioctl(file, TUNSETQUEUE, struct.pack("16sH22x", b"", flag))
 
+#if PATCH >= 7
     def flags(self):
         got = fcntl.ioctl(self.files[0], TUNGETIFF, bytes(40))
         return struct.unpack_from("16sH", got)[1]
 
+#endif
     def read(self, file=None):
         """The UDP payload of the next packet, b"" of others, or None."""
         try:
@@ -117,16 +164,22 @@ class Tap:
         sock.connect((PEER, PORT))
         return sock
 
+#if PATCH >= 6
     def qstats(self):
         return self.netdev.qstats_get({"ifindex": self.ifindex}, dump=True)[0]
 
+#endif
     def dropped(self):
         link = ip("-s link show dev tap0", json=True)[0]
         return link["stats64"]["tx"]["dropped"]
 
 
 def send(sock, count):
+#if PATCH >= 3
     """So many packets at once: a stop lasts no longer than STOP_MAX."""
+#else
+    """So many packets at once, before the first of them is read."""
+#endif
     sock.setsockopt(SOL_UDP, UDP_SEGMENT, DIGITS)
     for first in range(0, count, SEGMENTS):
         segments = range(first, min(first + SEGMENTS, count))
@@ -140,13 +193,17 @@ def numbers(payloads):
 def full_ring_stops_queue() -> None:
     """More packets than the ring holds: all arrive, in their order."""
     tap = Tap()
+#if PATCH >= 6
     before = tap.qstats()
+#endif
     send(tap.socket(), 4 * RING)
     ksft_eq(numbers(tap.read_all()), list(range(4 * RING)))
     ksft_eq(tap.dropped(), 0)
+#if PATCH >= 6
     after = tap.qstats()
     ksft_gt(after["tx-stop"], before["tx-stop"])
     ksft_eq(after["tx-stop"], after["tx-wake"])
+#endif
 
 
 def ring_of_one_loses_nothing() -> None:
@@ -156,19 +213,25 @@ def ring_of_one_loses_nothing() -> None:
     ksft_eq(tap.dropped(), 0)
 
 
+#if PATCH >= 7
 def flag_is_not_shown() -> None:
     """An application that did not set it does not see it."""
     ksft_eq(Tap().flags() & IFF_BACKPRESSURE, 0)
 
 
+#endif
 def noqueue_drops() -> None:
     """Where no packet can wait the ring drops, as ever."""
     tap = Tap(qdisc="noqueue")
+#if PATCH >= 6
     before = tap.qstats()
+#endif
     send(tap.socket(), 4 * RING)
     ksft_eq(tap.dropped(), 3 * RING)
     ksft_eq(numbers(tap.read_all()), list(range(RING)))
+#if PATCH >= 6
     ksft_eq(tap.qstats()["tx-stop"], before["tx-stop"])
+#endif
 
 
 def _flood_directly(tap, stop, sent):
@@ -190,34 +253,51 @@ def _flood_directly(tap, stop, sent):
 
 
 def direct_senders_lose_nothing() -> None:
+#if PATCH >= 3
     """Several CPUs in the driver at once; the reader has one of them.
 
     A reader that the machine does not run for long is a stalled one: its ring drops.
     """
+#else
+    """Several CPUs in the driver at once; the reader has one of them."""
+#endif
     tap = Tap()
+#if PATCH >= 3
     fork, got, longest = multiprocessing.get_context("fork"), 0, 0
+#else
+    fork, got = multiprocessing.get_context("fork"), 0
+#endif
     stop, sent = fork.Event(), fork.SimpleQueue()
     senders = [fork.Process(target=_flood_directly, args=(tap, stop, sent))
                for _ in range(max(2, os.cpu_count() - 1))]
     for sender in senders:
         sender.start()
+#if PATCH >= 3
     now = time.monotonic()
     end = now + 2
     while now < end:
         got += bool(tap.read())
         before, now = now, time.monotonic()
         longest = max(longest, now - before)
+#else
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        got += bool(tap.read())
+#endif
     stop.set()
     got += len(tap.read_all())
     for sender in senders:
         sender.join()
+#if PATCH >= 3
     if longest > STOP_MAX / 2:
         raise KsftSkipEx(f"the reader did not run for {longest:.3f} s")
+#endif
     ksft_gt(got, 0)
     ksft_eq(got, sum(sent.get() for _ in senders))
     ksft_eq(tap.dropped(), 0)
 
 
+#if PATCH >= 3
 def _longest_send(sock, seconds):
     longest, count, end = 0, 0, time.monotonic() + seconds
     while time.monotonic() < end:
@@ -234,7 +314,9 @@ def dead_reader_holds_nobody() -> None:
     tap = Tap()
     ksft_lt(_longest_send(tap.socket(), 3), 4 * STOP_MAX)
     ksft_gt(tap.dropped(), 0)
+#if PATCH >= 6
     ksft_lt(tap.qstats()["tx-stop"], 3)
+#endif
 
 
 def slow_reader_holds_nobody() -> None:
@@ -269,11 +351,16 @@ def reader_that_comes_back_loses_nothing() -> None:
     ksft_eq(tap.dropped(), dropped)
 
 
+#endif
 def stop_queue(tap):
     """Send as many packets as the ring holds; it stops before they are all in it."""
+#if PATCH >= 6
     before = tap.qstats()
+#endif
     send(tap.socket(), RING)
+#if PATCH >= 6
     ksft_gt(tap.qstats()["tx-stop"], before["tx-stop"])
+#endif
 
 
 def resize_wakes_queue() -> None:
@@ -304,6 +391,7 @@ def detached_queue_is_woken() -> None:
     ksft_eq(got, len(socks))
 
 
+#if PATCH >= 3
 def change_to_noqueue_wakes_queue() -> None:
     tap = Tap()
     stop_queue(tap)
@@ -313,6 +401,7 @@ def change_to_noqueue_wakes_queue() -> None:
     ksft_eq(numbers(tap.read_all()), list(range(10)))
 
 
+#endif
 def down_and_up_wakes_queue() -> None:
     tap = Tap()
     stop_queue(tap)
@@ -325,6 +414,7 @@ def down_and_up_wakes_queue() -> None:
     ksft_eq(tap.dropped(), 0)
 
 
+#if PATCH >= 8
 FORK = multiprocessing.get_context("fork")
 NEAR, FAR = "192.0.2.1", PEER
 ECHO_PORT, TCP_PORT = 7, 5001
@@ -578,16 +668,23 @@ def bench(seconds=2.0, rounds=3) -> None:
               flush=True)
 
 
+#endif
 def main() -> None:
+#if PATCH >= 8
     if sys.argv[1:2] == ["--bench"]:
         bench(*(convert(text) for convert, text in zip((float, int), sys.argv[2:])))
         return
-    ksft_run([full_ring_stops_queue, ring_of_one_loses_nothing, flag_is_not_shown,
-              noqueue_drops, direct_senders_lose_nothing,
+#endif
+    ksft_run([full_ring_stops_queue, ring_of_one_loses_nothing,
+#if PATCH >= 7
+              flag_is_not_shown,
+#endif
+#if PATCH >= 3
               dead_reader_holds_nobody, slow_reader_holds_nobody,
-              reader_that_comes_back_loses_nothing, resize_wakes_queue,
-              detached_queue_is_woken, change_to_noqueue_wakes_queue,
-              down_and_up_wakes_queue])
+              reader_that_comes_back_loses_nothing, change_to_noqueue_wakes_queue,
+#endif
+              noqueue_drops, direct_senders_lose_nothing, resize_wakes_queue,
+              detached_queue_is_woken, down_and_up_wakes_queue])
     ksft_exit()
 
 
