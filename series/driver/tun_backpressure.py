@@ -628,11 +628,9 @@ def _variants():
 
 
 def _short(number):
-    for unit in ("", "k", "M"):
-        if number < 9999:
-            break
-        number /= 1000
-    return f"{number:.0f}{unit}"
+    if number < 9999:
+        return f"{number:.0f}"
+    return f"{number / 1e3:.0f}k" if number < 9999e3 else f"{number / 1e6:.0f}M"
 
 
 def _ratio(values, base):
