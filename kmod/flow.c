@@ -247,16 +247,19 @@ static void visit_begins(struct sluice_flow *f, int size)
 }
 
 /*
- * The queue stops, and it stopped before with @left packets in the ring, of which and of
- * those that came since @read were read in @open_ns. How many may the ring hold if the
- * reader rests now? Any number if it had found the ring empty; a quarter more
- * than it took if it had time to, which a reader that waited for other things had, too.
+ * The queue stops. It woke with @left packets in the ring; of these and of those that
+ * came, @read were read in @open_ns. How many may the ring hold if the reader rests
+ * now? Any number if it had found the ring empty. A quarter more than it took if it had
+ * time to empty it, because it may have had time for another reason; but not if it
+ * took more than a ring: that reader does not rest.
  */
-static int most_after_rest(const struct sluice_flow *f, int left, int read, u64 open_ns)
+static int most_after_rest(const struct sluice_flow *f, int size, int left, int read,
+			   u64 open_ns)
 {
 	if (!left)
 		return INT_MAX;
-	if (read >= left && open_ns / 2 > (u64)f->pace_ns * (read + 1))
+	if (f->visit <= size && read >= left &&
+	    open_ns / 2 > (u64)f->pace_ns * (read + 1))
 		return f->visit + f->visit / 4;
 	return 0;
 }
@@ -331,7 +334,8 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 	f->device_stalls = stalls;
 	WRITE_ONCE(device->stopped_at, now);
 	if (!rests)
-		f->most = most_after_rest(f, left, read, now - f->looked_at);
+		f->most = most_after_rest(f, ring->size, left, read,
+					  now - f->looked_at);
 	f->resting = rests;
 	f->stopped_at = now;
 	f->looked_at = now;

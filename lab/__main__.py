@@ -101,8 +101,14 @@ _NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
 AS_NATIVE = option("--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE)
 _COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matter"
 COUNTED = switch("--counted", _COUNTED)
-PATCHED = "the drivers of make series are one more variant (newest kernels only)"
+_SERIES = "the drivers of make series are one more variant (newest kernels only)"
+_SLOTS = "those of its first two patches, with the flag, are one more variant"
+PATCHED = (
+    switch("--series", _SERIES, dest="patched"),
+    switch("--slots", _SLOTS),
+)
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
+OWN_TREE = "for what is committed in this git tree of a kernel, which stays as it is"
 FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
 FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
 
@@ -149,13 +155,14 @@ def _measured(
     patterns: tuple[str, ...],
     path: Path | None,
     patched: bool = False,
+    slots: bool = False,
     **settings: Any,
 ) -> tuple[Run, Path]:
     """settings: the further fields of measure.Plan."""
     rows = measure.choose_rows(patterns, known)
-    if patched:
+    if patched or slots:
         series.require_source(kernel)
-        rows = [row.with_series() for row in rows]
+        rows = [row.with_patched(patched, slots) for row in rows]
     settings.setdefault("vcpus", vm.default_vcpus(kernel))
     return measure.measure(measure.Plan(kernel, rows, **settings), path)
 
@@ -201,7 +208,7 @@ def command_demo(**settings: Any) -> int:
     "measure every row and check the figures it must reach",
     *measuring(3.0),
     COUNTED,
-    switch("--series", PATCHED, dest="patched"),
+    *PATCHED,
     option("--minutes", MINUTES, type=float, default=30, metavar="N"),
     *TREE,
 )
@@ -228,7 +235,9 @@ def command_depth(**settings: Any) -> int:
     return _measure(known, **settings)
 
 
-@subcommand("count instructions per packet on one CPU", *measuring(3.0, rounds=1))
+@subcommand(
+    "count instructions per packet on one CPU", *measuring(3.0, rounds=1), *PATCHED
+)
 def command_cost(**settings: Any) -> int:
     return _measure(rows_of("cost"), counted=True, vcpus=1, **settings)
 
@@ -373,6 +382,7 @@ subcommand(
     option("--kernel", NEWEST, default=NEWEST, choices=[*series.KERNELS], dest="source"),
     option("--out", "default: out/series/", dest="output", **FOLDER),
     switch("--boot", "play its tests with the patched drivers, in VMs", dest="booted"),
+    option("--tree", OWN_TREE, dest="own", type=Path, metavar="DIR"),
 )(series.series)
 
 

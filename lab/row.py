@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from lab.guest.devices import Counters
 from lab.guest.env import GuestEnv
 from lab.guest.latency import NOT_ASKED, Latency, percentile
-from lab.variants import SERIES, VARIANTS
+from lab.variants import SERIES, SLOTS, VARIANTS
+
+WHOLE_RING = ["target_us=0"]  # parameters of sluice
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,13 @@ class Row:
     targets: list[int] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)  # of sluice's module
     series: bool = False  # with SERIES, too
+    slots: bool = False  # with SLOTS, too
 
-    def with_series(self) -> Row:
-        """The series has no parameters: a row that needs one is not played with it."""
-        return replace(self, series=not self.parameters)
+    def with_patched(self, series: bool, slots: bool) -> Row:
+        """The patched drivers have no parameters, but are built without a target, too: a
+        row that needs another one is not played with them."""
+        known = self.parameters in ([], WHOLE_RING)
+        return replace(self, series=series and known, slots=slots and known)
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -56,7 +61,8 @@ class Row:
         longest = [] if self.lossless_ring is None else [self.lossless_ring]
         rings = tuple(f"stock-{ring}" for ring in self.rings + longest)
         targets = tuple(f"sluice@{target}" for target in self.targets)
-        return rings + targets + (SERIES,) * self.series
+        series = f"{SERIES}@0" if self.parameters else SERIES
+        return rings + targets + (SLOTS,) * self.slots + (series,) * self.series
 
     @property
     def variants(self) -> tuple[str, ...]:

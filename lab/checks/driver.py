@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The C files that the series adds to drivers/net/, as they are after one of its patches.
+"""The files that several patches of the series change, as they are after one of them.
 
 The policy is that of the module, kmod/flow.c and flow.h, under the driver's names. The
-mechanism, series/driver/, says in lines '#if PATCH >= 3' what belongs to which patch.
+others, series/driver/, say in lines '#if PATCH >= 3' what belongs to which patch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from lab.machines.build import KMOD
 from lab.machines.vm import REPOSITORY
 
 DRIVER = REPOSITORY / "series" / "driver"
-FOLDER = "drivers/net"
 LAST = 9  # patch of the series
-# Name there -> where its text is, and the patch that brings it.
+SELFTEST = "tools/testing/selftests/net/tun_backpressure.py"
+# Path in the kernel -> where its text is, and the patch that brings it.
 _FILES = {
-    "tun_txq.c": (DRIVER / "tun_txq.c", 2),
-    "tun_txq.h": (DRIVER / "tun_txq.h", 2),
-    "tun_tx_flow.c": (KMOD / "flow.c", 3),
-    "tun_tx_flow.h": (KMOD / "flow.h", 3),
-    "tun_tx_flow_kunit.c": (DRIVER / "tun_tx_flow_kunit.c", 3),
+    "drivers/net/tun_txq.c": (DRIVER / "tun_txq.c", 2),
+    "drivers/net/tun_txq.h": (DRIVER / "tun_txq.h", 2),
+    "drivers/net/tun_tx_flow.c": (KMOD / "flow.c", 3),
+    "drivers/net/tun_tx_flow.h": (KMOD / "flow.h", 3),
+    "drivers/net/tun_tx_flow_kunit.c": (DRIVER / "tun_tx_flow_kunit.c", 3),
+    SELFTEST: (DRIVER / "tun_backpressure.py", 2),
 }
 _CONDITION = re.compile(r"#if PATCH (>=|<) (\d+)$")
 _FUNCTION = re.compile(
@@ -69,7 +70,7 @@ def under_driver_names(policy: str) -> str:
 def driver_files(patch: int = LAST) -> dict[str, str]:
     """Path in the kernel -> text, of those that exist after this patch."""
     return {
-        f"{FOLDER}/{name}": under_driver_names(at_patch(source.read_text(), patch))
-        for name, (source, first) in _FILES.items()
+        path: under_driver_names(at_patch(source.read_text(), patch))
+        for path, (source, first) in _FILES.items()
         if patch >= first
     }

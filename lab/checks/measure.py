@@ -21,12 +21,13 @@ from lab.report.results import HostLoad, Run, format_run, read_provenance, run_o
 from lab.report.tables import all_findings, format_report, read_colour
 from lab.row import Row
 from lab.setup import say
+from lab.variants import parse_variant
 
 BOOT_SECONDS = 60.0
 # A VM that counts instructions, on a busy host.
 COUNTED_SLOWER = 10
 # The fields of the plan that the guest needs.
-JOB_FIELDS = ("rounds", "seconds", "counted", "minutes", "series")
+JOB_FIELDS = ("rounds", "seconds", "counted", "minutes", "series", "slots")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ class Plan:
     @property
     def series(self) -> bool:
         return any(row.series for row in self.rows)
+
+    @property
+    def slots(self) -> bool:
+        return any(row.slots for row in self.rows)
+
+    @property
+    def drivers(self) -> set[str]:
+        """The patched ones that its variants need."""
+        names = {name for row in self.rows for name in row.variants}
+        return {parse_variant(name).drivers for name in names} - {""}
 
     @property
     def deadline(self) -> float:
@@ -104,8 +115,8 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
         job |= {name: getattr(plan, name) for name in JOB_FIELDS}
         job["rows"] = [row.name for row in plan.rows]
         build.stage(root, output)
-        if plan.series:
-            series.stage_newest_drivers(root, output)
+        if plan.drivers:
+            series.stage_newest_drivers(root, output, plan.drivers)
         machine = vm.Machine(root, output, plan.vcpus, counted=plan.counted)
         say(f"kernel {root.release}: booting under {vm.accelerator(root, plan.counted)}")
         load = HostLoad()

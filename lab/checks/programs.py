@@ -145,7 +145,8 @@ def _stage(folder: Path, kernel: Path) -> None:
     shutil.copytree(kernel, folder / "litmus", dirs_exist_ok=True)
     shutil.copytree(KMOD, folder / "kmod")
     driver = {Path(file).name: text for file, text in driver_files().items()}
-    del driver["tun_tx_flow_kunit.c"]
+    for name in ("tun_tx_flow_kunit.c", "tun_backpressure.py"):
+        del driver[name]
     for name, text in driver.items():
         (folder / "series" / name).write_text(text)
     # What the semantic patch adds.

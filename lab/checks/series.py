@@ -1,41 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """make series: the kernel patches of series/, made, checked and built.
 
-The kernel's source comes from the distribution; the semantic patches are
-applied to it, and each rule must change something. What comes out are patches
-for git am, applied once more to the clean source, and built one by one.
+The kernel's source comes from the distribution, or from a git tree of the user's; the
+semantic patches are applied to it, and each rule must change something. What comes out
+are patches for git am, applied once more to the clean source, and built one by one.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lab.cache import cache_dir, cached, digest, digest_files, locked
+from lab.cache import locked
 from lab.checks import series_boot
 from lab.checks.driver import driver_files
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
 from lab.checks.series_boot import KUNIT, stage_drivers
+from lab.checks.series_tree import Source, Tree, ensure_tree, of_user, packaged
 from lab.failure import LabError, UsageError
 from lab.machines.build import SPARSE
-from lab.machines.chroot import Root, must_run_in_root, run_in_root
+from lab.machines.chroot import Root
 from lab.machines.matrix import NATIVE, NEWEST, Kernel, kernel_named
-from lab.machines.roots import ensure_source_root
-from lab.machines.suites import find_kernel
 from lab.machines.vm import REPOSITORY
 from lab.report.results import read_run
 from lab.report.tables import format_for_cover
 from lab.setup import say
+from lab.variants import SERIES as SERIES_VARIANT
+from lab.variants import SLOTS
 
 SERIES = REPOSITORY / "series"
-CONFIG = SERIES / "kernel.config"
 COVER = SERIES / "cover-letter"
 MEASURED = REPOSITORY / "lab" / "results" / "native-7.3.json"
 # Of its table: what the series is for, and each row that it loses.
@@ -51,6 +51,15 @@ KERNELS = {
     NEWEST: (f"{NEWEST}-debug", NEWEST, NATIVE.name),
     "6.12": ("6.12-builtin", "6.12", "6.12-router"),
 }
+# Variant -> how a tree in which make_patches() has tagged the last gets its drivers.
+_NTH = "$(git rev-list --reverse base..made | sed -n {}p)"
+_LAST = "git checkout -q -f made"
+_ALONE = 2  # so many patches can be taken without the others
+DRIVERS = {
+    SERIES_VARIANT: _LAST,
+    SLOTS: f"git checkout -q -f {_NTH.format(_ALONE)}",
+    f"{SERIES_VARIANT}@0": f"{_LAST}; git revert --no-edit {_NTH.format(5)}",
+}
 AUTHOR = "Your Name <you@example.org>"
 CHECKED = (
     *("drivers/net/tun.c", "drivers/net/tap.c", "drivers/vhost/net.c"),
@@ -65,22 +74,6 @@ _CHECKPATCH = (
     "scripts/checkpatch.pl --strict --terse --show-types --no-summary "
     "--ignore FILE_PATH_CHANGES,UNKNOWN_COMMIT_ID"  # the tree has no history
 )
-_PREPARE = """
-mkdir linux
-tar -xf /usr/src/linux-source-{release}.tar.xz -C linux --strip-components=1
-cd linux
-make -s KCONFIG_ALLCONFIG=/mnt/kernel.config allnoconfig
-make -s -j{jobs} prepare modules_prepare
-git init -q
-echo '*' >.git/info/exclude
-git config user.name "Your Name"
-git config user.email you@example.org
-git config advice.detachedHead false
-git add -f LICENSES {files}
-git commit -q -m base
-git tag base
-"""
-_IN_TREE = "export HOME=/tmp; cd linux; "
 _COMPLAINT = re.compile(r"^(?:\./)?(\S+?):\d+:(?:\d+:)? (?:warning|error): (.*)$", re.M)
 
 
@@ -135,48 +128,15 @@ def read_series(newest: bool) -> list[Patch]:
     return [Patch(folder, newest) for folder in wanted]
 
 
-@dataclass(frozen=True)
-class Tree:
-    """The kernel's source in the cache, a git repository of the touched files."""
-
-    root: Root
-    kernel: Kernel
-    work: Path
-    newest: bool
-
-    @property
-    def linux(self) -> Path:
-        return self.work / "linux"
-
-    def run(self, script: str) -> tuple[int, str]:
-        return run_in_root(self.root, self.work, _IN_TREE + script)
-
-    def must(self, script: str) -> str:
-        failure = f"series: '{script}' fails"
-        script = _IN_TREE + script
-        return must_run_in_root(self.root, self.work, script, failure, "correct series/")
+def find_source(name: str) -> Source:
+    """Of KERNELS."""
+    newest = name == NEWEST
+    return packaged(kernel_named(KERNELS[name][0]), newest)
 
 
-def ensure_tree(source: str) -> Tree:
-    """The source (of KERNELS), configured: from the cache, or unpacked now."""
-    newest = source == NEWEST
-    kernel = find_kernel(kernel_named(KERNELS[source][0]))
-    root = ensure_source_root(kernel)
-    touched = set().union(*(patch.touched for patch in read_series(newest)))
-    files = " ".join(sorted(touched))
-    script = _PREPARE.format(
-        release=kernel.release, jobs=os.cpu_count() or 1, files=files
-    )
-    key = digest(root.key, script, digest_files([CONFIG]))
-    final = cache_dir() / "series" / f"{kernel.release}-{key}"
-    failure = f"linux-source-{kernel.release}: cannot be prepared"
-    remedy = "correct series/kernel.config or the names of files in series/"
-    with cached(final, "series-tree") as work:
-        if work:
-            say(f"series: unpacking linux-source-{kernel.release} (2 minutes)")
-            shutil.copy(CONFIG, work / "kernel.config")
-            must_run_in_root(root, work, script, failure, remedy)
-    return Tree(root, kernel, final, newest)
+def tree_of(source: Source) -> Tree:
+    touched = set().union(*(patch.touched for patch in read_series(source.newest)))
+    return ensure_tree(source, touched)
 
 
 def _apply_rules(tree: Tree, one: SemanticPatch) -> None:
@@ -223,12 +183,14 @@ def _apply(tree: Tree, patch: Patch) -> bool:
 def make_patches(tree: Tree, output: Path) -> list[Path]:
     """The files for git am, and a cover letter before them."""
     tree.must("git am --abort 2>/dev/null || :; git checkout -q -f base")
-    for patch in read_series(tree.newest):
+    for patch in read_series(tree.source.newest):
         subject = patch.message.splitlines()[0]
         made = _apply(tree, patch)
         say(f"series: {subject}" + ("" if made else ": no change for this kernel"))
     shutil.rmtree(tree.work / "patches", ignore_errors=True)
-    what = "RFC PATCH net-next" if tree.newest else f"RFC PATCH {tree.kernel.release}"
+    source = tree.source
+    what = f"RFC PATCH {'net-next' if source.newest else source.release}"
+    tree.must("git tag -f made")
     options = f"--cover-letter --subject-prefix='{what}' -o ../patches"
     tree.must(f"git format-patch -q {options} base")
     shutil.rmtree(output, ignore_errors=True)
@@ -237,7 +199,10 @@ def make_patches(tree: Tree, output: Path) -> list[Path]:
     subject, _, body = COVER.read_text().partition("\n")
     text = cover.read_text().replace("*** SUBJECT HERE ***", subject)
     blurb = f"{body.strip()}\n\n{format_for_cover(read_run(MEASURED), COVER_ROWS)}"
-    cover.write_text(text.replace("*** BLURB HERE ***", blurb))
+    text = text.replace("*** BLURB HERE ***", blurb)
+    if source.own:
+        text = text.replace("\n-- \n", f"\nbase-commit: {source.version}\n-- \n")
+    cover.write_text(text)
     return sorted(path for path in output.glob("*.patch") if path != cover)
 
 
@@ -274,29 +239,45 @@ def require_source(kernel: Kernel) -> None:
         )
 
 
-def stage_newest_drivers(root: Root, output: Path) -> None:
-    """Those of the newest source, for a root of that kernel: see stage_drivers()."""
-    with locked("series"), tempfile.TemporaryDirectory() as name:
-        tree = ensure_tree(NEWEST)
-        make_patches(tree, Path(name))
-        stage_drivers(root, tree.linux, output)
+def stage_newest_drivers(root: Root, output: Path, names: set[str]) -> None:
+    """Those of the newest source, for a root of that kernel, each in a folder of its
+    name (of DRIVERS): see stage_drivers()."""
+    with locked("series"), tempfile.TemporaryDirectory() as folder:
+        tree = tree_of(find_source(NEWEST))
+        make_patches(tree, Path(folder))
+        for name in sorted(names):
+            tree.must(DRIVERS[name])
+            stage_drivers(root, tree.linux, output / name)
 
 
-def series(source: str, output: Path, booted: bool) -> int:
+def _boot(tree: Tree, names: Sequence[str]) -> None:
+    """Play the tests on these kernels, and those of the first patches on the native."""
+    newest = tree if tree.source.newest else tree_of(find_source(NEWEST))
+    for name in names:
+        series_boot.boot(kernel_named(name), tree.linux, newest.linux)
+    if tree.source.newest:
+        tree.must(DRIVERS[SLOTS])
+        series_boot.boot(NATIVE, tree.linux, newest.linux, SLOTS, _ALONE)
+
+
+def series(source: str, output: Path, booted: bool, own: Path | None = None) -> int:
     """Make, write and check the patches for this source; 0 or an error.
 
-    booted: play the tests as well.
+    booted: play the tests as well; own: a git tree of the user's, in place of source.
     """
+    if own and booted:
+        raise UsageError(
+            f"{own}: --boot plays the tests on packaged kernels only; leave out --tree"
+        )
     with locked("series"):
-        tree = ensure_tree(source)
+        found = find_source(source)
+        tree = tree_of(of_user(own, found.root) if own else found)
         files = make_patches(tree, output)
         wrong = check_patches(tree, files)
         if booted and not wrong:
-            newest = tree if tree.newest else ensure_tree(NEWEST)
-            for name in KERNELS[source][1:]:
-                series_boot.boot(kernel_named(name), tree.linux, newest.linux)
+            _boot(tree, KERNELS[source][1:])
     if wrong:
         print("\n".join(wrong))
         raise LabError(f"series: {len(wrong)} complaints (see above); correct series/")
-    print(f"{len(files)} patches against Linux {tree.kernel.version} in {output}")
+    print(f"{len(files)} patches against Linux {tree.source.version} in {output}")
     return 0

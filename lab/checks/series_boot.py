@@ -4,10 +4,13 @@ in a VM instead of that kernel's own: the series' selftests are played there."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
+from lab.checks.driver import LAST, SELFTEST, driver_files
 from lab.failure import LabError
 from lab.machines import vm
 from lab.machines.build import KERNEL_READER, build_module, source_files
@@ -37,32 +40,32 @@ _HEADERS = (
 )
 _KBUILD = """
 obj-m := tun.o vhost_net.o
-tun-y := tun_main.o tun_txq.o tun_tx_flow.o
+tun-y := {objects}
 LINUXINCLUDE := -I$(src)/include -I$(src)/include/uapi $(LINUXINCLUDE)
 """
 KUNIT = ("lib/tests/ptr_ring_kunit.c", "drivers/net/tun_tx_flow_kunit.c")
-# The lab's reader calls tun_wake_queue(), which the series removes.
 _NATIVE_KBUILD = """
-obj-m += ptr_ring_kunit.o tun_tx_flow_kunit.o kernel_reader.o
+obj-m += kernel_reader.o {tests}
 ccflags-y += -I$(src)
-CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'
 """
+# The lab's reader calls tun_wake_queue(), which the series removes.
+_NO_WAKE = "CFLAGS_kernel_reader.o := -D'tun_wake_queue(file,taken)=do{}while(0)'\n"
 PACKAGES = ("python3-yaml",)  # the selftests' netlink client reads specs
 DEADLINE_SECONDS = 600.0
-FILES = vm.REPOSITORY / "series" / "06-selftests" / "files"
-SELFTEST = "tools/testing/selftests/net/tun_backpressure.py"
 # What the selftest and the library it stands on need of the kernel's tree.
 _TREES = (
     "Documentation/netlink/specs",
     "tools/net/ynl/pyynl",
     "tools/testing/selftests/net/lib/py",
 )
-_PLAY = f"""
+_SELFTEST = f"""
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/sluice
 python3 -c "
 from lab.guest.env import GuestEnv
-GuestEnv().use_drivers('{SERIES}')"
+GuestEnv().use_drivers('$1')"
 (cd /out/linux && python3 {SELFTEST})
+"""
+_PLAY = f"""
 if test -e /out/{SERIES}/ptr_ring_kunit.ko; then
     modprobe kunit enable=1 autorun=1
     for suite in ptr_ring tun_tx_flow; do
@@ -70,6 +73,7 @@ if test -e /out/{SERIES}/ptr_ring_kunit.ko; then
         dmesg | grep -q "# $suite: pass:[1-9][0-9]* fail:0 "
     done
     dmesg | grep -E '# (ptr_ring|tun_tx_flow): pass|    (not )?ok '
+    (cd /out/linux && python3 {SELFTEST} --bench 0.5 1)
 fi
 test -e /out/sluice.ko || exit 0
 # by force where the series changes headers, and so the versions of symbols
@@ -85,57 +89,76 @@ subprocess.run(['python3', '-m', 'sluice', 'status', 'tap0'], check=True)" |
 """
 
 
+def _objects(source: Path, names: Iterable[str]) -> str:
+    found = (name for name in names if (source / name).exists())
+    return " ".join(name.replace(".c", ".o") for name in found)
+
+
+def _write_kbuild(root: Root, source: Path) -> None:
+    """What is built of the files that are in the folder: an early patch has fewer."""
+    driver = (name for name in _DRIVERS.values() if re.match(r"tun_.*\.c$", name))
+    text = _KBUILD.format(objects=_objects(source, driver))
+    if root.native:
+        tests = _objects(source, (Path(test).name for test in KUNIT))
+        text += _NATIVE_KBUILD.format(tests=tests)
+        if "tun_wake_queue" not in (source / "include/linux/if_tun.h").read_text():
+            text += _NO_WAKE
+    (source / "Kbuild").write_text(text.lstrip())
+
+
 def stage_drivers(root: Root, linux: Path, output: Path) -> None:
-    """tun.ko and vhost_net.ko for the root's kernel, in series/ of the guest's /out. A
-    native kernel, which has KUnit, gets the KUnit tests and kernel_reader.ko, too.
+    """tun.ko and vhost_net.ko for the root's kernel, in this new folder. A native kernel,
+    which has KUnit, gets the KUnit tests and kernel_reader.ko, too.
 
     linux: the patched tree.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-drivers-") as name:
         source = Path(name)
         places = _DRIVERS | {header: header for header in _HEADERS}
+        if root.native:
+            places |= {test: Path(test).name for test in KUNIT}
+            for path in source_files(KERNEL_READER):
+                shutil.copy(path, source)
         for file, short in places.items():
-            if (linux / file).exists():  # older kernels lack some
+            if (linux / file).exists():  # older kernels and early patches lack some
                 target = source / short
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(linux / file, target)
-        kbuild = _KBUILD
-        if root.native:
-            kbuild += _NATIVE_KBUILD
-            for test in KUNIT:
-                shutil.copy(linux / test, source)
-            for path in source_files(KERNEL_READER):
-                shutil.copy(path, source)
-        (source / "Kbuild").write_text(kbuild.lstrip())
+        _write_kbuild(root, source)
         modules = build_module(root, source).parent.glob("*.ko")
-        (output / SERIES).mkdir()
+        output.mkdir()
         for module in modules:
-            shutil.copy(module, output / SERIES)
+            shutil.copy(module, output)
 
 
-def boot(kernel: Kernel, linux: Path, source: Path) -> None:
-    """Play the selftest, and on a native kernel the KUnit tests.
+def boot(
+    kernel: Kernel, linux: Path, source: Path, drivers: str = SERIES, patch: int = LAST
+) -> None:
+    """Play the selftest of a patch with its drivers; of the last one also the KUnit tests
+    and a short bench, on a native kernel, and the module beside them.
 
     linux: the patched tree of this kernel; source: the newest kernel's, which the
     selftest's library comes from.
     """
     root = ensure_root(kernel, PACKAGES)
-    say(f"series: booting {root.release} with the patched drivers")
+    say(f"series: booting {root.release} with the drivers {drivers}")
     with tempfile.TemporaryDirectory(prefix="sluice-series-") as name:
         output = Path(name)
         for folder in _TREES:
             copy = output / "linux" / folder
             shutil.copytree(source / folder, copy, symlinks=True)
-        shutil.copy(FILES / SELFTEST, output / "linux" / SELFTEST)
-        stage_drivers(root, linux, output)
+        (output / "linux" / SELFTEST).write_text(driver_files(patch)[SELFTEST])
+        stage_drivers(root, linux, output / drivers)
         if kernel.module:
             shutil.copy(build_module(root), output)
         machine = vm.Machine(root, output)
-        job = {"kind": "command", "argv": ["sh", "-ec", _PLAY]}
+        script = _SELFTEST + _PLAY * (patch == LAST)
+        job = {"kind": "command", "argv": ["sh", "-ec", script, "sh", drivers]}
         result = vm.run_job(machine, job, DEADLINE_SECONDS)
     for line in result.trouble:
         print(f"kernel: {line}")
     if result.status or result.trouble:
         raise LabError(
-            f"series: on {kernel.name} the tests fail or the kernel complains (see above)"
+            f"series: on {kernel.name} the tests of patch {patch} fail or the kernel "
+            "complains (see above)"
         )

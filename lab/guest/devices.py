@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from lab.failure import WorkloadError
 from lab.guest import tun
+from lab.variants import parse_variant
 
 Answer = TypeVar("Answer")
 DRAIN_SECONDS = 5.0
@@ -343,7 +344,7 @@ def reader(
     vhost: bool = False,
     flags: int = 0,
 ) -> Iterator[Reader]:
-    """A running reader; under "upstream" it asks for IFF_BACKPRESSURE.
+    """A running reader; if the variant says so it asks for IFF_BACKPRESSURE.
 
     A device named more than once gets so many queues; options: as reader.c
     explains them; flags: of the devices, besides those they need.
@@ -355,7 +356,7 @@ def reader(
         options = [*options, "--paused"]
     if len(set(devices)) < len(devices):
         flags |= tun.IFF_MULTI_QUEUE
-    if variant == "upstream":
+    if parse_variant(variant).sets_flag:
         flags |= tun.IFF_BACKPRESSURE
     queues = [_open_queue(device, flags) for device in devices]
     running = Reader(helper, mode, queues, options)

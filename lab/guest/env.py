@@ -11,7 +11,7 @@ from pathlib import Path
 from lab.failure import Skipped, WorkloadError
 from lab.guest.devices import run_tool
 from lab.guest.tun import read_has_backpressure
-from lab.variants import SERIES, VARIANTS, parse_variant
+from lab.variants import PATCHED, VARIANTS, parse_variant
 
 DRIVERS = ("tun", "vhost_net", "kernel_reader")  # as they are loaded; the last if native
 
@@ -25,6 +25,7 @@ class GuestEnv:
 
     folder = Path("/out")
     module = folder / "sluice.ko"
+    loaded = ""  # the patched drivers that this one has loaded, see Variant.drivers
 
     def helper(self, name: str) -> str:
         return str(self.folder / "bin" / name)
@@ -46,21 +47,23 @@ class GuestEnv:
     def use_drivers(self, name: str) -> None:
         """Loads the variant's tun driver, if another one is loaded; no device exists.
 
-        The series' modules are beside the module, in a folder series/.
+        Patched ones are beside the module, in a folder of their variant's name.
         """
-        series = parse_variant(name).base == SERIES
-        # The series' is built outside of the kernel's tree.
+        wanted = parse_variant(name).drivers
+        # They are built outside of the kernel's tree.
         taint = Path("/sys/module/tun/taint")
         patched = taint.exists() and "O" in taint.read_text()
-        if is_loaded("tun") and patched == series:
+        same = patched == bool(wanted) and self.loaded == wanted
+        if is_loaded("tun") and same:
             return
-        folder = self.folder / SERIES
-        if series and not folder.exists():
-            raise Skipped("the drivers of series/ were not built; use bench --series")
+        folder = self.folder / wanted
+        if wanted and not folder.exists():
+            raise Skipped(f"the drivers {wanted} were not built; use bench --series")
         for module in reversed(DRIVERS):
             if is_loaded(module):
                 run_tool(["rmmod", module])
-        if not series:
+        self.loaded = wanted
+        if not wanted:
             run_tool(["modprobe", "tun"])
             return
         run_tool(["modprobe", "-a", "tap", "vhost"])
@@ -72,10 +75,10 @@ class GuestEnv:
     def variant(self, name: str, parameters: Sequence[str] = ()) -> Iterator[None]:
         """Loads what the variant needs before any device exists."""
         variant = parse_variant(name)
-        if variant.base not in (*VARIANTS, SERIES):
-            raise WorkloadError(f"variant {name}: use one of {(*VARIANTS, SERIES)}")
+        if variant.base not in (*VARIANTS, *PATCHED):
+            raise WorkloadError(f"variant {name}: use one of {(*VARIANTS, *PATCHED)}")
         self.use_drivers(name)
-        if variant.base == "upstream" and not read_has_backpressure():
+        if variant.sets_flag and not read_has_backpressure():
             raise Skipped("this kernel has no IFF_BACKPRESSURE")
         if variant.target_us is not None:
             parameters = [*parameters, f"target_us={variant.target_us}"]

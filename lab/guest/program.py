@@ -133,8 +133,8 @@ def read_backpressure(device: Device) -> bool:
 
 
 def require_flag(device: Device, variant: str) -> None:
-    """WorkloadError if IFF_BACKPRESSURE is not set by upstream alone."""
-    if read_backpressure(device) != (parse_variant(variant).base == "upstream"):
+    """WorkloadError if IFF_BACKPRESSURE is not set where the variant says so alone."""
+    if read_backpressure(device) != parse_variant(variant).sets_flag:
         raise WorkloadError(
             f"{device.name}: IFF_BACKPRESSURE is not as {variant} wants it"
         )

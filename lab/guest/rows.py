@@ -107,8 +107,8 @@ class Bench:
     def __init__(self, job: dict[str, Any], report: Report, say: Say) -> None:
         every = workloads.all_workloads().values()
         known = [one.row for one in every if one.row.name in job["rows"]]
-        if job.get("series"):
-            known = [row.with_series() for row in known]
+        patched = job.get("series", False), job.get("slots", False)
+        known = [row.with_patched(*patched) for row in known]
         self.rows = {row.name: row for row in known}
         self._job, self._report, self._say = job, report, say
         self._env, self._call_us = GuestEnv(), host.system_call_us()

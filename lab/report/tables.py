@@ -18,7 +18,7 @@ from lab.machines.native.boot import ACCELERATOR
 from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
 from lab.row import Row
 from lab.sure import SURE_PERCENT
-from lab.variants import SERIES, VARIANTS, parse_variant
+from lab.variants import PATCHED, SERIES, VARIANTS, parse_variant
 
 WIDTH = 80
 # Medians within this share count as equal if the spreads overlap.
@@ -145,12 +145,15 @@ def _pings(row: Row, name: str, variant: str, found: dict[str, Summary]) -> list
 
 
 def _of_variant(row: Row, variant: str, found: dict[str, Summary]) -> list[Finding]:
-    """What one variant owes: the patched drivers are not below the module either."""
+    """What one variant owes: the series is not below the module either. Of its first
+    patches, and of what is built to tell their price, only losses are asked."""
     name = row.name if variant == "sluice" else f"{row.name}, {variant}"
     own, findings = found[variant], []
     if row.lossless:
         lost = own.lost_at_ring
         findings.append(Finding(name, "0 lost at the ring", f"{lost:,} lost", lost == 0))
+    if variant != SERIES and parse_variant(variant).drivers:
+        return findings
     if row.floor is not None:
         findings.append(_against_stock(row, name, variant, found))
     if variant == SERIES:
@@ -163,7 +166,7 @@ def _of_variant(row: Row, variant: str, found: dict[str, Summary]) -> list[Findi
 def findings_of(run: Run, row: Row) -> list[Finding]:
     """What is demanded of a row, measured or not."""
     found, findings = summaries(run, row), []
-    own = [one for one in row.others if one.startswith(("sluice@", SERIES))]
+    own = [one for one in row.others if one.startswith(("sluice@", *PATCHED))]
     for variant in ("stock", "sluice", *own):
         if variant not in found:
             name = row.name if variant in VARIANTS else f"{row.name}, {variant}"

@@ -16,9 +16,9 @@ from functools import partial
 from lab.failure import WorkloadError
 from lab.guest.crowd import crowd
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, Workload
+from lab.row import WHOLE_RING, Row, Sample, Workload
 from lab.workloads import dead_reader, tcp
-from lab.workloads.never_full import BURST, WHOLE_RING, time_bursts
+from lab.workloads.never_full import BURST, time_bursts
 
 BURSTS = 9  # one or two of them pay for work that loading the module leaves
 CROWD = 1000

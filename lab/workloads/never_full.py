@@ -32,14 +32,13 @@ from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_SNDBUFFORCE, read_sent
 from lab.processes import running
-from lab.row import Row, Sample, Workload, sample
+from lab.row import WHOLE_RING, Row, Sample, Workload, sample
 from lab.workloads import pktgen
 
 RING = 10000
 BURST = 4000
 MIN_BURSTS = 7
 PAYLOAD_BYTES = 18  # of a socket's packet: the smallest Ethernet frame, 60 bytes
-WHOLE_RING = ["target_us=0"]
 
 
 def busy_time_told(release: str, cpus: int) -> AbstractContextManager[None]:

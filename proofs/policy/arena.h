@@ -32,7 +32,6 @@
 #define CROWD_PER_READ	64	/* more, for each packet that is read */
 #define FEWEST		4	/* packets that a ring may always hold */
 
-#define XOFF		(1UL << __QUEUE_STATE_DRV_XOFF)
 #define TENANTS		3
 #define READER_WAKES_NS	20000		/* a process that slept in read() */
 #define CALL_NS		20000		/* a system call that changes the device */
@@ -63,7 +62,7 @@ struct sender {
 	u64 sends_at, waiting;
 	u64 owed;			/* in packets * NSEC_PER_SEC */
 	bool blocked, to_peer;
-	u64 blocked_from, blocked_ns, peer_got, refused;
+	u64 blocked_from, blocked_ns, peer_got;
 };
 
 struct tenant {
@@ -205,14 +204,9 @@ static enum sent transmits(struct tenant *tenant, unsigned int id)
 	return SENT;
 }
 
-static struct sender *sender_to(struct tenant *tenant, unsigned int id)
-{
-	return &tenant->senders[tenant->senders_count > 1 ? id : 0];
-}
-
 static void run_qdisc(struct tenant *tenant, unsigned int id)
 {
-	struct sender *sender = sender_to(tenant, id);
+	struct sender *sender = &tenant->senders[tenant->senders_count > 1 ? id : 0];
 	struct port *port = &tenant->ports[id];
 
 	port->runs = NEVER;
@@ -276,7 +270,6 @@ static void send(struct tenant *tenant, struct sender *sender)
 	sender->sends_at = now + (step ? step : gap);
 	for (; sender->owed >= NSEC_PER_SEC; sender->owed -= NSEC_PER_SEC) {
 		if (sender->waiting >= playing->set[SOCKET]) {
-			sender->refused++;
 			if (playing->set[REFUSES])
 				continue;
 			sender->blocked = true;
@@ -366,7 +359,6 @@ static bool takes(void)
 /* For what is handed back there is no room: it was read, and is lost. */
 static void lose(void *packet)
 {
-	(void)packet;
 	reader.back--;
 }
 

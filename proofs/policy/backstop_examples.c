@@ -6,19 +6,12 @@
 /* A device that has nothing to do, in the table before @device or behind it. */
 static void add_idle_device(bool first, unsigned int list)
 {
-	struct sluice_device *idle = zeroed(struct_size(idle, queue, 1));
-	static struct tun_device of;
-
-	tun_setup(&of, 1);
-	idle->dev = &of.dev;
-	idle->queues = 1;
-	sluice_queue_init(&idle->queue[0], idle, 0);
 	sluice_devices[0].first = NULL;
 	if (first)
-		hash_add_rcu(sluice_devices, &idle->node, 0);
+		add_device(&tun_create(1)->dev, 1, 0);
 	hash_add_rcu(sluice_devices, &device->node, list);
 	if (!first)
-		hash_add_rcu(sluice_devices, &idle->node, 0);
+		add_device(&tun_create(1)->dev, 1, 0);
 }
 
 static void begin(void)
@@ -76,9 +69,25 @@ static void qdiscs(void)
 	}
 }
 
+static void stop_queue(void)
+{
+	set_ring(SIZE, 0, 0, 95);
+	sluice_queue_check(q);
+}
+
+/* A queue that stops after the backstop looked at it is watched as well. */
+static void stops_meanwhile(void)
+{
+	begin();
+	sluice_backstop_watch();
+	when_released = stop_queue;
+	EXPECT(run_work(&runner.work) && q->stopped && runner.work.queued, true);
+}
+
 void backstop_examples(void)
 {
 	tables();
 	qdiscs();
+	stops_meanwhile();
 	begin();
 }

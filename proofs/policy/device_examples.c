@@ -3,16 +3,11 @@
 #include "examples.h"
 #include "device.c"
 
-void hook_is_forgotten(void);
-
 /* Nothing is known of it, and it is up, with a reader on each queue. */
 static void fresh_unknown(void)
 {
 	fresh();
-	hook_is_forgotten();
 	sluice_devices[0].first = NULL;
-	flags_shown = "0x1003\n";
-	flags_error = 0;
 	leaving = false;
 }
 
@@ -28,7 +23,6 @@ static int state_after(unsigned long event)
 	return known ? (int)known->state : -1;
 }
 
-static struct tun_file *reader(unsigned int id) { return tun->slots[id]; }
 static struct sluice_device *known(void) { return sluice_device_find(&tun->dev); }
 static void nobody_reads(void) { tun->slots[0] = tun->slots[1] = NULL; }
 static void second_reads(void) { tun->slots[1] = driver_open(1, SIZE, 4); }
@@ -38,26 +32,26 @@ static void first_reads(void)
 	tun->slots[0] = driver_open(0, SIZE, 4);
 	known()->verified = false;
 }
-static void becomes_wrong(void) { reader(1)->open->private_data = NULL; }
 static void is_laid_out_wrong(void)
 {
 	second_reads();
-	becomes_wrong();
+	((struct tun_file *)tun->slots[1])->open->private_data = NULL;
 }
 static void goes_down(void) { tun->dev.running = false; }
 static void comes_up(void) { tun->dev.running = true; }
 static void has_unreadable_flags(void) { flags_shown = ""; }
 static void has_flag(void) { flags_shown = "0x1083"; }
 static void has_no_flag(void) { flags_shown = "0x1003"; }
-static void is_switched_off(void) { known()->by_hand.given = SLUICE_SETTING_ON; }
+static void is_switched_off(void)
+{
+	known()->by_hand = (struct sluice_settings){ .given = SLUICE_SETTING_ON };
+}
 static void is_switched_on(void) { known()->by_hand.on = true; }
 static void is_removed(void) { tun->dev.reg_state = NETREG_UNREGISTERING; }
 static void is_not_yet(void) { tun->dev.reg_state = NETREG_UNINITIALIZED; }
 static void is_there(void) { tun->dev.reg_state = NETREG_REGISTERED; }
-static void lacks_memory(void) { no_memory = true; }
-static void has_memory(void) { no_memory = false; }
+static void lacks_memory(void) { refused_allocation = 1; }
 static void leaves(void) { leaving = true; }
-static void begins_anew(void) { fresh_unknown(); }
 static void is_hooked_elsewhere(void)
 {
 	fresh_unknown();
@@ -110,14 +104,14 @@ static void states(void)
 		{ NULL, NETDEV_UP, -1 },
 		/* no memory, until there is some */
 		{ lacks_memory, NETDEV_REGISTER, -1 },
-		{ has_memory, NETDEV_CHANGE, -1 },
+		{ NULL, NETDEV_CHANGE, -1 },
 		{ is_there, NETDEV_CHANGE, SLUICE_DEVICE_SERVED },
 		{ is_hooked_elsewhere, NETDEV_REGISTER, SLUICE_DEVICE_REFUSED },
 		/* none of ours */
 		{ is_of_another_kind, NETDEV_REGISTER, -1 },
 		{ is_of_no_kind, NETDEV_REGISTER, -1 },
 		/* the module is unloaded */
-		{ begins_anew, NETDEV_REGISTER, SLUICE_DEVICE_SERVED },
+		{ fresh_unknown, NETDEV_REGISTER, SLUICE_DEVICE_SERVED },
 		{ leaves, NETDEV_GOING_DOWN, SLUICE_DEVICE_DOWN },
 		{ NULL, NETDEV_UP, SLUICE_DEVICE_DOWN },
 		{ NULL, NETDEV_CHANGENAME, SLUICE_DEVICE_DOWN },

@@ -5,25 +5,13 @@
  * entry_....S really preserves is seen in the kernel alone.
  */
 #include "examples.h"
-
-#undef kzalloc
-#define kzalloc(size, flags)	allocate_for_direct(size)
-static void *allocate_for_direct(size_t size);
 #include "direct.c"
-
-bool hook_is_removed(void);
-void hook_is_forgotten(void);
 
 /* In the order in which entry_x86.S stores them. */
 static const char * const names[] = {
 	"rdi", "rsi", "rbx", "rbp", "r12", "r13", "r14", "r15",
 };
-static int clobbered, clobbered_at, tries, allocations, refused_allocation;
-
-static void *allocate_for_direct(size_t size)
-{
-	return ++allocations == refused_allocation ? NULL : calloc(1, size);
-}
+static int clobbered, clobbered_at, tries;
 
 /* The backstop looks at each queue of the table. */
 static void visit_device(const struct net_device *of)
@@ -64,10 +52,9 @@ void sluice_entry(void) { }
 static void try_direct_call(void)
 {
 	fresh();
-	hook_is_forgotten();
 	direct_call.filter = 0;
 	called_from = 0;
-	tries = allocations = 0;
+	tries = 0;
 	direct_call_work.queued = false;
 	sluice_direct_call = true;
 }
@@ -80,7 +67,7 @@ static void registers(void)
 	EXPECT(ARRAY_SIZE(preserved), ARRAY_SIZE(names));
 	for (clobbered = 0; clobbered < (int)ARRAY_SIZE(names); clobbered++) {
 		for (clobbered_at = 0; clobbered_at < 3; clobbered_at++) {
-			tries = allocations = 0;
+			tries = 0;
 			EXPECT_OF(clobbered, entry_preserves(), clobbered_at == 2);
 		}
 		clobbered_at = tries = 0;
@@ -133,7 +120,6 @@ static void direct_calls(void)
 	UNDER_RTNL(sluice_hook_place(&tun->dev));
 	EXPECT(hook_is_removed(), true);
 	EXPECT(run_work(&direct_call_work), false);
-	hook_is_forgotten();
 }
 
 void direct_examples(void)

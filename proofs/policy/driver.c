@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* In steps.c compiled as the module is, so that its accesses are seen as well. */
-#include "driver.h"
+#include "machine.h"
 
 const struct file_operations tun_fops;
 
@@ -32,12 +32,7 @@ int driver_produce(struct tun_file *file, void *packet)
 	return ptr_ring_produce(&file->ring, packet);
 }
 
-void *driver_consume(struct tun_file *file)
-{
-	return ptr_ring_consume(&file->ring);
-}
-
-/* As vhost-net reads: several under one lock. */
+/* Several under one lock: as vhost-net reads. */
 int driver_consume_batch(struct tun_file *file, void **packets, int count)
 {
 	return ptr_ring_consume_batched(&file->ring, packets, count);

@@ -76,6 +76,7 @@ static void events_of_a_queue(void)
 
 	fresh_events();
 	hash_add_rcu(sluice_devices, &device->node, 0);
+	now = 5;	/* right after the boot: what comes first is told at once */
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		q->stops += cases[i].stops;
 		q->stalls += cases[i].stalls;
@@ -90,49 +91,26 @@ static void events_of_a_queue(void)
 		EXPECT_OF(i, runner.work.queued, cases[i].again);
 		EXPECT_OF(i, device->events_pending && q->events_pending, cases[i].again);
 	}
-	fresh_events();	/* the first comes at once, also right after the boot */
-	hash_add_rcu(sluice_devices, &device->node, 0);
-	now = 5;
-	q->stalls = 1;
-	LOCKED(q, sluice_events_schedule(q));
-	EXPECT(runner.work.due, now + NSEC_PER_SEC / 10);
-	EXPECT(run_work(&runner.work), true);
-	expect_told(0, &(struct message){ 0, SLUICE_EVENT_STALL, 1 });
-	fresh_events();
-	ready = false;
-	LOCKED(q, sluice_events_schedule(q));
-	EXPECT(runner.work.queued, false);
 }
 
-/* A device in this list of the table whose queues stalled. */
-static struct sluice_device *add_device(unsigned int list, unsigned int queues)
-{
-	struct sluice_device *one = zeroed(struct_size(one, queue, queues));
-
-	one->dev = zeroed(sizeof(struct tun_device));
-	one->dev->real_num_tx_queues = queues;
-	one->queues = queues;
-	one->events_pending = true;
-	for (unsigned int id = 0; id < queues; id++) {
-		one->queue[id].device = one;
-		one->queue[id].txq = &tun->dev.tx[0];
-		one->queue[id].slot = &tun->slots[0];
-		raw_spin_lock_init(&one->queue[id].lock);
-		one->queue[id].stalls = 1;
-		one->queue[id].events_pending = true;
-	}
-	hash_add_rcu(sluice_devices, &one->node, list);
-	return one;
-}
-
-/* Each of its queues, ten times. */
-static void stall_again(struct sluice_device *one)
+/* Each of its queues, so often. */
+static void stall(struct sluice_device *one, u64 times)
 {
 	one->events_pending = true;
 	for (unsigned int id = 0; id < one->queues; id++) {
-		one->queue[id].stalls += 10;
+		one->queue[id].stalls += times;
 		one->queue[id].events_pending = true;
 	}
+}
+
+static struct sluice_device *add_stalled(unsigned int list, unsigned int queues)
+{
+	struct tun_device *of = tun_create(queues);
+	struct sluice_device *one = add_device(&of->dev, queues, list);
+
+	of->dev.real_num_tx_queues = queues;
+	stall(one, 1);
+	return one;
 }
 
 /* Four of a device in a run: its other queues are first the next time. */
@@ -146,7 +124,7 @@ static void events_of_many_queues(void)
 	struct sluice_device *one;
 
 	fresh_events();
-	one = add_device(0, 6);
+	one = add_stalled(0, 6);
 	for (unsigned int i = 0; i < ARRAY_SIZE(runs); i++) {
 		send_pending(NULL);
 		EXPECT_OF(i, told_count, 4);
@@ -156,7 +134,7 @@ static void events_of_many_queues(void)
 			EXPECT_OF(i, told[n].count, runs[i].count[n]);
 		}
 		told_count = 0;
-		stall_again(one);
+		stall(one, 10);
 		now += NSEC_PER_SEC;
 	}
 }
@@ -167,14 +145,15 @@ static void events_of_many_devices(void)
 	static const struct { unsigned int last, others, each, all; bool again; } cases[] = {
 		{ 3, 7, 4, 31, false }, { 4, 7, 4, 32, true }, { 4, 8, 4, 36, true },
 		{ 1, 8, 1, 9, false },
+		{ 1, 2, 6, 9, true },	/* two of six queues wait, behind them a device has none */
 	};
 	struct sluice_device *crowd[16];
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		fresh_events();
-		add_device(0, cases[i].last);
+		add_stalled(0, cases[i].last);
 		for (unsigned int n = 0; n < cases[i].others; n++)
-			add_device(0, cases[i].each);
+			add_stalled(0, cases[i].each);
 		send_pending(NULL);
 		EXPECT_OF(i, told_count, cases[i].all);
 		EXPECT_OF(i, runner.work.queued, cases[i].again);
@@ -182,13 +161,13 @@ static void events_of_many_devices(void)
 	/* then it looks at no other list: the next run begins with that, whoever has more */
 	fresh_events();
 	for (unsigned int n = 0; n < 16; n++)
-		crowd[n] = add_device(n % 2, 4);
+		crowd[n] = add_stalled(n % 2, 4);
 	send_pending(NULL);
 	EXPECT(told_count, 32);
 	now += NSEC_PER_SEC;
 	for (unsigned int n = 0; n < 16; n++)
 		if (!crowd[n]->events_pending)
-			stall_again(crowd[n]);
+			stall(crowd[n], 10);
 	send_pending(NULL);
 	EXPECT(told_count, 64);
 	EXPECT(told[32].count, 1);
@@ -242,7 +221,10 @@ void events_examples(void)
 	fresh_events();
 	sluice_events_start();
 	EXPECT(runner.work.queued && watcher.work.queued, true);
+	cancel_delayed_work_sync(&runner);
 	cancel_delayed_work_sync(&watcher);
+	LOCKED(q, sluice_events_schedule(q));
+	EXPECT(runner.work.due, now + NSEC_PER_SEC / 10);
 	UNDER_RTNL(sluice_events_watch());
 	EXPECT(watcher.work.due, now + NSEC_PER_SEC / 10);
 	sluice_events_stop();

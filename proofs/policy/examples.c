@@ -10,7 +10,8 @@ struct ptr_ring *ring;
 struct sluice_device *device;
 struct sluice_queue *q;
 struct sluice_rule rule;
-bool has_rule, no_memory, sluice_direct_call;
+bool has_rule, sluice_direct_call;
+int refused_allocation;
 bool sluice_locked_reset = true;
 int complaints;
 unsigned int waiting[QUEUES], runs[QUEUES];
@@ -79,7 +80,11 @@ bool run_work(struct work_struct *work)
 	return true;
 }
 
-void *allocate_for_module(size_t size) { return no_memory ? NULL : calloc(1, size); }
+void *allocate_for_module(size_t size)
+{
+	return refused_allocation && !--refused_allocation ? NULL : calloc(1, size);
+}
+
 void free_after_grace_period(void *memory)
 {
 	if (sluice_device_find(&tun->dev))
@@ -129,39 +134,48 @@ void set_full_ring(int size, int head, int producer)
 		ring->queue[i] = ring;
 }
 
+struct sluice_device *add_device(struct net_device *dev, unsigned int queues,
+				 unsigned int list)
+{
+	struct sluice_device *one = zeroed(struct_size(one, queue, queues));
+
+	one->dev = dev;
+	one->queues = queues;
+	for (unsigned int id = 0; id < queues; id++)
+		sluice_queue_init(&one->queue[id], one, id);
+	hash_add_rcu(sluice_devices, &one->node, list);
+	return one;
+}
+
 void fresh(void)
 {
 	sluice_devices[0].first = sluice_devices[1].first = NULL;
 	memset(waiting, 0, sizeof(waiting));
 	memset(runs, 0, sizeof(runs));
 	memset(&rule, 0, sizeof(rule));
-	has_rule = no_memory = more_follow = sluice_direct_call = false;
-	memset(&tracer, 0, sizeof(tracer));
+	has_rule = more_follow = sluice_direct_call = false;
+	refused_allocation = 0;
+	flags_shown = "0x1003\n";
+	hook_is_forgotten();
 	complaints = 0;
 	cpus = 2;
 	now = NSEC_PER_SEC;
 	the_device = NULL;
-	tun = zeroed(sizeof(*tun));
-	tun_setup(tun, QUEUES);
+	tun = tun_create(QUEUES);
 	tun->dev.real_num_tx_queues = QUEUES;
 	tun->dev.running = true;
 	for (unsigned int id = 0; id < QUEUES; id++)
 		tun->slots[id] = driver_open(id, SIZE, 4);
 	ring = sluice_layout_ring(tun->slots[0]);
-	device = zeroed(struct_size(device, queue, QUEUES));
-	device->dev = &tun->dev;
-	device->queues = QUEUES;
+	device = add_device(&tun->dev, QUEUES, 0);
 	device->verified = true;
 	device->flow.stall_ms = 250;
 	device->flow.low_percent = 50;
-	for (unsigned int id = 0; id < QUEUES; id++)
-		sluice_queue_init(&device->queue[id], device, id);
 	q = &device->queue[0];
 	sluice_queue_opened(q);
 	q->file = tun->slots[0];
 	q->ring = ring;
 	q->size = SIZE;
-	hash_add_rcu(sluice_devices, &device->node, 0);
 }
 
 void fresh_stopped(void)
@@ -174,31 +188,19 @@ void fresh_stopped(void)
 	set_ring(SIZE, 0, 0, 61);	/* with the packet that stopped it */
 }
 
-void flow_examples(void);
-void ring_examples(void);
-void queue_examples(void);
-void hook_examples(void);
-void direct_examples(void);
-void device_examples(void);
-void backstop_examples(void);
-void events_examples(void);
-void layout_examples(void);
-void main_examples(void);
+/* The first learns the layout, too. */
+#define EACH(of) \
+	of(layout) of(flow) of(ring) of(queue) of(hook) of(direct) of(device) of(backstop) \
+	of(events) of(main)
+#define DECLARED(name)	void name##_examples(void);
+#define CALLED(name)	name##_examples();
+EACH(DECLARED)
 
 int main(void)
 {
 	alarm(20);	/* a loop without an end */
 	mutex = &rtnl;
-	layout_examples();	/* it learns the layout, too */
-	flow_examples();
-	ring_examples();
-	queue_examples();
-	hook_examples();
-	direct_examples();
-	device_examples();
-	backstop_examples();
-	events_examples();
-	main_examples();
+	EACH(CALLED)
 	printf("fine: %u examples\n", examples);
 	return 0;
 }

@@ -37,17 +37,23 @@ extern struct ptr_ring *ring;
 extern struct sluice_device *device;
 extern struct sluice_queue *q;		/* its first, open, known to its senders */
 extern struct sluice_rule rule;
-extern bool has_rule, no_memory;
+extern bool has_rule;
+extern int refused_allocation;	/* counted from now; 0: none */
 extern int complaints;			/* of the module, so far */
 extern unsigned int waiting[QUEUES];	/* packets in the qdisc of each queue */
 extern unsigned int runs[QUEUES];	/* of the qdisc */
 
+/* A device that the module knows, in this list of its table. */
+struct sluice_device *add_device(struct net_device *dev, unsigned int queues,
+				 unsigned int list);
 void fresh(void);			/* at 1 s; 2 CPUs; nothing else is known */
 void fresh_stopped(void);		/* stopped now, by us, with 60 packets */
 bool is_stopped(unsigned int id);
 void set_ring(int size, int tail, int head, int producer);
 void set_full_ring(int size, int head, int producer);
 bool run_work(struct work_struct *work);
+bool hook_is_removed(void);		/* else its removal does not return */
+void hook_is_forgotten(void);
 
 extern u64 now;
 extern int cpus, locks_held, read_sides;

@@ -67,7 +67,6 @@ static void places(void)
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		fresh();
-		hook_is_forgotten();
 		sluice_locked_reset = !cases[i].unlocked_reset;
 		tracer = cases[i].places;
 		UNDER_RTNL(reason = sluice_hook_place(&tun->dev));
@@ -99,7 +98,6 @@ static void devices_of_a_driver(void)
 	const char *reason;
 
 	fresh();
-	hook_is_forgotten();
 	for (int i = 0; i < 3; i++) {
 		UNDER_RTNL(reason = sluice_hook_place(&tun->dev));
 		EXPECT_OF(i, !reason, i < 2);
@@ -107,12 +105,11 @@ static void devices_of_a_driver(void)
 			tun->dev.netdev_ops = &others;
 	}
 	EXPECT(hook_is_removed(), true);
-	fresh();
-	UNDER_RTNL(sluice_hook_place(&tun->dev));
+	UNDER_RTNL(reason = sluice_hook_place(&tun->dev));	/* now there is none */
+	EXPECT(!reason, true);
 	tracer.no_memory = CLEAR_TRIES + 1;
 	EXPECT(hook_is_removed(), true);
 	EXPECT(tracer.no_memory, 1);
-	hook_is_forgotten();
 }
 
 /* The callback, for a packet of a ring beyond its limit, and for another. */

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -151,20 +150,20 @@ ACCESS(s64) exchange_marked(s64 *at, s64 old, s64 new)
 typedef struct {
 	unsigned int magic;
 	void *owner;
-	pthread_mutex_t mutex;
 } spinlock_t;
 
 #define LOCK_MAGIC		0x10c4
-void spin_lock_init(spinlock_t *lock);
+#define spin_lock_init(lock)	(*(lock) = (spinlock_t){ .magic = LOCK_MAGIC })
 void spin_lock(spinlock_t *lock);
 bool spin_trylock(spinlock_t *lock);
 void spin_unlock(spinlock_t *lock);
 bool irq_off(void);
 void irq_restore(bool were_off);
 void lockdep_assert_held(const spinlock_t *lock);
-void rtnl_lock(void);
-void rtnl_unlock(void);
-void ASSERT_RTNL(void);
+extern spinlock_t rtnl;
+#define rtnl_lock()		spin_lock(&rtnl)
+#define rtnl_unlock()		spin_unlock(&rtnl)
+#define ASSERT_RTNL()		lockdep_assert_held(&rtnl)
 #define spin_lock_irqsave(l, flags) \
 	do { (flags) = irq_off(); spin_lock(l); } while (0)
 #define spin_unlock_irqrestore(l, flags) \
@@ -217,13 +216,10 @@ struct hrtimer {
 	int cpu;
 	struct hrtimer *next;
 };
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *));
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode);
 int hrtimer_cancel(struct hrtimer *timer);
 #define SLUICE_HAS_HRTIMER_SETUP
-#define hrtimer_setup(timer, handler, clock, mode) \
-	hrtimer_setup_in_world(timer, handler)
+#define hrtimer_setup(timer, handler, clock, mode)	((timer)->function = (handler))
 #define hrtimer_get_expires(timer)	((timer)->expires)
 #define ns_to_ktime(ns)			((ktime_t)(ns))
 #define ktime_to_ns(t)			((s64)(t))
@@ -255,6 +251,7 @@ bool cancel_work_sync(struct work_struct *work);
 #define IFNAMSIZ			16
 #define PAGE_SIZE			4096
 enum { __QUEUE_STATE_DRV_XOFF };
+#define XOFF				(1UL << __QUEUE_STATE_DRV_XOFF)
 enum { NETREG_UNINITIALIZED, NETREG_REGISTERED, NETREG_UNREGISTERING };
 enum { NOTIFY_DONE };
 enum { NETDEV_REGISTER = 1, NETDEV_UNREGISTER, NETDEV_GOING_DOWN, NETDEV_UP,
@@ -314,11 +311,7 @@ void netif_tx_wake_queue(struct netdev_queue *txq);
 void netif_schedule_queue(struct netdev_queue *txq);
 bool netdev_xmit_more(void);
 unsigned int qdisc_qlen_sum(const struct Qdisc *qdisc);
-static inline struct netdev_queue *
-netdev_get_tx_queue(const struct net_device *dev, unsigned int id)
-{
-	return &dev->tx[id];
-}
+#define netdev_get_tx_queue(device, id)	(&(device)->tx[id])
 
 struct notifier_block {
 	int (*notifier_call)(struct notifier_block *block, unsigned long event,
@@ -391,8 +384,7 @@ struct ftrace_ops {
 	unsigned long flags;
 	int (*ops_func)(struct ftrace_ops *ops, unsigned long ip,
 			enum ftrace_ops_cmd cmd);
-	unsigned long filter, direct;	/* the function, and what it calls */
-	bool registered;
+	unsigned long filter;	/* the function */
 };
 #define SLUICE_HAS_FTRACE_REGS
 #define SLUICE_HAS_FTRACE_ARGS

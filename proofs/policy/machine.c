@@ -7,7 +7,6 @@ struct tun_device *the_device;
 struct Qdisc fq = { .enqueue = &fq }, noqueue, noop_qdisc;
 struct Qdisc lockless = { .enqueue = &fq, .flags = TCQ_F_NOLOCK };
 const char *flags_shown = "0x1003\n";
-ssize_t flags_error;
 struct socket *socket_instead;
 struct ptr_ring *ring_instead;
 long open_error;
@@ -21,10 +20,10 @@ static void __attribute__((aligned(64))) driver_transmit(void) { }
 static ssize_t show_file(struct kobject *kobj, struct attribute *attr, char *text)
 {
 	strcpy(text, strcmp(attr->name, "tun_flags") ? "1000\n" : flags_shown);
-	return flags_error ?: (ssize_t)strlen(text);
+	return strlen(text);
 }
 
-void tun_setup(struct tun_device *tun, unsigned int queues)
+struct tun_device *tun_create(unsigned int queues)
 {
 	static struct rtnl_link_ops tun_ops = { .kind = "tun" };
 	static struct net_device_ops transmit_ops = { .ndo_start_xmit = driver_transmit };
@@ -33,7 +32,7 @@ void tun_setup(struct tun_device *tun, unsigned int queues)
 	static struct attribute owner = { "owner" }, flags = { "tun_flags" };
 	static struct attribute *attributes[] = { &owner, &flags, NULL };
 	static struct attribute_group group = { attributes };
-	unsigned int i;
+	struct tun_device *tun = zeroed(sizeof(*tun));
 
 	tun->dev.num_tx_queues = queues;
 	tun->dev.real_num_tx_queues = 1;
@@ -43,10 +42,9 @@ void tun_setup(struct tun_device *tun, unsigned int queues)
 	tun->dev.dev.kobj.ktype = &devices;
 	tun->dev.reg_state = NETREG_REGISTERED;
 	tun->dev.tx = zeroed(queues * sizeof(*tun->dev.tx));
-	for (i = 0; i < queues; i++) {
-		tun->dev.tx[i].dev = &tun->dev;
-		tun->dev.tx[i].qdisc = &fq;
-	}
+	for (unsigned int i = 0; i < queues; i++)
+		tun->dev.tx[i] = (struct netdev_queue){ .qdisc = &fq, .dev = &tun->dev };
+	return tun;
 }
 
 void netif_tx_wake_queue(struct netdev_queue *txq)
@@ -148,8 +146,6 @@ int register_ftrace_function(struct ftrace_ops *ops)
 	if (error)
 		return error;
 	*placed = ops;
-	if (placed == &tracer.callback)
-		tracer.callback_was = ops;
 	return 0;
 }
 
@@ -178,7 +174,7 @@ int register_ftrace_direct(struct ftrace_ops *ops, unsigned long function)
 	if (tracer.direct_error)
 		return tracer.direct_error;
 	step();
-	tracer.direct = tracer.direct_was = ops;
+	tracer.direct = ops;
 	tracer.direct_function = function;
 	return 0;
 }
@@ -196,21 +192,6 @@ int unregister_ftrace_direct(struct ftrace_ops *ops, unsigned long function,
 }
 
 /* RTNL and its notifiers */
-void rtnl_lock(void)
-{
-	spin_lock(&rtnl);
-}
-
-void rtnl_unlock(void)
-{
-	spin_unlock(&rtnl);
-}
-
-void ASSERT_RTNL(void)
-{
-	lockdep_assert_held(&rtnl);
-}
-
 void notify(struct tun_device *tun, unsigned long event)
 {
 	if (notifier)

@@ -43,7 +43,7 @@ static struct object *object_of(const volatile void *at)
 	return id ? &objects[id] : NULL;
 }
 
-static bool memory_readable(const void *at, size_t size)
+static bool memory_readable(const volatile void *at, size_t size)
 {
 	const struct object *object = object_of(at);
 
@@ -56,14 +56,9 @@ void memory_check(const volatile void *at, size_t size)
 {
 	const struct object *object = object_of(at);
 
-	if (!in_arena(at)) {
-		if ((unsigned long)at < PAGE_SIZE)
-			fail("access to NULL");
-		return;
-	}
-	if (!object || (const char *)at + size > object->start + object->size)
+	if (!memory_readable(at, size))
 		fail("access outside of an object");
-	if (object->freed)
+	if (object && object->freed)
 		fail("access to memory that was freed");
 }
 
@@ -120,11 +115,8 @@ size_t memory_free(void *start)
 
 void *allocate_for_module(size_t size)
 {
-	void *memory;
+	void *memory = memory_allocate(size);
 
-	if (allocation_fails())
-		return NULL;
-	memory = memory_allocate(size);
 	object_of(memory)->of_module = true;
 	return memory;
 }

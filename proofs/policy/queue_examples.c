@@ -251,6 +251,7 @@ static void checks(void)
 		{ NULL, 0, 20, 90, false, 90 },
 		{ NULL, 0, 0, 91, false, 90, true },
 		{ NULL, 30, 30, 30, true, 29, true, 1 },
+		{ NULL, 30, 33, 30, true, 29, true, 1 },	/* read, and not handed back */
 		{ has_a_limit, 0, 10, 29, false, 28, true },
 		/* a list is not divided, but at the limit */
 		{ is_in_a_list, 0, 10, 29, false, 28 },

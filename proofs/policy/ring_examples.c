@@ -32,6 +32,7 @@ static void counts(void)
 		int in_use[4];			/* other slots that are; 100: all */
 		void (*before)(void), (*meanwhile)(void);
 		int used, fill;
+		bool guessed;
 	} cases[] = {
 		{ 0, 0, 0, .used = 0, .fill = 0 },
 		{ 10, 12, 20, .used = 10, .fill = 8 },
@@ -43,7 +44,7 @@ static void counts(void)
 		{ 0, 0, 0, false, { 100 }, .used = 100, .fill = 100 },
 		{ 30, 33, 30, true, { 100 }, .used = 100, .fill = 97 },
 		/* somebody holds the lock that would tell full from empty */
-		{ 30, 33, 30, true, { 100 }, lock_is_taken, .used = 100, .fill = 100 },
+		{ 30, 33, 30, true, { 100 }, lock_is_taken, .used = 100, .fill = 100, true },
 		{ 30, 30, 30, false, { }, lock_is_taken, lock_is_released },
 		/* where the indices tell, the lock is not asked */
 		{ 10, 12, 20, true, { }, lock_is_taken, .used = 10, .fill = 8 },
@@ -73,6 +74,7 @@ static void counts(void)
 			lock_is_released();
 		EXPECT_OF(i, count.used, cases[i].used);
 		EXPECT_OF(i, count.fill, cases[i].fill);
+		EXPECT_OF(i, count.guessed, cases[i].guessed);
 	}
 }
 

@@ -89,18 +89,17 @@ static void set_defaults(struct sequence *to)
 		to->set[i] = settings[i].initial;
 }
 
+static const struct { const char *name; u64 ns; } units[] = {
+	{ "s", NSEC_PER_SEC }, { "ms", NSEC_PER_MSEC }, { "us", NSEC_PER_USEC }, { "ns", 1 },
+};
+
 /* Prints at @text, and returns where it ends. */
 static char *print_time(char *text, u64 ns)
 {
-	static const struct { const char *name; u64 ns; } units[] = {
-		{ "s", NSEC_PER_SEC }, { "ms", NSEC_PER_MSEC },
-		{ "us", NSEC_PER_USEC }, { "ns", 1 },
-	};
 	int i = 0;
 
-	while (ns % units[i].ns || ns < units[i].ns)
-		if (++i == 3)
-			break;
+	while (i < (int)ARRAY_SIZE(units) - 1 && (ns % units[i].ns || ns < units[i].ns))
+		i++;
 	return text + sprintf(text, "%lu%s", ns / units[i].ns, units[i].name);
 }
 
@@ -131,27 +130,6 @@ static const char *print_sequence(const struct sequence *of)
 	return text;
 }
 
-static u64 parse_number(const char **text, bool is_time)
-{
-	char *end;
-	u64 number = strtoull(*text, &end, 10);
-
-	if (end == *text)
-		fail("a number is missing at '%s'", *text);
-	if (is_time && !strncmp(end, "ns", 2))
-		end += 2;
-	else if (is_time && !strncmp(end, "us", 2))
-		end += 2, number *= NSEC_PER_USEC;
-	else if (is_time && !strncmp(end, "ms", 2))
-		end += 2, number *= NSEC_PER_MSEC;
-	else if (is_time && *end == 's')
-		end++, number *= NSEC_PER_SEC;
-	else if (is_time && number)
-		fail("a unit is missing at '%s'", *text);
-	*text = end + strspn(end, " ");
-	return number;
-}
-
 /* Whether @text goes on with @name, which is then skipped. */
 static bool skip_word(const char **text, const char *name)
 {
@@ -162,6 +140,22 @@ static bool skip_word(const char **text, const char *name)
 	*text += length;
 	*text += strspn(*text, " ");
 	return true;
+}
+
+static u64 parse_number(const char **text, bool is_time)
+{
+	const char *begin = *text;
+	u64 number = strtoull(begin, (char **)text, 10);
+	int i = 0;
+
+	if (*text == begin)
+		fail("a number is missing at '%s'", begin);
+	while (is_time && i < (int)ARRAY_SIZE(units) && !skip_word(text, units[i].name))
+		i++;
+	if (is_time && i == ARRAY_SIZE(units) && number)
+		fail("a unit is missing at '%s'", begin);
+	*text += strspn(*text, " ");
+	return is_time && i < (int)ARRAY_SIZE(units) ? number * units[i].ns : number;
 }
 
 static void parse_setting(struct sequence *to, const char **text)

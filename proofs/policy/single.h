@@ -64,17 +64,6 @@ void marked(const char *what, const volatile void *at, size_t size, const void *
 		when_ordered(what, at);
 }
 
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *))
-{
-	timer->function = function;
-}
-
-void spin_lock_init(spinlock_t *lock)
-{
-	lock->owner = NULL;
-}
-
 static void occur(void (**event)(void))
 {
 	void (*function)(void) = *event;

@@ -3,14 +3,10 @@
  * One interleaving per seed. Every thread of the world is a fiber on a CPU of
  * its own; before each access to memory another may be chosen. Time is virtual.
  * A timer's handler interrupts its CPU, as a hard irq does: the fiber there does
- * not go on before the handler is done. Who runs is decided in one of two ways:
- *
- *   SCHEDULE_UNIFORM   anybody, at a fixed rate of changes;
- *   SCHEDULE_HOLD      as UNIFORM, but who comes to one of a few places in the
- *                      source is held there: for a while, or until others have
- *                      come as well.
- *                      The places are the accesses that the
- *                      first seeds were seen to make, each in its turn.
+ * not go on before the handler is done. Anybody may run next. In every second seed
+ * who comes to one of a few places in the source is held there: for a while, or until
+ * others have come as well. The places are the accesses that the first seeds were
+ * seen to make, each in its turn.
  *
  *	steps FIRST COUNT [SECONDS]	each seed in a process of its own
  *	steps SEED 1 0 PACKETS show	one, with its events
@@ -38,8 +34,6 @@
 #define PACKETS		400	/* each sender's, at most */
 #define SEED_SECONDS	60	/* of real time, for a seed */
 
-enum schedule { SCHEDULE_UNIFORM, SCHEDULE_HOLD, SCHEDULES };
-
 struct fiber {
 	void (*function)(void *);
 	void *argument;
@@ -47,7 +41,6 @@ struct fiber {
 	bool irq, began;
 	u64 wake_at;		/* asleep or held until then */
 	const spinlock_t *waits;
-	const bool *until;	/* waits for it to become true */
 	unsigned int read_depth, read_sections;
 };
 
@@ -65,6 +58,7 @@ struct hold {
 struct learned {
 	const void *sites[SITES_MAX];
 	unsigned int site_count;
+	struct totals totals;
 };
 
 static struct fiber fibers[2 * CPUS];	/* threads first, then handlers */
@@ -73,20 +67,19 @@ static ucontext_t contexts[2 * CPUS];
 static jmp_buf left_at[2 * CPUS];
 static char stacks[2 * CPUS][STACK] __attribute__((aligned(64)));
 static struct fiber *current;
-static bool irqs_off[CPUS], offline[CPUS];
+static bool irqs_off[CPUS];
 static jmp_buf scheduler;
 static u64 now = 1, steps, next_event, random_state;
 unsigned int seed;
 bool verbose;
 static struct hrtimer *timers;	/* known ones, armed or not */
 static struct work_struct *works;
-static enum schedule schedule;
-static unsigned int change_rate = 3;	/* UNIFORM: one step in so many */
+static unsigned int change_rate = 3;	/* another runs: in one step of so many */
 static struct hold holds[HOLDS_MAX];
 static unsigned int hold_count;
 static struct learned *learned;
+struct totals *totals;
 static bool learning;
-static bool work_is_there;
 
 void fail(const char *format, ...)
 {
@@ -101,22 +94,12 @@ void fail(const char *format, ...)
 	_exit(1);
 }
 
-static u64 next_random(void)
+unsigned int chance(unsigned int below)
 {
 	random_state ^= random_state << 13;
 	random_state ^= random_state >> 7;
 	random_state ^= random_state << 17;
-	return random_state;
-}
-
-unsigned int chance(unsigned int below)
-{
-	return (next_random() >> 16) % below;
-}
-
-unsigned int this_cpu(void)
-{
-	return current ? current->cpu : SPARE_CPU;
+	return (random_state >> 16) % below;
 }
 
 bool on_stack(const volatile void *at)
@@ -207,8 +190,7 @@ void step_at(const void *site)
 	steps++;
 	if (learning)
 		learn_site(site);
-	if ((schedule == SCHEDULE_HOLD && held_at(site)) || now >= next_event ||
-	    chance(change_rate) == 0)
+	if (held_at(site) || now >= next_event || chance(change_rate) == 0)
 		switch_away();
 }
 
@@ -222,14 +204,6 @@ void sleep_ns(u64 ns)
 	current->wake_at = now + ns;
 	next_event = min(next_event, current->wake_at);
 	switch_away();
-}
-
-static void wait_until(const bool *until)
-{
-	current->until = until;
-	while (!*until)
-		switch_away();
-	current->until = NULL;
 }
 
 void *zeroed(size_t size)
@@ -249,12 +223,6 @@ void poison_free(void *object)
 			fail("memory with an armed timer in it is freed");
 		else
 			*at = (*at)->next;
-}
-
-void spin_lock_init(spinlock_t *lock)
-{
-	lock->magic = LOCK_MAGIC;
-	lock->owner = NULL;
 }
 
 static void check_lock(const spinlock_t *lock)
@@ -361,15 +329,6 @@ void synchronize_rcu(void)
 			sleep_ns(NSEC_PER_USEC);
 }
 
-static void link_timer(struct hrtimer *timer)
-{
-	if (timer->known)
-		return;
-	timer->next = timers;
-	timers = timer;
-	timer->known = true;
-}
-
 /* Its memory may be freed then. */
 static void unlink_timer(struct hrtimer *timer)
 {
@@ -382,19 +341,17 @@ static void unlink_timer(struct hrtimer *timer)
 	timer->known = false;
 }
 
-void hrtimer_setup_in_world(struct hrtimer *timer,
-			    enum hrtimer_restart (*function)(struct hrtimer *))
-{
-	timer->function = function;
-}
-
 void hrtimer_start(struct hrtimer *timer, ktime_t ns, enum hrtimer_mode mode)
 {
 	step_at(__builtin_return_address(0));
 	memory_check(timer, sizeof(*timer));
-	link_timer(timer);
+	if (!timer->known) {
+		timer->next = timers;
+		timers = timer;
+		timer->known = true;
+	}
 	if (!timer->running)	/* else it stays on the handler's CPU */
-		timer->cpu = this_cpu();
+		timer->cpu = current ? current->cpu : SPARE_CPU;
 	timer->expires = now + ns;
 	timer->queued = !timer_is_lost();
 	next_event = min(next_event, (u64)timer->expires);
@@ -447,36 +404,9 @@ void spawn(void (*function)(void *), void *argument, int cpu)
 	prepare(&fibers[cpu], function, argument);
 }
 
-/* Everybody sleeps, and nobody knows. */
-void jump_time(u64 ns)
-{
-	now += ns;
-	next_event = now;
-}
-
-bool cpu_is_online(unsigned int cpu)
-{
-	return !offline[cpu];
-}
-
-/* A CPU that goes away hands its timers to another. */
-void set_cpu(unsigned int cpu, bool on)
-{
-	struct hrtimer *timer;
-
-	offline[cpu] = !on;
-	for (timer = timers; timer && !on; timer = timer->next)
-		if (timer->queued && timer->cpu == (int)cpu)
-			timer->cpu = SPARE_CPU;
-}
-
 int num_online_cpus(void)
 {
-	int cpu, count = 0;
-
-	for (cpu = 0; cpu < senders; cpu++)
-		count += !offline[cpu];
-	return max(count, 1);
+	return senders;
 }
 
 static void handle(void *argument)
@@ -509,18 +439,6 @@ static void expire_timers(void)
 }
 
 /* Work: done by one fiber, in the order of its time. */
-/* Returns false if it waits already. */
-static bool link_work(struct work_struct *work, u64 due)
-{
-	if (work->queued)
-		return false;
-	work->queued = true;
-	work->due = due;
-	work->next = works;
-	works = work;
-	return true;
-}
-
 static void unlink_work(struct work_struct *work)
 {
 	struct work_struct **at = &works;
@@ -534,9 +452,14 @@ static void unlink_work(struct work_struct *work)
 bool start_work(struct work_struct *work, u64 after_ns)
 {
 	step_at(__builtin_return_address(0));
-	if (!link_work(work, now + after_ns))
+	if (work->queued)
 		return false;
-	work_is_there = true;
+	work->queued = true;
+	work->due = now + after_ns;
+	work->next = works;
+	works = work;
+	if (fibers[SPARE_CPU].wake_at == NEVER)
+		fibers[SPARE_CPU].wake_at = 0;
 	next_event = min(next_event, work->due);
 	return true;
 }
@@ -579,26 +502,18 @@ void free_after_grace_period(void *object)
 	start_work(&callback->work, 0);
 }
 
-/* Returns whether the work is still there, and may be queued again. */
-static bool run_work(struct work_struct *work)
-{
-	bool stays = work->func != free_now;
-
-	work->func(work);
-	return stays;
-}
-
 static void worker(void *unused)
 {
 	struct work_struct *work, *first;
+	bool stays;
 
 	for (;;) {
 		for (work = first = works; work; work = work->next)
 			if (work->due < first->due)
 				first = work;
-		work_is_there = first;
-		if (!first) {
-			wait_until(&work_is_there);
+		if (!first) {	/* start_work() wakes it */
+			current->wake_at = NEVER;
+			switch_away();
 			continue;
 		}
 		if (first->due > now) {
@@ -607,7 +522,9 @@ static void worker(void *unused)
 		}
 		unlink_work(first);
 		first->running = true;
-		if (run_work(first))
+		stays = first->func != free_now;	/* else it frees itself */
+		first->func(first);
+		if (stays)
 			first->running = false;
 	}
 }
@@ -616,7 +533,6 @@ static bool can_run(const struct fiber *fiber)
 {
 	return fiber->wake_at <= now &&
 	       !(fiber->waits && fiber->waits->owner) &&
-	       !(fiber->until && !*fiber->until) &&
 	       (fiber->irq || !(alive >> (CPUS + fiber->cpu) & 1));
 }
 
@@ -653,19 +569,18 @@ static struct fiber *choose_fiber(void)
 	return count ? ready[chance(count)] : NULL;
 }
 
-static void choose_schedule(void)
+static void choose_holds(void)
 {
 	unsigned int i;
 
-	schedule = learning ? SCHEDULE_UNIFORM : seed % SCHEDULES;
-	change_rate = schedule == SCHEDULE_HOLD ? 2 + chance(30) : 3;
-	if (schedule != SCHEDULE_HOLD || !learned->site_count)
+	if (learning || seed % 2 == 0)
 		return;
+	change_rate = 2 + chance(30);
 	hold_count = 1 + chance(HOLDS_MAX);
 	for (i = 0; i < hold_count; i++)
 		holds[i] = (struct hold){
 			.site = learned->sites[i ? chance(learned->site_count) :
-					       seed / SCHEDULES % learned->site_count],
+					       seed / 2 % learned->site_count],
 			.after = chance(4) ? chance(300) : chance(3),
 			.together = chance(2) ? 1 : 2 + chance(5),
 			.times = 1 << chance(6),
@@ -713,8 +628,8 @@ static void begin_seed(void)
 {
 	random_state = 0x9e3779b97f4a7c15ULL * (seed + 1) | 1;
 	for (int i = 0; i < 8; i++)
-		next_random();
-	choose_schedule();
+		chance(1);
+	choose_holds();
 	memory_reused = chance(2);
 }
 
@@ -747,6 +662,7 @@ static bool learn_places(u64 packets)
 {
 	learned = mmap(NULL, sizeof(*learned), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	totals = &learned->totals;
 	learning = true;
 	for (seed = 0; seed < LEARNING_SEEDS; seed++)
 		if (!try_seed(packets))
@@ -767,16 +683,17 @@ int main(int count, char **arguments)
 	time_t until = time(NULL) + seconds;
 
 	verbose = count > 5;
-	forget_totals();
 	if (!learn_places(packets))
 		return 1;
-	forget_totals();
+	*totals = (struct totals){ };
 	for (seed = first; seed != end; seed++) {
 		if (!try_seed(packets))
 			return 1;
 		if (seconds && time(NULL) >= until)
 			break;
 	}
-	show_totals();
+	printf("fine: %lu seeds, %lu packets, %lu of them strict, %lu stops, %lu stalls\n",
+	       totals->seeds, totals->packets, totals->strict, totals->stops,
+	       totals->stalls);
 	return 0;
 }

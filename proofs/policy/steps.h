@@ -4,17 +4,17 @@
 #define POLICY_STEPS_H
 
 #define CPUS		12
-#define SPARE_CPU	(CPUS - 1)	/* no sender's: work, and timers of CPUs that went */
+#define SPARE_CPU	(CPUS - 1)	/* no sender's: work */
 
 /* What steps.c gives. */
 extern unsigned int seed;
 extern bool verbose;			/* the seed's events are shown */
+struct totals {				/* of all seeds, each a process of its own */
+	u64 seeds, packets, strict, stops, stalls;
+};
+extern struct totals *totals;
 void spawn(void (*function)(void *), void *argument, int cpu);
 void run_threads(void);			/* until all have ended */
-void jump_time(u64 ns);
-bool cpu_is_online(unsigned int cpu);
-void set_cpu(unsigned int cpu, bool on);
-unsigned int this_cpu(void);
 void step_at(const void *site);
 bool on_stack(const volatile void *at);
 
@@ -28,10 +28,7 @@ void check_leaks(void);
 /* What steps.c and memory.c ask of world.c. */
 extern int senders;			/* on as many CPUs, the first */
 void run_seed(u64 packets);		/* each sender's, at most */
-void show_totals(void);
-void forget_totals(void);
 bool timer_is_lost(void);
-bool allocation_fails(void);
 void check_invariants(void);		/* whenever nobody is at work on a queue */
 
 #endif

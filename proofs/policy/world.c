@@ -11,20 +11,12 @@
  *   - a queue is still stopped after its readers caught up, or after unload;
  *   - a reader that lives is stalled, or a stall outlasts what caused it;
  *   - packets, or stops and wakes, do not add up;
- *   - a device's state is not what its flags say;
  *   - memory is used after it is freed, or not freed at all, or the module runs
  *     after it was unloaded.
  */
-#include <stdarg.h>
-#include <sys/mman.h>
-
 #include "world.h"
 
 #define DEFAULT_TARGET_US 2000	/* main.c */
-
-struct totals {
-	u64 seeds, packets, strict, stops, stalls;
-};
 
 bool sluice_direct_call;
 bool sluice_locked_reset = true;
@@ -40,10 +32,9 @@ u64 sent[SENDERS_MAX], found;
 bool acting, over;
 static unsigned int rounds[SENDERS_MAX];
 static int lost_lately, inside_module;
-static int allocations_to_fail, timers_to_lose;
-static unsigned int excuses = 1;	/* for lost packets, so far */
+static int timers_to_lose;
+unsigned int excuses = 1;
 static bool unloaded, readers_stop;
-static struct totals *totals;		/* of all seeds, each a process of its own */
 
 struct sluice_device *served_device(void)
 {
@@ -57,43 +48,27 @@ bool timer_is_lost(void)
 	return timers_to_lose && chance(20) == 0 && timers_to_lose--;
 }
 
-bool allocation_fails(void)
-{
-	return allocations_to_fail && allocations_to_fail--;
-}
-
 void complain(const char *format, ...)
 {
-	va_list arguments;
-
-	if (plan.refuses || plan.loses_timers)
-		return;
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	fail("the module complains, and without a reason");
+	if (!plan.loses_timers)
+		fail("the module complains, and without a reason: %s", format);
 }
 
-/* rules.c: one at most, for every device */
+/* rules.c: one, for every device */
 static struct sluice_rule the_rule;
 
 const struct sluice_rule *sluice_rules_find(const struct net_device *dev)
 {
-	return plan.has_rule ? &the_rule : NULL;
+	return &the_rule;
 }
 
-void sluice_rules_free(void)
-{
-}
+void sluice_rules_free(void) { }
 
 /* events.c: nobody listens */
+void sluice_events_watch(void) { }
 void sluice_events_schedule(struct sluice_queue *q)
 {
 	WRITE_ONCE(q->device->events_pending, true);
-}
-
-void sluice_events_watch(void)
-{
 }
 
 /* entry_....S: nothing has to be preserved */
@@ -127,11 +102,6 @@ bool netdev_xmit_more(void)
 	return chance(4) == 0;
 }
 
-void excuse(void)
-{
-	excuses++;
-}
-
 static bool serves(unsigned int id)
 {
 	struct tun_device *tun = the_device;
@@ -156,16 +126,7 @@ static int slots_used(const struct tun_file *file)
 
 static bool is_strict(const struct tun_file *file)
 {
-	return !acting &&
-	       processes[file->process].strict == excuses;
-}
-
-/* Slots in use at which the next packet stops a queue held to nothing else. */
-static int limit_of(const struct tun_file *file)
-{
-	int size = file->ring.size;
-
-	return size - min(2 * senders + file->ring.batch, size / 2) - 1;
+	return !acting && processes[file->process].strict == excuses;
 }
 
 /* The tracepoints. A stall excuses losses. */
@@ -177,7 +138,7 @@ void show(const char *event, const struct sluice_queue *q, int fill, u64 stopped
 		if (!plan.dies)
 			fail("a reader that lives is stalled");
 		totals->stalls++;
-		excuse();
+		excuses++;
 	}
 	totals->stops += !strcmp(event, "queue_stop");
 	if (!verbose)
@@ -194,6 +155,7 @@ void check_invariants(void)
 	struct sluice_device *served;
 	unsigned int id;
 
+	/* without a marked access, which takes time */
 	for (node = sluice_devices[0].first; node; node = node->next) {
 		served = container_of(node, struct sluice_device, node);
 		for (id = 0; id < served->queues; id++) {
@@ -227,9 +189,8 @@ static void lost(struct tun_file *file, unsigned int id)
 /* What the stock driver does with a packet. */
 static void driver_transmits(struct tun_device *tun, unsigned int id)
 {
-	struct tun_file *file;
+	struct tun_file *file = driver_file(&tun->slots[id]);
 
-	file = driver_file(&tun->slots[id]);
 	if (!file) {
 		found++;
 		return;
@@ -269,9 +230,10 @@ static void call_hook(struct sk_buff *skb, struct tun_device *tun)
 static void check_unchecked(const struct tun_file *file, const struct sluice_queue *q)
 {
 	int size = file->ring.size, used = slots_used(file);
+	int limit = size - min(2 * senders + file->ring.batch, size / 2) - 1;
 	u32 left = sluice_check_last(q->next_check.counter) - file->ring.producer;
 
-	if (used < size && left < sluice_check_span(size) && used + (int)left + 1 > limit_of(file))
+	if (used < size && left < sluice_check_span(size) && used + (int)left + 1 > limit)
 		fail("queue %ld: %d of %d slots in use, and %u packets need no check",
 		     (long)(q - q->device->queue), used, size, left + 1);
 }
@@ -315,8 +277,6 @@ static void sender(void *argument)
 	unsigned int refused = 0;	/* in a row */
 
 	while (sent[at] < plan.packets) {
-		while (!cpu_is_online(at))
-			sleep_ns(20 * NSEC_PER_USEC);
 		if (transmit(chance(8) ? at : chance(QUEUES))) {
 			sent[at]++;
 			refused = 0;
@@ -372,18 +332,13 @@ static bool read_some(struct tun_file *file)
 	void *packets[8];
 	int count, back;
 
-	if (!plan.batches) {
-		count = driver_consume(file) ? 1 : 0;
-		found += count;
-		return count;
-	}
-	count = driver_consume_batch(file, packets, 1 + chance(8));
-	back = count && chance(64) == 0 ? chance(count) : 0;
+	count = driver_consume_batch(file, packets, plan.batches ? 1 + chance(8) : 1);
+	back = count > 1 && chance(64) == 0 ? chance(count) : 0;
 	found += count - back;
 	if (back) {	/* vhost-net is detached, and attached again */
-		excuse();
+		excuses++;
 		driver_unconsume(file, packets, back, count_purged);
-		excuse();
+		excuses++;
 	}
 	return count;
 }
@@ -417,22 +372,12 @@ static void reader(void *argument)
 		if (ns)
 			sleep_ns(ns);
 		if (plan.dies && chance(500) == 0) {
-			excuse();
+			excuses++;
 			sleep_ns((u64)chance(4) * sluice_default_stall_ms *
 				 NSEC_PER_MSEC);
-			excuse();
+			excuses++;
 		}
 	}
-}
-
-static int stopped_queue(void)
-{
-	unsigned int id;
-
-	for (id = 0; the_device && id < plan.queues; id++)
-		if (the_device->dev.tx[id].state & XOFF)
-			return id;
-	return -1;
 }
 
 /* The senders have ended, or are held up for ever: all must come to rest. */
@@ -444,9 +389,9 @@ static void check_rest(void)
 
 	while (ktime_get_ns() < end)
 		sleep_ns(NSEC_PER_MSEC);
-	if (stopped_queue() >= 0)
-		fail("queue %d: still stopped when its readers had caught up",
-		     stopped_queue());
+	for (unsigned int id = 0; id < plan.queues; id++)
+		if (the_device->dev.tx[id].state & XOFF)
+			fail("queue %u: still stopped when its readers had caught up", id);
 	rtnl_lock();
 	check_view();
 	rtnl_unlock();
@@ -454,15 +399,8 @@ static void check_rest(void)
 
 static void unload(void)
 {
-	bool direct = sluice_direct_call;
-
-	if (!plan.leaves && tracer.callback && direct != !!tracer.direct)
-		fail("the parameter direct_call does not say how the hook is placed");
 	sluice_devices_stop();
 	sluice_backstop_stop();
-	if ((tracer.callback_was && tracer.callback_was->filter) ||
-	    (tracer.direct_was && tracer.direct_was->filter))
-		fail("unload: a filter of ftrace keeps its memory");
 	if (inside_module)
 		fail("unload: a sender is still inside the module");
 	unloaded = true;
@@ -503,15 +441,6 @@ static void make_plan(u64 packets)
 	plan.operates = chance(3);
 	plan.intrudes = chance(4) == 0;
 	plan.dies = chance(3) == 0;
-	plan.refuses = chance(16) == 0;
-	if (plan.refuses) {
-		tracer.filter_error = chance(2) ? -EINVAL : 0;
-		tracer.register_error = -EBUSY;
-	}
-	tracer.direct_error = chance(4) ? 0 : -EBUSY;
-	plan.upstream = chance(16) == 0;
-	flags_shown = plan.upstream ? "0x1083\n" : "0x1003\n";
-	allocations_to_fail = chance(16) ? 0 : 1 + chance(3);
 	plan.loses_timers = chance(16) == 0;
 	plan.batches = chance(4) == 0;
 	sluice_direct_call = chance(2);
@@ -524,7 +453,6 @@ static void make_plan(u64 packets)
 	plan.size = max(plan.size, 4 * plan.batch);
 	plan.queues = 1 + chance(QUEUES);
 	plan.limit = defaults ? 0 : chance(2) * chance(8);
-	plan.has_rule = plan.limit || chance(4) == 0;
 	the_rule.settings.given = SLUICE_SETTING_LIMIT;
 	the_rule.settings.limit = plan.limit;
 	timers_to_lose = 2 * plan.loses_timers;
@@ -554,18 +482,4 @@ void run_seed(u64 packets)
 	run_threads();
 	totals->packets += check_end();
 	totals->seeds++;
-}
-
-void show_totals(void)
-{
-	printf("fine: %lu seeds, %lu packets, %lu of them strict, %lu stops, %lu stalls\n",
-	       totals->seeds, totals->packets, totals->strict, totals->stops,
-	       totals->stalls);
-}
-
-void forget_totals(void)
-{
-	totals = totals ?: mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE,
-				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	memset(totals, 0, sizeof(*totals));
 }

@@ -10,6 +10,7 @@
 
 #define SLACK_NS	(60 * NSEC_PER_MSEC)	/* CPUs that are held, late timers */
 #define FILES		3
+#define SENDERS_MAX	6
 
 struct plan {
 	u64 packets;		/* each sender's */
@@ -17,15 +18,12 @@ struct plan {
 	bool intrudes;		/* somebody else stops and wakes our queues */
 	bool leaves;		/* the module is unloaded under traffic */
 	bool dies;		/* readers pause for longer than the stall time */
-	bool refuses;		/* ftrace does not let the hook in */
-	bool upstream;		/* IFF_BACKPRESSURE */
 	bool batches;		/* readers take several under one lock */
-	bool has_rule;		/* for the device's settings */
 	bool loses_timers;	/* the kernel does: the backstop is for that */
 	unsigned int reader_pace;
 	int size, batch;
 	unsigned int queues;
-	u32 limit;		/* the operator's, from the start */
+	u32 limit;		/* the operator's, from the start, by a rule */
 };
 
 /* Who has a tun file open and reads from it. */
@@ -48,12 +46,12 @@ struct process {
 extern struct plan plan;
 extern struct process processes[FILES];
 extern u64 sent[SENDERS_MAX], found;	/* packets sent, and those found again */
+extern unsigned int excuses;		/* for lost packets, so far */
 extern int senders_left;
 extern bool acting;			/* the operator: all is excused */
 extern bool over;			/* its time; nothing is strict any more */
 
 struct sluice_device *served_device(void);
-void excuse(void);			/* something happened that may cost packets */
 void count_purged(void *packet);
 
 /* operator.c */

@@ -7,13 +7,11 @@
  * CPUs are in the driver at once (it is lockless).
 #if PATCH >= 3
  *
- * tun_tx_flow.c, the policy, says when a queue stops and wakes; this file has its
- * bit, lock and timer. Whoever stops the queue arms the timer on its own CPU, and
- * the timer wakes the queue or arms itself again. The bit and the timer change
- * under @lock only, so a queue that was stopped here has an armed timer, and there
- * is no wake-up to lose. The timer does not wait for the producer lock: without it
- * a full ring and an empty one look the same, and pass for a full one. So a stop
- * ends on time whoever holds that lock.
+ * tun_tx_flow.c, the policy, says when a queue stops and wakes. Whoever stops it
+ * arms a timer on its own CPU, which wakes the queue or arms itself again, both
+ * under @lock: a queue that was stopped here has an armed timer. That does not
+ * wait for the producer lock: without it a full ring and an empty one look the
+ * same, and pass for a full one. So a stop ends on time whoever holds that lock.
  *
  * Nothing is done where packets cannot wait (noqueue), and where timers are coarse.
 #endif
@@ -27,10 +25,7 @@
 #include "tun_txq.h"
 #if PATCH >= 3
 
-#define RESOLUTION_MAX_NS	NSEC_PER_MSEC
-
-/* While a queue is stalled, so many packets pass without a look. */
-#define PASSES_UNCHECKED	8
+#define PASSES_UNCHECKED	8	/* packets of a stalled queue */
 
 /*
  * In a hard interrupt a queue wakes also where the softirqs of the CPU wait for
@@ -49,7 +44,7 @@ static const struct tun_tx_flow_settings settings = {
 #endif
 };
 
-/* What the indices tell. If they are equal the ring is empty, or @full. */
+/* If the indices are equal the ring is empty, or @full. */
 static struct tun_tx_flow_ring view_indices(const struct ptr_ring *ring, bool full)
 {
 	int head = READ_ONCE(ring->consumer_head);
@@ -86,18 +81,12 @@ static struct tun_tx_flow_ring view_unlocked(struct ptr_ring *ring)
 
 	if (view.used < view.size)
 		return view;
-	if (!spin_trylock(&ring->producer_lock)) {
-		view.guessed = true;
-		return view;
+	view.guessed = !spin_trylock(&ring->producer_lock);
+	if (!view.guessed) {
+		view = view_locked(ring);
+		spin_unlock(&ring->producer_lock);
 	}
-	view = view_locked(ring);
-	spin_unlock(&ring->producer_lock);
 	return view;
-}
-
-static void __tun_txq_arm(struct tun_txq *txq, u64 ns)
-{
-	hrtimer_start(&txq->timer, ns_to_ktime(ns), TIMER_MODE);
 }
 
 static void __tun_txq_wake(struct tun_txq *txq)
@@ -119,6 +108,8 @@ static void __tun_txq_wake(struct tun_txq *txq)
 static void __tun_txq_stop(struct tun_txq *txq, struct netdev_queue *queue,
 			   const struct tun_tx_flow_ring *view, u64 now)
 {
+	u64 ns;
+
 	lockdep_assert_held(&txq->lock);
 	if (unlikely(txq->stopped && txq->stopped != queue))
 		__tun_txq_wake(txq);	/* the file has another index now */
@@ -130,8 +121,8 @@ static void __tun_txq_stop(struct tun_txq *txq, struct netdev_queue *queue,
 #if PATCH >= 6
 	txq->stats.stops++;
 #endif
-	__tun_txq_arm(txq, tun_tx_flow_stop(&txq->flow, &settings, view,
-					    txq->device, now));
+	ns = tun_tx_flow_stop(&txq->flow, &settings, view, txq->device, now);
+	hrtimer_start(&txq->timer, ns_to_ktime(ns), TIMER_MODE);
 }
 
 static void __tun_txq_review(struct tun_txq *txq)
@@ -140,13 +131,10 @@ static void __tun_txq_review(struct tun_txq *txq)
 	u64 ns;
 
 	lockdep_assert_held(&txq->lock);
-	if (qdisc_txq_has_no_queue(txq->stopped)) {
-		__tun_txq_wake(txq);
-		return;
-	}
-	if (tun_tx_flow_review(&txq->flow, &settings, &view, txq->device,
+	if (!qdisc_txq_has_no_queue(txq->stopped) &&
+	    tun_tx_flow_review(&txq->flow, &settings, &view, txq->device,
 			       ktime_get_ns(), &ns) == TUN_TX_FLOW_WAIT)
-		__tun_txq_arm(txq, ns);
+		hrtimer_start(&txq->timer, ns_to_ktime(ns), TIMER_MODE);
 	else
 		__tun_txq_wake(txq);
 }
@@ -163,7 +151,7 @@ static enum hrtimer_restart tun_txq_expired(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* A sender saw @view, @full or not. Returns whether the queue is stopped. */
+/* A sender saw @view. Returns whether the queue is stopped. */
 static bool tun_txq_look(struct tun_txq *txq, struct netdev_queue *queue,
 			 const struct tun_tx_flow_ring *view, bool full)
 {
@@ -215,10 +203,9 @@ static bool tun_txq_stop(struct tun_txq *txq, struct netdev_queue *queue)
 #endif
 
 /*
- * A packet is about to enter the driver. Returns 1 if a slot is reserved for it, 0 if
- * not and it may be dropped, -EBUSY if the queue was stopped. A reserved slot stays
- * free until tun_txq_produce(), unless vhost_net gives packets back or the ring is
- * resized: then the packet may be dropped.
+ * Returns 1 if a slot is reserved for a packet, 0 if not and it may be dropped, -EBUSY
+ * if the queue was stopped. A reserved slot stays free until tun_txq_produce(), unless
+ * vhost_net gives packets back or the ring is resized: the packet may be dropped then.
  */
 int tun_txq_reserve(struct tun_txq *txq, struct netdev_queue *queue)
 {
@@ -229,7 +216,7 @@ int tun_txq_reserve(struct tun_txq *txq, struct netdev_queue *queue)
 	int ret = 1;
 
 #if PATCH >= 3
-	if (qdisc_txq_has_no_queue(queue) || hrtimer_resolution > RESOLUTION_MAX_NS)
+	if (qdisc_txq_has_no_queue(queue) || hrtimer_resolution > NSEC_PER_MSEC)
 		return 0;
 #else
 	if (qdisc_txq_has_no_queue(queue) || !netif_running(queue->dev))
@@ -249,8 +236,7 @@ int tun_txq_reserve(struct tun_txq *txq, struct netdev_queue *queue)
 			ret = -EBUSY;
 #endif
 	}
-	if (ret > 0)
-		txq->reserved++;
+	txq->reserved += ret > 0;
 	spin_unlock(&ring->producer_lock);
 	return ret;
 }
@@ -270,7 +256,7 @@ void tun_txq_cancel(struct tun_txq *txq, struct netdev_queue *queue)
 }
 EXPORT_SYMBOL_GPL(tun_txq_cancel);
 
-/* Put a packet into the ring. Returns 0, or an error if the ring is full. */
+/* Returns 0, or an error if the ring is full. */
 int tun_txq_produce(struct tun_txq *txq, struct netdev_queue *queue,
 		    struct sk_buff *skb, bool reserved)
 {
@@ -296,7 +282,7 @@ int tun_txq_produce(struct tun_txq *txq, struct netdev_queue *queue,
 }
 EXPORT_SYMBOL_GPL(tun_txq_produce);
 
-/* Put a redirected frame into the ring, unless senders have the last slots. */
+/* A redirected frame gets no slot that is reserved. */
 bool tun_txq_produce_frame(struct tun_txq *txq, void *frame)
 {
 	lockdep_assert_held(&txq->ring->producer_lock);
@@ -307,10 +293,9 @@ EXPORT_SYMBOL_GPL(tun_txq_produce_frame);
 #if PATCH >= 3
 
 /*
- * The device, index or ring of the file changes: wake the queue if it is stopped.
- * Does not cancel the timer: a sender may have stopped the queue again. Debt and a
- * stall stay, and what leaves the ring meanwhile (tun_queue_purge()) pays for nothing,
- * or a reader that attaches again and again would hold its senders each time.
+ * The device, index or ring of the file changes. Does not cancel the timer: a sender
+ * may have stopped the queue again. Debt and a stall stay, and what leaves the ring
+ * (tun_queue_purge()) pays for nothing: a reader may attach again and again.
  */
 void tun_txq_release(struct tun_txq *txq)
 {

@@ -18,7 +18,9 @@ from lab.guest.child import Ending
 from lab.report import results, tables
 from lab.report.markdown import refresh
 from lab.report.results import HostLoad, Measurement, Provenance, Run, parse_run, read_run
+from lab.report.tables import all_findings
 from lab.row import Row, Sample
+from lab.variants import parse_variant
 from lab.workloads import tcp
 
 TREE = Path(__file__).resolve().parents[2]
@@ -88,8 +90,26 @@ def test_what_was_not_measured_is_short() -> None:
     run = dataclasses.replace(run, measurements=[*run.measurements, lost], planned=2)
     assert not run.complete and "SHORT" in verdicts(run)
     assert not Run(PROVENANCE, [], [], 0).complete, "nothing was planned"
-    series = run_with(ROW.with_series(), stock=[1], sluice=[1])
+    series = run_with(ROW.with_patched(series=True, slots=False), stock=[1], sluice=[1])
     assert ("series not reached", "SHORT") in told(series, "a measurement")
+
+
+@pytest.mark.parametrize(("parameters", "others"), [
+    ([], ("slots", "series")),
+    (["target_us=0"], ("slots", "series@0")),
+    (["target_us=0", "direct_call=0"], ()),
+])
+def test_patched_drivers_are_built_as_the_row_needs_them(parameters, others) -> None:
+    row = dataclasses.replace(ROW, parameters=parameters).with_patched(True, True)
+    assert row.others == others
+    assert all(parse_variant(one).drivers == one for one in others)
+
+
+def test_of_the_first_patches_only_losses_are_asked() -> None:
+    row = ROW.with_patched(series=False, slots=True)
+    run = run_with(row, stock=[9, 9, 9], sluice=[9, 9, 9], slots=[1, 1, 1])
+    asked = [one.demand for one in all_findings(run) if "slots" in one.row]
+    assert asked == ["0 lost at the ring"]
 
 
 @pytest.mark.parametrize(("facts", "found"), [

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The kernel's source that the patches of series/ are made from: unpacked in the cache,
+configured, with the files that they touch in a git repository of its own.
+
+It comes from the distribution's package, or from a git tree of the user's, which is read
+and not changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import processes
+from lab.cache import cache_dir, cached, digest, digest_files
+from lab.failure import UsageError
+from lab.machines.chroot import Root, must_run_in_root, run_in_root
+from lab.machines.matrix import Kernel
+from lab.machines.roots import ensure_source_root
+from lab.machines.suites import find_kernel
+from lab.machines.vm import REPOSITORY
+from lab.setup import say
+
+CONFIG = REPOSITORY / "series" / "kernel.config"
+_PREPARE = """
+mkdir linux
+tar -xf {archive} -C linux --strip-components=1
+cd linux
+make -s KCONFIG_ALLCONFIG=/mnt/kernel.config allnoconfig
+make -s -j{jobs} prepare modules_prepare
+git init -q
+echo '*' >.git/info/exclude
+git config user.name "Your Name"
+git config user.email you@example.org
+git config advice.detachedHead false
+git add -f LICENSES {files}
+git commit -q -m base
+git tag base
+"""
+_IN_TREE = "export HOME=/tmp; cd linux; "
+_OWN_ARCHIVE = "source.tar"  # beside the tree that is unpacked from it
+# What the flag's patches added: the series takes it out again.
+_OF_NEWEST = "__tun_wake_queue"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel's source, packed."""
+
+    root: Root
+    release: str  # 7.3
+    version: str  # of the package, or of the tree's last commit
+    newest: bool  # the driver wakes its queue as that of the newest package does
+    own: Path | None = None  # a git tree of the user's
+
+    @property
+    def archive(self) -> str:
+        """In the root, whose /mnt is the directory to unpack into."""
+        own = f"/mnt/{_OWN_ARCHIVE}"
+        return own if self.own else f"/usr/src/linux-source-{self.release}.tar.xz"
+
+    @property
+    def name(self) -> str:
+        return f"{self.own}" if self.own else f"linux-source-{self.release}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The source in the cache, a git repository of the touched files."""
+
+    source: Source
+    work: Path
+
+    @property
+    def linux(self) -> Path:
+        return self.work / "linux"
+
+    def run(self, script: str) -> tuple[int, str]:
+        return run_in_root(self.source.root, self.work, _IN_TREE + script)
+
+    def must(self, script: str) -> str:
+        failure, remedy = f"series: '{script}' fails", "correct series/"
+        script = _IN_TREE + script
+        return must_run_in_root(self.source.root, self.work, script, failure, remedy)
+
+
+def packaged(kernel: Kernel, newest: bool) -> Source:
+    """linux-source of the distribution."""
+    kernel = find_kernel(kernel)
+    root = ensure_source_root(kernel)
+    return Source(root, kernel.release, kernel.version, newest)
+
+
+def _git(tree: Path, *arguments: str) -> str:
+    """Also if the tree is another user's."""
+    command = ["git", "-c", "safe.directory=*", "-C", str(tree), *arguments]
+    done = processes.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode != 0:
+        raise UsageError(
+            f"{tree}: not the top folder of a kernel's git tree "
+            f"({processes.last_line(done.stderr)}); name that folder"
+        )
+    return done.stdout
+
+
+def of_user(tree: Path, tools: Root) -> Source:
+    """What is committed in a git tree; tools: the root in which it is built."""
+    tree = tree.absolute()
+    makefile = _git(tree, "show", "HEAD:Makefile")
+    release = ".".join(re.findall(r"^(?:VERSION|PATCHLEVEL) = (\d+)$", makefile, re.M))
+    newest = _OF_NEWEST in _git(tree, "show", "HEAD:drivers/net/tun.c")
+    commit = _git(tree, "rev-parse", "HEAD").strip()
+    return Source(tools, release, commit, newest, tree)
+
+
+def ensure_tree(source: Source, touched: set[str]) -> Tree:
+    """It, with these files in git: from the cache, or unpacked now."""
+    files = " ".join(sorted(touched))
+    jobs = os.cpu_count() or 1
+    script = _PREPARE.format(archive=source.archive, jobs=jobs, files=files)
+    own = [source.version] if source.own else []
+    key = digest(source.root.key, script, digest_files([CONFIG]), *own)
+    final = cache_dir() / "series" / f"{source.release}-{key}"
+    failure = f"{source.name}: cannot be prepared"
+    remedy = "correct series/kernel.config or the names of files in series/"
+    with cached(final, "series-tree") as work:
+        if work:
+            say(f"series: unpacking {source.name} (2 minutes)")
+            shutil.copy(CONFIG, work / "kernel.config")
+            if source.own:
+                archive = f"--output={work / _OWN_ARCHIVE}"
+                _git(source.own, "archive", "--prefix=linux/", archive, source.version)
+            must_run_in_root(source.root, work, script, failure, remedy)
+            (work / _OWN_ARCHIVE).unlink(missing_ok=True)
+    return Tree(source, final)
