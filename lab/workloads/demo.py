@@ -104,9 +104,8 @@ def call(variant: str, seconds: float, env: GuestEnv) -> Sample:
     with devices.forwarder(env.reader(LINK), variant, LINK) as reader, tcp.server():
         with receiver(FAR, FAR.address) as peer, ThreadPoolExecutor() as pool:
             voice = pool.submit(speak, over)
-            options = ("--omit", str(tcp.START_SECONDS), "--length", tcp.SMALL_BLOCK)
             try:
-                carried = tcp.run_client(BULK_STREAMS, seconds, *options)
+                carried = tcp.run_client(BULK_STREAMS, seconds, *PACE.tcp_options)
             finally:
                 over.set()
             sent = voice.result()

@@ -12,7 +12,15 @@ from typing import Any
 
 from lab.row import Row, Workload
 from lab.workloads import pktgen
-from lab.workloads.tcp import ABOVE, FLOOD, SMALL_BLOCK, Pace, tcp_workloads, workload
+from lab.workloads.tcp import (
+    ABOVE,
+    BLOCK,
+    FLOOD,
+    SMALL_BLOCK,
+    Pace,
+    tcp_workloads,
+    workload,
+)
 
 DIRECT = (1, 2, 4)  # senders of pktgen
 STREAMS = (1, 2, 4, 8, 16)  # of TCP
@@ -23,7 +31,7 @@ PROMPT = {"prompt": True}
 PACES = {
     "fast": Pace("in kernel", IN_KERNEL, STREAMS, LOSSLESS),
     "5us": Pace("in kernel, 5 us", (*IN_KERNEL, "--burn-us", "5"), (1, 8)),
-    "slow": Pace("in kernel, 20 us", SLOW, STREAMS, PROMPT, block="16K"),
+    "slow": Pace("in kernel, 20 us", SLOW, STREAMS, PROMPT, block=BLOCK),
     "link": Pace(
         "in kernel, link",
         (*IN_KERNEL, "--link-us", "200"),

@@ -17,6 +17,7 @@ from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Workload, sample
 from lab.workloads.in_kernel import IN_KERNEL
 from lab.workloads.tcp import (
+    BLOCK,
     FLOOD,
     START_SECONDS,
     Pace,
@@ -64,7 +65,7 @@ def flood(pace: Pace, variant: str, seconds: float, env: GuestEnv) -> Sample:
 
 def _pace(rhythm: str, where: str, options: tuple[str, ...]) -> Pace:
     title = f"{rhythm.replace('_', ' ')}{where}"
-    return Pace(title, (*options, *RHYTHMS[rhythm]), block="16K")
+    return Pace(title, (*options, *RHYTHMS[rhythm]), block=BLOCK)
 
 
 def _flood(name: str, pace: Pace, lossless: bool) -> Workload:

@@ -46,21 +46,27 @@ class Pace:
     ecn: bool = False  # NEAR asks for it, FAR then agrees
     block: str = "128K"  # of iperf3, whose receiver counts whole ones of each stream
 
+    @property
+    def tcp_options(self) -> tuple[str, ...]:
+        """iperf3's, of TCP: what it carries in its first second is not counted."""
+        return ("--omit", str(START_SECONDS), "--length", self.block)
+
 
 SLOW = ("--burn-us", "20")
+BLOCK = "16K"  # of some 100 Mbit/s
 SMALL_BLOCK = "4K"  # 128 KB of 8 streams are a fifth of what 10 Mbit/s carry in 4 s
 ABOVE = {"above_upstream": True}
 NO_DEMANDS: Mapping[str, Any] = {}
 # With pfifo and ECN CoDel drops nothing: they tell what its drops cost.
 PACES = {
     "fast": Pace("fast reader", (), (1, 2, 4, 8, 16), ABOVE),
-    "slow": Pace("slow reader", SLOW, (1, 8, 16), ABOVE, block="16K"),
+    "slow": Pace("slow reader", SLOW, (1, 8, 16), ABOVE, block=BLOCK),
     "link": Pace(
         "link", ("--link-us", "200"), (1, 4, 8), {"prompt": True}, block=SMALL_BLOCK
     ),
     "fast_pfifo": Pace("fast reader, pfifo", (), (8,), qdisc="pfifo"),
-    "slow_pfifo": Pace("slow reader, pfifo", SLOW, (8,), qdisc="pfifo", block="16K"),
-    "slow_ecn": Pace("slow reader, ecn", SLOW, (8,), ecn=True, block="16K"),
+    "slow_pfifo": Pace("slow reader, pfifo", SLOW, (8,), qdisc="pfifo", block=BLOCK),
+    "slow_ecn": Pace("slow reader, ecn", SLOW, (8,), ecn=True, block=BLOCK),
 }
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 UDP_PAYLOAD_BYTES = 1400
@@ -196,7 +202,7 @@ def settle(reader: Reader) -> tuple[Counters, int]:
 def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
     pace, ring = case.pace, parse_variant(variant).ring
-    options = case.options or ("--omit", str(START_SECONDS), "--length", pace.block)
+    options = case.options or pace.tcp_options
     with devices.forwarder(
         env.reader(pace.options), variant, pace.options, pace.qdisc, ring
     ) as reader, server():
