@@ -62,13 +62,15 @@ class Kernel:
 _UPDATES = ("trixie-updates",)
 _BACKPORTS = ("trixie-updates", "trixie-backports")
 _BASE = ("linux-base/trixie-backports",)
-_DEBUG = ("builtin", "debug")
-_RACES = ("builtin", "kcsan")
-_NATIVE_DEBUG = ("native", "debug", "native_debug")
-_NATIVE_RACES = ("native", "kcsan", "native_kcsan")
+BUILTIN = ("guest", "qemu", "scenarios", "builtin")
+_DEBUG = (*BUILTIN, "debug")
+_RACES = (*BUILTIN, "kcsan")
+_NATIVE = ("guest", "scenarios", "native")
+_NATIVE_DEBUG = (*_NATIVE, "debug", "native_debug")
+_NATIVE_RACES = (*_NATIVE, "kcsan", "native_kcsan")
 _BASIC = ("dead_reader", "full_ring", "loading", "vhost")
-_CLANG_6_12 = ("builtin", "cfi_clang", "clang")
-_CLANG_NEWEST = ("builtin", "cfi", "clang")
+_CLANG_6_12 = (*BUILTIN, "cfi_clang", "clang")
+_CLANG_NEWEST = (*BUILTIN, "cfi", "clang")
 
 # A suite keeps many versions of its own kernel: its metapackage, named without a
 # version, chooses the newest. Of backports the newest is found when its root is built;
@@ -78,9 +80,9 @@ KERNELS = (
     Kernel("5.10", "bullseye", (), "amd64"),
     Kernel("6.1", "bookworm", ("bookworm-updates",), "amd64", often=False),
     Kernel("6.12", "trixie", _UPDATES, "amd64"),
-    Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=("builtin",)),
+    Kernel("6.12-builtin", "trixie", _UPDATES, "6.12", often=False, configs=BUILTIN),
     Kernel("6.12-frames", "trixie", _UPDATES, "6.12", often=False,
-           configs=("builtin", "frames")),
+           configs=(*BUILTIN, "frames")),
     Kernel("6.12-arm64", "trixie", _UPDATES, "arm64", often=False, arch=ARM64),
     Kernel("5.10-arm64", "bullseye", (), "arm64", often=False, arch=ARM64,
            only=_BASIC),
@@ -89,11 +91,11 @@ KERNELS = (
     Kernel("6.12-clang", "trixie", _UPDATES, "6.12", often=False, configs=_CLANG_6_12,
            clang=True),
     Kernel("6.12-router", "trixie", _UPDATES, "6.12", often=False,
-           configs=("builtin", "router"), module=False),
+           configs=(*BUILTIN, "router"), module=False),
     Kernel(f"{NEWEST}-clang", "trixie", _BACKPORTS, NEWEST, often=False,
            configs=_CLANG_NEWEST, clang=True),
     Kernel(f"{NEWEST}-native", "trixie", _BACKPORTS, NEWEST, often=False,
-           configs=("native",), native=True),
+           configs=_NATIVE, native=True),
     Kernel(f"{NEWEST}-native-debug", "trixie", _BACKPORTS, NEWEST,
            configs=_NATIVE_DEBUG, native=True, debug=True),
     Kernel(f"{NEWEST}-native-kcsan", "trixie", _BACKPORTS, NEWEST,

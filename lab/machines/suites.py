@@ -13,11 +13,10 @@ from pathlib import Path
 
 from lab.cache import cache_dir, digest, locked, require_space
 from lab.failure import LabError, Unsuitable, UsageError
-from lab.machines.matrix import NEWEST, Kernel
+from lab.machines.matrix import BUILTIN, NEWEST, Kernel
 from lab.setup import say
 
 MAX_AGE_SECONDS = 86400.0
-BUILT_INSTEAD = ("builtin",)  # the configuration where only a source has it
 _IMAGE = re.compile(r"linux-image-(?P<release>(?P<version>\d+\.\d+\.\d+)\+deb\d+-\w+)")
 _SOURCE = re.compile(r"linux-source-(?P<version>\d+\.\d+)")
 
@@ -134,7 +133,7 @@ def choose_newest(kernel: Kernel, listing: Listing) -> Kernel:
             f"there are {', '.join(known_series(listing))}"
         )
     source = max(known, key=version_order)
-    configs = kernel.configs or BUILT_INSTEAD
+    configs = kernel.configs or BUILTIN  # only a source has it
     return replace(kernel, release=source, pins=(), configs=configs)
 
 

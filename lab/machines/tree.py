@@ -11,7 +11,7 @@ from lab.cache import digest
 from lab.failure import UsageError
 from lab.machines.matrix import Kernel
 
-NAME = "tree"  # in the lab's output; its file in configs/ has what the guest needs
+NAME = "tree"  # in the lab's output, and of its file in configs/
 IGNORED = ".git"
 # The compilers of Debian's suites, the oldest first.
 COMPILERS = {
@@ -59,7 +59,7 @@ def kernel_of(tree: Path, config: Path | None) -> Kernel:
         extra_suites=(),
         release=tree.name,
         often=False,
-        configs=(NAME,),
+        configs=("guest", "qemu", NAME),
         clang=clang,
         tree=tree,
         config=config,
