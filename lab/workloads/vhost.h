@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <linux/vhost.h>
 #include <linux/virtio_ring.h>
-#include <poll.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -30,7 +29,7 @@
 struct vhost {
 	struct vring ring;
 	unsigned char *buffers;
-	int fd, kick, call, error;
+	int fd, kick, call;
 	uint16_t seen;	/* used entries taken so far */
 };
 
@@ -42,44 +41,13 @@ static inline void vhost_offer(struct vhost *v, uint16_t slot)
 	__atomic_store_n(&v->ring.avail->idx, next + 1, __ATOMIC_SEQ_CST);
 }
 
-static inline void vhost_kick_always(struct vhost *v)
+static inline void vhost_kick(struct vhost *v)
 {
 	eventfd_t one = 1;
 
-	(void)!write(v->kick, &one, sizeof(one));
-}
-
-static inline void vhost_kick(struct vhost *v)
-{
 	if (!(__atomic_load_n(&v->ring.used->flags, __ATOMIC_SEQ_CST) &
 	      VRING_USED_F_NO_NOTIFY))
-		vhost_kick_always(v);
-}
-
-/*
- * Wait until the kernel has used buffers, or saw an error and waits for a kick.
- * User-Mode Linux reads an index of 16 bits in two parts, so it may see one that
- * never was, which is such an error.
- * Returns 0, or -1 with errno.
- */
-static inline int vhost_wait(struct vhost *v)
-{
-	struct pollfd fds[] = {
-		{ .fd = v->call, .events = POLLIN },
-		{ .fd = v->error, .events = POLLIN },
-	};
-	eventfd_t count;
-
-	if (poll(fds, 2, -1) < 0)
-		return -1;
-	if (fds[1].revents) {
-		if (read(v->error, &count, sizeof(count)) < 0)
-			return -1;
-		vhost_kick_always(v);
-	}
-	if (fds[0].revents && read(v->call, &count, sizeof(count)) < 0)
-		return -1;
-	return 0;
+		(void)!write(v->kick, &one, sizeof(one));
 }
 
 /* Tell the kernel all it needs; the memory holds the rings and the buffers. */
@@ -99,7 +67,6 @@ static inline int vhost_set_up(struct vhost *v, int tap, void *memory,
 	struct vhost_vring_state slots = { .num = VHOST_SLOTS };
 	struct vhost_vring_file kick = { .fd = v->kick };
 	struct vhost_vring_file call = { .fd = v->call };
-	struct vhost_vring_file error = { .fd = v->error };
 	struct vhost_vring_file backend = { .fd = tap };
 	struct vhost_vring_addr places = {
 		.desc_user_addr = (uintptr_t)v->ring.desc,
@@ -114,7 +81,6 @@ static inline int vhost_set_up(struct vhost *v, int tap, void *memory,
 	       ioctl(v->fd, VHOST_SET_VRING_ADDR, &places) ||
 	       ioctl(v->fd, VHOST_SET_VRING_KICK, &kick) ||
 	       ioctl(v->fd, VHOST_SET_VRING_CALL, &call) ||
-	       ioctl(v->fd, VHOST_SET_VRING_ERR, &error) ||
 	       ioctl(v->fd, VHOST_NET_SET_BACKEND, &backend);
 }
 
@@ -140,9 +106,8 @@ static inline int vhost_open(struct vhost *v, int tap)
 	}
 	v->kick = eventfd(0, EFD_CLOEXEC);
 	v->call = eventfd(0, EFD_CLOEXEC);
-	v->error = eventfd(0, EFD_CLOEXEC);
 	v->fd = open("/dev/vhost-net", O_RDWR | O_CLOEXEC);
-	if (v->kick < 0 || v->call < 0 || v->error < 0 || v->fd < 0 ||
+	if (v->kick < 0 || v->call < 0 || v->fd < 0 ||
 	    vhost_set_up(v, tap, memory, bytes))
 		return -1;
 	vhost_kick(v);
@@ -154,10 +119,11 @@ static inline ssize_t vhost_read(struct vhost *v, unsigned char *packet,
 				 size_t room)
 {
 	struct vring_used_elem *done;
+	eventfd_t calls;
 	ssize_t length;
 
 	while (__atomic_load_n(&v->ring.used->idx, __ATOMIC_SEQ_CST) == v->seen)
-		if (vhost_wait(v))
+		if (read(v->call, &calls, sizeof(calls)) < 0)
 			return -1;
 	done = &v->ring.used->ring[v->seen++ % VHOST_SLOTS];
 	length = (ssize_t)done->len - VHOST_HEADER_BYTES;
