@@ -61,6 +61,12 @@ static struct ptr_ring *queue_ring(const struct sluice_queue *q)
 	return sluice_layout_ring(READ_ONCE(*q->slot));
 }
 
+/* Is it the ring that the policy knows, and as long? */
+static bool __queue_knows(const struct sluice_queue *q, const struct ptr_ring *ring)
+{
+	return ring && ring == q->ring && READ_ONCE(ring->size) == q->size;
+}
+
 /* A lockless qdisc of this queue alone: it runs for no other. */
 static bool is_held_if_closed(const struct Qdisc *qdisc)
 {
@@ -176,8 +182,7 @@ static void __queue_review(struct sluice_queue *q)
 
 	lockdep_assert_held(&q->lock);
 
-	if (!ring || ring != q->ring || READ_ONCE(ring->size) != q->size ||
-	    !qdisc_may_hold(q->txq)) {
+	if (!__queue_knows(q, ring) || !qdisc_may_hold(q->txq)) {
 		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
 		return;
 	}
@@ -232,16 +237,14 @@ static bool __queue_passes(struct sluice_queue *q)
  * ring; or the count is a guess. Then nothing is done, and the next sender looks.
  * proofs/litmus: off_against_stop
  */
-static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring, int size,
-			 bool full)
+static void queue_filled(struct sluice_queue *q, struct ptr_ring *ring, bool full)
 {
 	struct sluice_flow_ring count;
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&q->lock, flags);
-	if (ring == q->ring && size == q->size && q->open && !__queue_passes(q) &&
-	    full) {
-		count = sluice_count_ring(ring, size, true);
+	if (q->open && __queue_knows(q, ring) && !__queue_passes(q) && full) {
+		count = sluice_count_ring(ring, q->size, true);
 		if (!count.guessed)
 			__queue_stop(q, &count);
 	}
@@ -315,7 +318,7 @@ static void queue_checked(struct sluice_queue *q, struct ptr_ring *ring,
 		room = min(count->size - count->used, PASSES_UNCHECKED);
 		set_next_check(q, check, count, room);
 		if (!nothing_changed(q, count))
-			queue_filled(q, ring, count->size, false);
+			queue_filled(q, ring, false);
 		return;
 	}
 	room = sluice_flow_room(&q->flow, settings(q), count, false);
@@ -323,7 +326,7 @@ static void queue_checked(struct sluice_queue *q, struct ptr_ring *ring,
 	if (room <= 0 &&
 	    (!netdev_xmit_more() ||
 	     sluice_flow_room(&q->flow, settings(q), count, true) <= 0))
-		queue_filled(q, ring, count->size, true);
+		queue_filled(q, ring, true);
 }
 
 /**
@@ -455,7 +458,6 @@ static enum sluice_queue_state __queue_state(struct sluice_queue *q,
 					     struct ptr_ring *ring)
 {
 	enum sluice_queue_state qdisc;
-	bool stalled;
 
 	lockdep_assert_held(&q->lock);
 
@@ -468,10 +470,9 @@ static enum sluice_queue_state __queue_state(struct sluice_queue *q,
 	qdisc = qdisc_state(q->txq);
 	if (qdisc != SLUICE_QUEUE_OPEN)
 		return qdisc;
-	stalled = q->flow.stalled;
-	if (ring == q->ring && READ_ONCE(ring->size) == q->size)
-		stalled = __queue_passes(q);
-	return stalled ? SLUICE_QUEUE_STALLED : SLUICE_QUEUE_OPEN;
+	if (__queue_knows(q, ring) ? __queue_passes(q) : q->flow.stalled)
+		return SLUICE_QUEUE_STALLED;
+	return SLUICE_QUEUE_OPEN;
 }
 
 /**

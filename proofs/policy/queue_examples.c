@@ -89,8 +89,8 @@ static void is_stopped_again(void)
 
 	LOCKED(q, __queue_stop(q, &count));
 }
-static void is_found_full(void) { queue_filled(q, ring, SIZE, true); }
-static void is_found_stalled(void) { queue_filled(q, ring, SIZE, false); }
+static void is_found_full(void) { queue_filled(q, ring, true); }
+static void is_found_stalled(void) { queue_filled(q, ring, false); }
 static void is_a_second_late(void) { now = q->timer.expires + NSEC_PER_SEC; }
 static void is_later_than_that(void) { now = q->timer.expires + NSEC_PER_SEC + 1; }
 static void is_looked_at_by_the_backstop(void)
