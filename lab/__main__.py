@@ -47,7 +47,7 @@ from lab.report import markdown
 from lab.report.results import Run, read_run
 from lab.row import Row
 from lab.setup import ensure_venv, say
-from lab.workloads import applications, in_kernel, rows_of
+from lab.workloads import USUAL_NATIVE, applications, rows_of
 
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 Option = tuple[str, dict[str, Any]]  # what add_argument() takes
@@ -215,10 +215,8 @@ def command_demo(**settings: Any) -> int:
 def command_bench(minutes: float, counted: bool, **settings: Any) -> int:
     if not settings["kernel"].native:
         return _measure(rows_of("bench"), counted=counted, **settings)
-    rows = rows_of("native")
-    if not settings["patterns"]:
-        rows = in_kernel.usual(rows, vm.default_vcpus(NATIVE))
-    return _measure(rows, minutes=minutes, **settings)
+    settings["patterns"] = settings["patterns"] or USUAL_NATIVE
+    return _measure(rows_of("native"), minutes=minutes, **settings)
 
 
 @subcommand(

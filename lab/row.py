@@ -27,7 +27,6 @@ class Row:
     name: str
     title: str
     unit: str
-    usual: bool = False  # measured by make native if no row is named
     floor: float | None = None  # sluice is at least this much of stock
     # The reader's own rate. A host that does not reach it under stock is too slow to
     # compare rates.

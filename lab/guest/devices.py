@@ -283,6 +283,11 @@ class Reader:
         [process] = self._processes
         return process.pid
 
+    @property
+    def read(self) -> int:
+        """Packets, when it last said what it had counted."""
+        return sum(int(count["read"]) for count in self.counts)
+
     def _wait_for(self, state: str) -> list[dict[str, Any]]:
         """The counts of each queue that is read, in the order of the queues."""
         lines = [process.stdout.readline() for process in self._processes]  # type: ignore[union-attr]

@@ -26,7 +26,6 @@ def by_command() -> dict[str, list[Workload]]:
         in_kernel,
         never_full,
         pktgen,
-        rhythm,
         tcp,
     )
 
@@ -39,9 +38,23 @@ def by_command() -> dict[str, list[Workload]]:
         "depth": depth.IN_PROCESSES,
         "native_depth": [*depth.IN_KERNEL, *depth.IN_PROCESSES],
         # needs the lab's own module; those of make bench that need no more are with it
-        "native": [*in_kernel.WORKLOADS, *rhythm.WORKLOADS, *senders, *others],
+        "native": [
+            *in_kernel.WORKLOADS,
+            *tcp.away_workloads("", tcp.AWAY),
+            *senders,
+            *others,
+        ],
         "cost": cost.WORKLOADS,  # needs a VM that counts instructions
     }
+
+
+# What make native measures if no row is named. Four senders in the kernel need as many
+# CPUs.
+USUAL_NATIVE = (
+    *("kernel_[!p]*", "kernel_pktgen_[!4]*", "udp_*"),
+    *("pktgen_[12q]*", "vhost_1", "tcp_[18]_fast", "tcp_8_[!f]*"),
+    *("dead_reader", "never_full_*"),
+)
 
 
 def rows_of(command: str) -> list[Row]:

@@ -22,8 +22,8 @@ from lab.guest.path import path
 from lab.guest.program import Program, has_device, read_version, require_flag, succeeds
 from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
-from lab.workloads import qemu, tcp
-from lab.workloads.tcp import flood, load, server
+from lab.workloads import qemu
+from lab.workloads.tcp import SMALL_BLOCK, load, server, udp_options
 from lab.workloads.vpns import APPLICATIONS
 
 PACKAGES = (
@@ -32,9 +32,11 @@ PACKAGES = (
 )
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)
-LOADS = {
-    **tcp.LOADS,
-    "udp": ("UDP flood", 1, flood(payload_bytes=1200)),
+# Streams, and iperf3's further arguments.
+LOADS: dict[str, tuple[str, int, list[str]]] = {
+    "tcp_1": ("1 TCP", 1, ["--length", SMALL_BLOCK]),
+    "tcp_8": ("8 TCP", 8, ["--length", SMALL_BLOCK]),
+    "udp": ("UDP flood", 1, udp_options(payload_bytes=1200)),
 }
 # Slower than the applications on any machine: the link makes them wait, and
 # their rings fill. Without it the slower of their two ends is what is measured.

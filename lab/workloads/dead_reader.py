@@ -79,9 +79,9 @@ def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
         # The reader reads at full pace, so that every packet can be counted.
         reader.resume()
         after = wait_drained([HERE])
-        read = reader.end()[0]["read"]
+        reader.end()
     extra = {"hung": counts["hung"], "living_received": counts["received"]}
-    return sample(counts["living"], after, extra, sent=counts["other"], read=read)
+    return sample(counts["living"], after, extra, sent=counts["other"], read=reader.read)
 
 
 WORKLOADS = [

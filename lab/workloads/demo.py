@@ -14,9 +14,8 @@ import contextlib
 import itertools
 import socket
 import struct
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -83,7 +82,7 @@ def stamped(size: int) -> bytes:
     return STAMP.pack(time.time_ns()).ljust(size, b"\0")
 
 
-def speak(over: threading.Event) -> int:
+def speak(over: Callable[[], bool]) -> int:
     """A call beside a load, 50 packets a second, one way, until that is over: how many
     packets were sent."""
     sent = 0
@@ -91,7 +90,7 @@ def speak(over: threading.Event) -> int:
     time.sleep(tcp.START_SECONDS)  # until the load is there
     with opened, contextlib.suppress(BlockingIOError):
         for _ in ticks(VOICE_SECONDS):
-            if over.is_set():
+            if over():
                 break
             sent += 1
             opened.sendto(stamped(VOICE_BYTES), (FAR.address, PORT))
@@ -100,21 +99,17 @@ def speak(over: threading.Event) -> int:
 
 def call(variant: str, seconds: float, env: GuestEnv) -> Sample:
     """A voice flow beside a bulk transfer over the link; Mbit/s of that transfer."""
-    over = threading.Event()
-    with devices.forwarder(env.reader(LINK), variant, LINK) as reader, tcp.server():
-        with receiver(FAR, FAR.address) as peer, ThreadPoolExecutor() as pool:
-            voice = pool.submit(speak, over)
-            try:
-                carried = tcp.run_client(BULK_STREAMS, seconds, *PACE.tcp_options)
-            finally:
-                over.set()
-            sent = voice.result()
-            after, read = tcp.settle(reader)
+    with tcp.forwarding(PACE, variant, env) as reader, ThreadPoolExecutor() as pool:
+        with receiver(FAR, FAR.address) as peer:
+            options = PACE.tcp_options
+            bulk = pool.submit(tcp.run_client, BULK_STREAMS, seconds, *options)
+            sent = speak(bulk.done)
+            carried = bulk.result()
+            after = tcp.settle(reader)
             times = read_times(peer)
-        reader.end()
     delays = tuple((came - began) / 1e6 for began, came in times)
     heard = Latency(sent, len(times), delays)
-    return sample(carried.mbit, after, {}, heard, read=read)
+    return sample(carried.mbit, after, {}, heard, read=reader.read)
 
 
 def send_to_both() -> tuple[int, bool]:
@@ -143,10 +138,10 @@ def beside_dead_reader(variant: str, seconds: float, env: GuestEnv) -> Sample:
         # The reader reads at full pace, so that every packet can be counted.
         reader.resume()
         after = devices.wait_drained([HERE])
-        read = reader.end()[0]["read"]
+        reader.end()
     silence = max(b - a for a, b in zip(came, [*came[1:], ended]))  # the longest, ns
     extra = {"stuck": stuck, "pairs": pairs, "silence_ms": round(silence / 1e6, 1)}
-    return sample(len(came), after, extra, read=read)
+    return sample(len(came), after, extra, read=reader.read)
 
 
 TCP, UDP, VOICE, DIRECT, DEAD = (

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lab.row import Row, Workload
+from lab.row import Workload
 from lab.workloads import pktgen
 from lab.workloads.tcp import (
     ABOVE,
+    AWAY,
     BLOCK,
     FLOOD,
     SMALL_BLOCK,
     Pace,
+    away_workloads,
     tcp_workloads,
     workload,
 )
@@ -39,6 +41,12 @@ PACES = {
         PROMPT,
         block=SMALL_BLOCK,
     ),
+}
+AWAY_IN_KERNEL = {
+    name: replace(
+        pace, title=f"{pace.title}, in kernel", options=(*IN_KERNEL, *pace.options)
+    )
+    for name, pace in AWAY.items()
 }
 # CoDel drops nothing there: they tell what its drops cost.
 PFIFO = {
@@ -78,6 +86,7 @@ WORKLOADS = [
         {**PACES, **PFIFO},
         {"kernel_tcp_8_fast": ABOVE, "kernel_tcp_16_fast": ABOVE},
     ),
+    *away_workloads("kernel_", AWAY_IN_KERNEL),
     workload(
         "kernel_udp_slow",
         "UDP flood, in kernel, 20 us",
@@ -85,20 +94,3 @@ WORKLOADS = [
         reaches_upstream=True,
     ),
 ]
-
-
-# Rows of other files that a native machine measures by default.
-OF_OTHERS = (
-    *("pktgen_1", "pktgen_2", "pktgen_queue_xmit", "pktgen_1_noqueue", "vhost_1"),
-    *("tcp_1_fast", "tcp_8_fast", "tcp_8_slow", "tcp_8_slow_pfifo", "tcp_8_slow_ecn"),
-    *("tcp_8_link", "udp_flood", "udp_link"),
-    *("dead_reader", "never_full_socket", "never_full_direct"),
-)
-
-
-def usual(rows: list[Row], cpus: int) -> list[Row]:
-    """The rows of this file and OF_OTHERS, with no more senders than CPUs, and
-    those that say so themselves."""
-    many = [f"kernel_pktgen_{n}" for n in DIRECT if n > cpus]
-    names = {*OF_OTHERS, *(one.row.name for one in WORKLOADS)}.difference(many)
-    return [row for row in rows if row.usual or row.name in names]

@@ -115,8 +115,8 @@ def time_bursts(
                 )
         sent = len(spent) * BURST
         after = devices.wait_drained([HERE], direct=sent if path == "direct" else 0)
-        last = reader.end()[0]["read"]
-    return sample(BURST / min(spent), after, {}, sent=sent, read=last), spent
+        reader.end()
+    return sample(BURST / min(spent), after, {}, sent=sent, read=reader.read), spent
 
 
 def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:

@@ -193,7 +193,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         attempts = sum(result.attempts for result in results)
         after = devices.wait_drained([HERE], direct=attempts if case.direct else 0)
         stops = devices.read_stops(HERE)
-        read = reader.end()[0]["read"]
+        reader.end()
     refused = 0 if case.direct else count_refused(results, pinged.sent, after)
     extra = {
         "senders": [result.packets for result in results],
@@ -202,9 +202,9 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         "stops": stops,
         "reader_switches": switches / seconds,
     }
-    rate = read / max(result.seconds for result in results)
+    rate = reader.read / max(result.seconds for result in results)
     sent = attempts + pinged.sent - refused
-    return sample(rate, after, extra, pinged, sent=sent, read=read)
+    return sample(rate, after, extra, pinged, sent=sent, read=reader.read)
 
 
 def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:

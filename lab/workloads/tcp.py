@@ -10,6 +10,9 @@ measurements: its sender and its receiver want as much of the CPUs as the forwar
 What TCP carries is counted after its first second, in which windows grow until a queue
 drops something.
 
+A reader on a tick reads 500 packets at most each time, or until the ring is empty; one
+that pauses reads as fast as it can for 700 ms of each second.
+
 SHAPING asks whether the queueing discipline of a tun device takes effect: without
 backpressure the ring in front of the link is the queue, and whatever the discipline
 would do, it has nothing to do it with.
@@ -20,14 +23,16 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from lab.failure import WorkloadError
 from lab.guest import devices, latency
-from lab.guest.devices import FAR, NEAR, Counters, Device, Reader
+from lab.guest.devices import FAR, NEAR, Counters, Reader
 from lab.guest.env import GuestEnv
 from lab.processes import running
 from lab.row import Row, Sample, Workload, sample
@@ -68,6 +73,21 @@ PACES = {
     "slow_pfifo": Pace("slow reader, pfifo", SLOW, (8,), qdisc="pfifo", block=BLOCK),
     "slow_ecn": Pace("slow reader, ecn", SLOW, (8,), ecn=True, block=BLOCK),
 }
+# Readers that are away for a time. The last is away for longer than a stop may last:
+# senders pass, and the ring overflows.
+AWAY = {
+    name: Pace(
+        name.replace("_", " "), options, streams, {"lossless": lossless}, block=BLOCK
+    )
+    for name, options, streams, lossless in (
+        ("tick_1ms", ("--tick-us", "1000"), (), True),
+        ("tick_5ms", ("--tick-us", "5000"), (), True),
+        ("tick_10ms", ("--tick-us", "10000"), (8,), True),
+        ("tick_20ms", ("--tick-us", "20000"), (), True),
+        ("tick_50ms", ("--tick-us", "50000"), (8,), True),
+        ("pause_300ms", ("--pause-us", "300000"), (8,), False),
+    )
+}
 ASK_FOR_ECN = "echo 1 >/proc/sys/net/ipv4/tcp_ecn"
 UDP_PAYLOAD_BYTES = 1400
 SETTLE_TRIES = 20
@@ -75,16 +95,9 @@ START_SECONDS = 1  # of TCP, not counted
 LOW_DELAY = 0x10  # the type of service that prio's first band takes
 
 
-def flood(payload_bytes: int) -> list[str]:
+def udp_options(payload_bytes: int) -> list[str]:
+    """iperf3's, of a flood."""
     return ["--udp", "--bitrate", "0", "--length", str(payload_bytes)]
-
-
-# What else than the forwarder is measured with: streams, and iperf3's further arguments.
-LOADS: dict[str, tuple[str, int, list[str]]] = {
-    "tcp_1": ("1 TCP", 1, ["--length", SMALL_BLOCK]),
-    "tcp_8": ("8 TCP", 8, ["--length", SMALL_BLOCK]),
-    "udp": ("UDP flood", 1, flood(UDP_PAYLOAD_BYTES)),
-}
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,7 @@ class Case:
     ping_seconds: float = latency.INTERVAL_SECONDS  # between them
 
 
-FLOOD = Case(1, PACES["slow"], flood(UDP_PAYLOAD_BYTES))
+FLOOD = Case(1, PACES["slow"], udp_options(UDP_PAYLOAD_BYTES))
 LINK_FLOOD = replace(FLOOD, pace=PACES["link"])
 
 
@@ -161,24 +174,17 @@ def server() -> Iterator[None]:
 
 
 def load(
-    streams: int,
-    seconds: float,
-    *options: str,
-    near: Device = NEAR,
-    far: Device = FAR,
-    **pings: Any,
+    streams: int, seconds: float, *options: str, **pings: Any
 ) -> tuple[Received, latency.Latency]:
-    """What iperf3 carries from near to far, and the ping beside it; pings: how."""
-    with latency.ping(near, far, **pings) as ping:
-        return run_client(streams, seconds, *options, near=near, far=far), ping.end()
+    """What iperf3 carries from NEAR to FAR, and the ping beside it; pings: how."""
+    with latency.ping(NEAR, FAR, **pings) as ping:
+        return run_client(streams, seconds, *options), ping.end()
 
 
-def run_client(
-    streams: int, seconds: float, *options: str, near: Device = NEAR, far: Device = FAR
-) -> Received:
+def run_client(streams: int, seconds: float, *options: str) -> Received:
     # iperf3 counts in whole seconds.
-    argv = near.command(
-        *("iperf3", "--client", far.address, "--json"),
+    argv = NEAR.command(
+        *("iperf3", "--client", FAR.address, "--json"),
         *("--time", str(max(1, round(seconds))), "--parallel", str(streams)),
         *options,
     )
@@ -186,40 +192,65 @@ def run_client(
     return parse_iperf3(devices.run_tool(argv, seconds=seconds + 30, check=False))
 
 
-def settle(reader: Reader) -> tuple[Counters, int]:
-    """The devices' counts, and how many packets the reader counted, both of a moment
-    in which no packet came: a connection that closes sends its last ones late."""
+@contextlib.contextmanager
+def forwarding(pace: Pace, variant: str, env: GuestEnv) -> Iterator[Reader]:
+    """A forwarder of this pace between NEAR and FAR, and a server behind FAR."""
+    options, ring = pace.options, parse_variant(variant).ring
+    helper = env.reader(options)
+    with devices.forwarder(helper, variant, options, pace.qdisc, ring) as reader:
+        if pace.ecn:
+            devices.run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
+        with server():
+            yield reader
+
+
+def settle(reader: Reader) -> Counters:
+    """The devices' counts at a moment in which no packet came: a connection that closes
+    sends its last ones late. The reader is paused, and its counts are of that moment."""
     ends = [NEAR, FAR]
     for _ in range(SETTLE_TRIES):
         after = devices.wait_drained(ends)
-        read = sum(count["read"] for count in reader.pause())
+        reader.pause()
         if devices.read_all_counters(ends).offered == after.offered:
             break
         reader.resume()
-    return after, read
+    return after
 
 
 def transfer(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """iperf3 through the forwarder, with a ping beside it; Mbit/s received."""
-    pace, ring = case.pace, parse_variant(variant).ring
-    options = case.options or pace.tcp_options
-    with devices.forwarder(
-        env.reader(pace.options), variant, pace.options, pace.qdisc, ring
-    ) as reader, server():
-        if pace.ecn:
-            devices.run_tool(NEAR.command("sh", "-c", ASK_FOR_ECN))
-        pings: dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
+    options = case.options or case.pace.tcp_options
+    pings: dict[str, Any] = {"tos": case.tos, "interval": case.ping_seconds}
+    with forwarding(case.pace, variant, env) as reader:
         received, pinged = load(case.streams, seconds, *options, **pings)
-        after, read = settle(reader)
+        after = settle(reader)
         qdiscs = json.loads(devices.show(NEAR, "tc", "qdisc") or "[]")
-        counts = reader.end()
     extra = {
         "retransmits": received.retransmits,
         **({"jain": received.jain} if case.streams > 1 else {}),
         "ecn_marks": sum(qdisc.get("ecn_mark", 0) for qdisc in qdiscs),
-        "write_errors": sum(count["write_errors"] for count in counts),
+        "write_errors": sum(count["write_errors"] for count in reader.counts),
     }
-    return sample(received.mbit, after, extra, pinged, read=read)
+    return sample(received.mbit, after, extra, pinged, read=reader.read)
+
+
+def _read_rate(seconds: float) -> float:
+    """Packets per second that are read from NEAR, once its reader has had a second."""
+    time.sleep(START_SECONDS)
+    began, before = time.monotonic(), devices.read_counters(NEAR).read
+    time.sleep(seconds)
+    read = devices.read_counters(NEAR).read - before
+    return read / (time.monotonic() - began)
+
+
+def flood(pace: Pace, variant: str, seconds: float, env: GuestEnv) -> Sample:
+    """The packets that the reader took, per second. What arrives behind it tells less:
+    a burst of 500 packets does not fit into the buffer of the socket that gets them."""
+    with forwarding(pace, variant, env) as reader, ThreadPoolExecutor() as pool:
+        rate = pool.submit(_read_rate, seconds)
+        _, pinged = load(1, seconds + 2 * START_SECONDS, *FLOOD.options)
+        after = settle(reader)
+    return sample(rate.result(), after, {}, pinged, read=reader.read)
 
 
 def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
@@ -245,6 +276,24 @@ def tcp_workloads(
     return [tcp_workload(*one, **special.get(one[0], {})) for one in names]
 
 
+def away_workloads(prefix: str, paces: Mapping[str, Pace]) -> list[Workload]:
+    """Of each pace a flood, and TCP with its numbers of streams."""
+    floods = [
+        Workload(
+            Row(
+                f"{prefix}udp_{name}",
+                f"UDP flood, {pace.title}",
+                "packets/s",
+                floor=0.97,
+                **pace.demands,
+            ),
+            partial(flood, pace),
+        )
+        for name, pace in paces.items()
+    ]
+    return floods + tcp_workloads(prefix, paces)
+
+
 TCP = tcp_workloads("", PACES)
 UDP = [
     workload(
@@ -263,19 +312,5 @@ SHAPING = [
         replace(LINK_FLOOD, pace=replace(PACES["link"], qdisc="prio"), tos=LOW_DELAY),
         prompt=True,
     ),
-    *(
-        tcp_workload(
-            f"shaping_{name}",
-            4,
-            replace(PACES["link"], title=title, **change),
-            prompt=prompt,
-        )
-        for name, title, change, prompt in (
-            ("cake", "cake", {"qdisc": "cake"}, True),
-            ("fq", "fq", {"qdisc": "fq"}, True),
-            ("ecn", "ECN", {"ecn": True}, True),
-            # At half the link's rate nobody has a queue but cake.
-            ("half", "cake 30 Mbit/s", {"qdisc": "cake bandwidth 30mbit"}, False),
-        )
-    ),
+    tcp_workload("shaping_cake", 4, replace(PACES["link"], title="cake", qdisc="cake")),
 ]
