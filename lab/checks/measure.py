@@ -58,10 +58,8 @@ class Plan:
     @property
     def deadline(self) -> float:
         """Seconds for the whole boot, if every sample is slow."""
-        round_seconds = sum(
-            len(row.variants) * (row.setup_seconds + self.seconds + 30)
-            for row in self.rows
-        )
+        samples = sum(len(row.variants) for row in self.rows)
+        round_seconds = samples * (self.seconds + 30)
         slower = COUNTED_SLOWER if self.counted else 1
         rounds = self.rounds + (1 if self.minutes else 0)
         return (BOOT_SECONDS + rounds * round_seconds) * slower + 60 * self.minutes

@@ -86,17 +86,15 @@ class Program:
 
 @contextlib.contextmanager
 def program(
-    end: Device,
-    argv: Sequence[str],
-    preload: str | None = None,
-    stdin: str = os.devnull,
+    end: Device, argv: Sequence[str], preload: str | None = None
 ) -> Iterator[Program]:
     """The process, in the namespace of that end of the path."""
     name = Path(argv[0]).name
     log = folder(name) / f"{end.netns}.log"
     environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
-    with open(log, "w") as output, open(stdin) as given:
-        files = {"stdin": given, "stdout": output, "stderr": subprocess.STDOUT}
+    files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    with open(log, "w") as output:
+        files["stdout"] = output
         with running(end.command(*argv), **files, env=environment) as process:
             own = Program(name, process, log)
             try:

@@ -154,7 +154,7 @@ class Bench:
         def sample() -> dict[str, Any]:
             return workloads.measure(row, variant, seconds, self._env).to_json()
 
-        ending = run_child(sample, row.setup_seconds + seconds + grace)
+        ending = run_child(sample, seconds + grace)
         unload()
         return measurement(place, ending)
 

@@ -52,8 +52,6 @@ USUAL = (
     "openvpn_udp_20ms_10mbit",
     "wireguard-go_tcp_8_10ms",
     "wireguard-go_tcp_8_20ms",
-    "tinc_tcp_8_20ms_10mbit",
-    "openconnect_tcp_8_20ms_10mbit",
 )
 
 
@@ -96,9 +94,6 @@ def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[list[Program]]:
             process.wait_until(lambda: has_device(device), f"its device {device.name}")
         for device, peer in ((near, far), (far, near)):
             devices.attach(device, peer, ring=ring)
-            if application.mtu:
-                link = ["ip", "-n", str(device.netns), "link", "set", device.name]
-                devices.run_tool([*link, "mtu", str(application.mtu)])
             require_flag(device, variant)
         ping = near.command("ping", "-c", "1", "-W", "0.5", far.address)
 
@@ -156,7 +151,6 @@ WORKLOADS = [
             floor=0.97,
             latency_share=1 / 3,
             path_ms=case.rtt_ms,
-            setup_seconds=APPLICATIONS[case.application].setup_seconds,
             rings=[50, 10000] if case.name == "openvpn_udp_20ms_10mbit" else [],
         ),
         partial(run, case),

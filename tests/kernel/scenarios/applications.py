@@ -127,11 +127,9 @@ def running_openvpn_is_served_and_released(env: Env) -> None:
     _tunnel_is_served_and_released(env, "openvpn")
 
 
-@scenario(deadline=180, often=False)
-def running_wireguard_go_and_tinc_are_served_and_released(env: Env) -> None:
-    for application in ("wireguard-go", "tinc"):
-        with case(env, application):
-            _tunnel_is_served_and_released(env, application)
+@scenario(deadline=90, often=False)
+def running_wireguard_go_is_served_and_released(env: Env) -> None:
+    _tunnel_is_served_and_released(env, "wireguard-go")
 
 
 @scenario(deadline=2 * (qemu.BOOT_SECONDS + 200), often=False)
