@@ -15,8 +15,7 @@ from pathlib import Path
 
 LOAD = Path("/out/load")
 QUIET_PERCENT = 10.0  # with more, a sample says little
-TIMERS = Path("/dev/kernel_reader")
-TIMER_NS = Path("/sys/module/kernel_reader/parameters/timer_ns")
+READER = Path("/sys/module/kernel_reader/parameters")
 CALLS = 2000
 
 
@@ -40,15 +39,12 @@ def system_call_us() -> float:
 
 
 def timer_us() -> float:
-    return round(int(TIMER_NS.read_text()) / 1000, 1)
+    return round(int((READER / "timer_ns").read_text()) / 1000, 1)
 
 
 def read_late() -> list[int]:
     """How many timers were late by up to 1, 2, 4, 8 ... us, since the module's load."""
-    if not TIMERS.exists():
-        return []
-    with open(TIMERS, "rb", buffering=0) as device:
-        return [int(count) for count in device.read(4096).split()]
+    return [int(count) for count in (READER / "late").read_text().split(",")]
 
 
 def late_percentile(counts: list[int], percent: float) -> int | None:
@@ -62,6 +58,5 @@ def late_percentile(counts: list[int], percent: float) -> int | None:
 
 
 def late_since(before: list[int]) -> dict[str, int | None]:
-    now = read_late()
-    new = [count - old for count, old in zip(now, before or [0] * len(now))]
+    new = [count - old for count, old in zip(read_late(), before)]
     return {f"p{percent}": late_percentile(new, percent) for percent in (50, 95, 99)}

@@ -173,16 +173,18 @@ static long reader_ioctl(struct file *file, unsigned int command,
 	return copy_to_user(place, &r->told, sizeof(r->told)) ? -EFAULT : err;
 }
 
-/* How many timers were late by up to 1, 2, 4 ... us, on all CPUs. */
 static DEFINE_PER_CPU(struct hrtimer, probe);
-static atomic_t late[LATE_POWERS];
+static unsigned int late[LATE_POWERS];	/* if CPUs count at once, one count is lost */
+module_param_array(late, uint, NULL, 0444);
+MODULE_PARM_DESC(late, "how many timers were late by up to 1, 2, 4 ... microseconds");
 
 static enum hrtimer_restart probe_fires(struct hrtimer *timer)
 {
 	s64 ns = ktime_to_ns(ktime_sub(ktime_get(), hrtimer_get_expires(timer)));
 	int power = ns > 1000 ? fls64(div_s64(ns - 1, 1000)) : 0;
+	unsigned int *count = &late[min(power, LATE_POWERS - 1)];
 
-	atomic_inc(&late[min(power, LATE_POWERS - 1)]);
+	WRITE_ONCE(*count, READ_ONCE(*count) + 1);
 	hrtimer_forward_now(timer, ns_to_ktime(PROBE_NS));
 	return HRTIMER_RESTART;
 }
@@ -238,21 +240,8 @@ static void measure_timer(void)
 				     plain * cost_fired);
 }
 
-static ssize_t reader_read(struct file *file, char __user *place, size_t room,
-			   loff_t *at)
-{
-	char text[LATE_POWERS * 12];
-	int i, length = 0;
-
-	for (i = 0; i < LATE_POWERS; i++)
-		length += scnprintf(text + length, sizeof(text) - length, "%d ",
-				    atomic_read(&late[i]));
-	return simple_read_from_buffer(place, room, at, text, length);
-}
-
 static const struct file_operations reader_files = {
 	.owner = THIS_MODULE,
-	.read = reader_read,
 	.unlocked_ioctl = reader_ioctl,
 };
 
