@@ -33,22 +33,6 @@ def folder(name: str) -> Path:
     return path
 
 
-def ensure_certificate(name: str) -> Path:
-    """A key and a self-signed certificate; made once per boot."""
-    base = folder("certificates") / name
-    if not base.with_suffix(".crt").exists():
-        run_tool(
-            [
-                *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"),
-                *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"),
-                *("-keyout", str(base.with_suffix(".key"))),
-                *("-out", str(base.with_suffix(".new"))),
-            ]
-        )
-        base.with_suffix(".new").rename(base.with_suffix(".crt"))
-    return base
-
-
 class Program:
     """A child of ours, with its log; whoever waits for it sees when it has ended."""
 

@@ -9,22 +9,136 @@ same iperf3 and the same ping measure it.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, starmap
+from pathlib import Path
 
 from lab.guest import devices
-from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters
+from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters, Device, run_tool
 from lab.guest.env import GuestEnv
-from lab.guest.path import path
-from lab.guest.program import Program, has_device, read_version, require_flag, succeeds
+from lab.guest.path import FAR_END, NEAR_END, path
+from lab.guest.program import (
+    Program,
+    folder,
+    has_device,
+    read_version,
+    require_flag,
+    succeeds,
+    two_ends,
+)
+from lab.guest.tun import IFF_BACKPRESSURE, IFF_NO_PI, IFF_TUN, IFF_VNET_HDR, open_queue
 from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 from lab.workloads import qemu
 from lab.workloads.tcp import SMALL_BLOCK, load, server, udp_options
-from lab.workloads.vpns import APPLICATIONS
+
+
+@dataclass(frozen=True)
+class Application:
+    """A process at either end of the path, and what it needs before that."""
+
+    title: str
+    packages: tuple[str, ...]  # the first has the program
+    # Those at NEAR and FAR; given what upstream's preload, if it is upstream.
+    processes: Callable[[str | None], AbstractContextManager[list[Program]]]
+
+
+def ensure_certificate(name: str) -> Path:
+    """A key and a self-signed certificate; made once per boot."""
+    base = folder("certificates") / name
+    if not base.with_suffix(".crt").exists():
+        run_tool(
+            [
+                *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"),
+                *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"),
+                *("-keyout", str(base.with_suffix(".key"))),
+                *("-out", str(base.with_suffix(".new"))),
+            ]
+        )
+        base.with_suffix(".new").rename(base.with_suffix(".crt"))
+    return base
+
+
+def openvpn_arguments(
+    device: Device, own: Device, peer: Device, role: list[str]
+) -> list[str]:
+    mine = ensure_certificate(str(own.netns))
+    theirs = ensure_certificate(str(peer.netns))
+    return [
+        *("openvpn", "--dev", device.name, "--dev-type", "tun", "--disable-dco"),
+        *("--proto", "udp4", "--port", "1194"),
+        *("--local", own.address, "--remote", peer.address),
+        *("--ca", f"{theirs}.crt", "--cert", f"{mine}.crt", "--key", f"{mine}.key"),
+        *role,
+    ]
+
+
+def openvpn(preload: str | None) -> AbstractContextManager[list[Program]]:
+    """Its data in userspace: two peers, certificates of their own."""
+    server = openvpn_arguments(FAR, FAR_END, NEAR_END, ["--tls-server", "--dh", "none"])
+    client = openvpn_arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
+    return two_ends(client, server, preload)
+
+
+WIREGUARD_PORT = 51820
+
+
+def ensure_key(name: str) -> Path:
+    """A private key, made once a boot."""
+    path = folder("wireguard-go") / f"{name}.key"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(run_tool(["wg", "genkey"]))
+    return path
+
+
+def _configure(device: Device, own: Device, peer: Device, inside: Device) -> None:
+    public = run_tool(["wg", "pubkey"], ensure_key(str(peer.netns)).read_text()).strip()
+    run_tool(
+        [
+            *own.command("wg", "set", device.name, "listen-port", str(WIREGUARD_PORT)),
+            *("private-key", str(ensure_key(str(own.netns)))),
+            *("peer", public, "endpoint", f"{peer.address}:{WIREGUARD_PORT}"),
+            *("allowed-ips", f"{inside.address}/32"),
+        ]
+    )
+
+
+def _wireguard_arguments(device: Device, upstream: bool) -> list[str]:
+    plain = ["wireguard-go", "--foreground", device.name]
+    if not upstream:
+        return plain
+    # It takes an open device from its environment: run_with_device() makes one.
+    return [sys.executable, "-B", "-m", __name__, *plain]
+
+
+@contextlib.contextmanager
+def wireguard_go(preload: str | None) -> Iterator[list[Program]]:
+    """Its tun device takes and gives GSO packets of up to 64 kB."""
+    upstream = preload is not None  # no C library to preload into
+    near, far = (_wireguard_arguments(end, upstream) for end in (NEAR, FAR))
+    with two_ends(near, far) as both:
+        for process, device in zip(both, (NEAR, FAR)):
+            socket = Path(f"/run/wireguard/{device.name}.sock")
+            process.wait_until(socket.exists, "its socket")
+        _configure(NEAR, NEAR_END, FAR_END, FAR)
+        _configure(FAR, FAR_END, NEAR_END, NEAR)
+        yield both
+
+
+# By the names of their programs.
+APPLICATIONS = {
+    "openvpn": Application("OpenVPN", ("openvpn", "openssl"), openvpn),
+    "wireguard-go": Application(
+        "wireguard-go", ("wireguard-go", "wireguard-tools"), wireguard_go
+    ),
+}
 
 PACKAGES = (
     *(package for app in APPLICATIONS.values() for package in app.packages),
@@ -157,3 +271,16 @@ WORKLOADS = [
     )
     for case in CASES
 ]
+
+
+def run_with_device(argv: list[str]) -> None:
+    """wireguard-go's own arguments; the device has IFF_BACKPRESSURE set."""
+    flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR | IFF_BACKPRESSURE
+    tun = open_queue(flags, argv[-1], options=0)
+    os.set_inheritable(tun, True)
+    os.environ["WG_TUN_FD"] = str(tun)
+    os.execvp(argv[0], argv)
+
+
+if __name__ == "__main__":
+    run_with_device(sys.argv[1:])
