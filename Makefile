@@ -20,7 +20,7 @@
 # Measure and prove:
 #   make native     every row at the CPU's own speed, without an emulator
 #   make bench      every row in a VM, and the figures it must reach
-#   make apps       VPN programs of the distribution: stock, upstream, sluice
+#   make apps       VPN programs of the distribution: stock, sluice
 #   make depth      throughput and ping against the length of the ring
 #   make cost       instructions per packet, with the hook and without
 #   make verify     every proof, and its verdict

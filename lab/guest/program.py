@@ -15,10 +15,7 @@ from typing import Any
 
 from lab.failure import WorkloadError
 from lab.guest.devices import Device, run_tool, wait_until
-from lab.guest.path import FAR_END, NEAR_END
-from lab.guest.tun import IFF_BACKPRESSURE
 from lab.processes import last_line, read_stat, running
-from lab.variants import parse_variant
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0
@@ -69,17 +66,13 @@ class Program:
 
 
 @contextlib.contextmanager
-def program(
-    end: Device, argv: Sequence[str], preload: str | None = None
-) -> Iterator[Program]:
+def program(end: Device, argv: Sequence[str]) -> Iterator[Program]:
     """The process, in the namespace of that end of the path."""
     name = Path(argv[0]).name
     log = folder(name) / f"{end.netns}.log"
-    environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
-    files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    files = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with open(log, "w") as output:
-        files["stdout"] = output
-        with running(end.command(*argv), **files, env=environment) as process:
+        with running(end.command(*argv), stdout=output, **files) as process:
             own = Program(name, process, log)
             try:
                 yield own
@@ -90,36 +83,12 @@ def program(
                 own.end()  # if it does not, it is killed
 
 
-@contextlib.contextmanager
-def two_ends(
-    near: Sequence[str], far: Sequence[str], preload: str | None = None
-) -> Iterator[list[Program]]:
-    """The process at either end of the path; the far one, which may listen, is first."""
-    with program(FAR_END, far, preload) as server:
-        with program(NEAR_END, near, preload) as client:
-            yield [client, server]
-
-
 def succeeds(argv: Sequence[str]) -> bool:
     return subprocess.run(argv, capture_output=True).returncode == 0
 
 
 def has_device(device: Device) -> bool:
     return succeeds(["ip", "-n", str(device.netns), "link", "show", device.name])
-
-
-def read_backpressure(device: Device) -> bool:
-    """Whether the device's application has IFF_BACKPRESSURE set."""
-    flags = run_tool(device.command("cat", f"/sys/class/net/{device.name}/tun_flags"))
-    return bool(int(flags, 16) & IFF_BACKPRESSURE)
-
-
-def require_flag(device: Device, variant: str) -> None:
-    """WorkloadError if IFF_BACKPRESSURE is not set where the variant says so alone."""
-    if read_backpressure(device) != parse_variant(variant).sets_flag:
-        raise WorkloadError(
-            f"{device.name}: IFF_BACKPRESSURE is not as {variant} wants it"
-        )
 
 
 def read_version(package: str) -> str:

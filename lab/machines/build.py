@@ -28,7 +28,6 @@ TEST_MODULES = tuple(sorted(kbuild.parent for kbuild in TESTS.glob("*/Kbuild")))
 NATIVE_MODULES = (KERNEL_READER, TESTS / "fake_tun")
 HELPER_FOLDERS = (REPOSITORY / "lab" / "workloads", TESTS)
 HELPER_FLAGS = "-O2 -Wall -Wextra -Werror -pthread"
-PRELOADED = "_preload"  # helpers named so are libraries for other programs
 
 # Debian's 7.3 headers lack the script that asks whether sparse is there, and
 # sparse 0.6.4 knows neither C23's typeof_unqual nor a constant strlen.
@@ -219,8 +218,7 @@ def build_helpers(root: Root) -> Path:
 
 
 def _compile(root: Root, name: str) -> str:
-    kind = "-shared -fPIC" if name.endswith(PRELOADED) else "-static"
-    return f"{root.arch.compiler}gcc {HELPER_FLAGS} {kind} -o {name} {name}.c"
+    return f"{root.arch.compiler}gcc {HELPER_FLAGS} -static -o {name} {name}.c"
 
 
 def stage(root: Root, output: Path) -> None:

@@ -9,16 +9,15 @@ same iperf3 and the same ping measure it.
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, starmap
 from pathlib import Path
 
+from lab.failure import Skipped
 from lab.guest import devices
 from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters, Device, run_tool
 from lab.guest.env import GuestEnv
@@ -27,12 +26,10 @@ from lab.guest.program import (
     Program,
     folder,
     has_device,
+    program,
     read_version,
-    require_flag,
     succeeds,
-    two_ends,
 )
-from lab.guest.tun import IFF_BACKPRESSURE, IFF_NO_PI, IFF_TUN, IFF_VNET_HDR, open_queue
 from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 from lab.workloads import qemu
@@ -45,8 +42,7 @@ class Application:
 
     title: str
     packages: tuple[str, ...]  # the first has the program
-    # Those at NEAR and FAR; given what upstream's preload, if it is upstream.
-    processes: Callable[[str | None], AbstractContextManager[list[Program]]]
+    processes: Callable[[], AbstractContextManager[list[Program]]]  # at NEAR and FAR
 
 
 def ensure_certificate(name: str) -> Path:
@@ -79,11 +75,18 @@ def openvpn_arguments(
     ]
 
 
-def openvpn(preload: str | None) -> AbstractContextManager[list[Program]]:
+@contextlib.contextmanager
+def two_ends(near: Sequence[str], far: Sequence[str]) -> Iterator[list[Program]]:
+    """The process at either end of the path; the far one, which may listen, is first."""
+    with program(FAR_END, far) as server, program(NEAR_END, near) as client:
+        yield [client, server]
+
+
+def openvpn() -> AbstractContextManager[list[Program]]:
     """Its data in userspace: two peers, certificates of their own."""
     server = openvpn_arguments(FAR, FAR_END, NEAR_END, ["--tls-server", "--dh", "none"])
     client = openvpn_arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
-    return two_ends(client, server, preload)
+    return two_ends(client, server)
 
 
 WIREGUARD_PORT = 51820
@@ -110,19 +113,10 @@ def _configure(device: Device, own: Device, peer: Device, inside: Device) -> Non
     )
 
 
-def _wireguard_arguments(device: Device, upstream: bool) -> list[str]:
-    plain = ["wireguard-go", "--foreground", device.name]
-    if not upstream:
-        return plain
-    # It takes an open device from its environment: run_with_device() makes one.
-    return [sys.executable, "-B", "-m", __name__, *plain]
-
-
 @contextlib.contextmanager
-def wireguard_go(preload: str | None) -> Iterator[list[Program]]:
+def wireguard_go() -> Iterator[list[Program]]:
     """Its tun device takes and gives GSO packets of up to 64 kB."""
-    upstream = preload is not None  # no C library to preload into
-    near, far = (_wireguard_arguments(end, upstream) for end in (NEAR, FAR))
+    near, far = (["wireguard-go", "--foreground", end.name] for end in (NEAR, FAR))
     with two_ends(near, far) as both:
         for process, device in zip(both, (NEAR, FAR)):
             socket = Path(f"/run/wireguard/{device.name}.sock")
@@ -194,21 +188,19 @@ class Case:
 
 
 @contextlib.contextmanager
-def tunnel(case: Case, variant: str, env: GuestEnv) -> Iterator[list[Program]]:
+def tunnel(case: Case, variant: str) -> Iterator[list[Program]]:
     """The application's processes at NEAR and FAR, connected."""
-    wanted = parse_variant(variant)
-    upstream = wanted.base == "upstream"
-    preload = env.helper("backpressure_preload") if upstream else None
-    application = APPLICATIONS[case.application]
+    wanted, application = parse_variant(variant), APPLICATIONS[case.application]
+    if wanted.sets_flag:
+        raise Skipped("IFF_BACKPRESSURE cannot be given to a program from outside")
     ring = case.ring if wanted.ring is None else wanted.ring
     near, far = replace(NEAR, mac=""), replace(FAR, mac="")
-    with path(case.rtt_ms, case.rate_mbit), application.processes(preload) as processes:
+    with path(case.rtt_ms, case.rate_mbit), application.processes() as processes:
         near_end, far_end = processes
         for process, device in ((near_end, near), (far_end, far)):
             process.wait_until(lambda: has_device(device), f"its device {device.name}")
         for device, peer in ((near, far), (far, near)):
             devices.attach(device, peer, ring=ring)
-            require_flag(device, variant)
         ping = near.command("ping", "-c", "1", "-W", "0.5", far.address)
 
         def answers() -> bool:
@@ -232,7 +224,7 @@ def wait_settled() -> Counters:
 def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """Mbit/s through the tunnel, with a ping beside it."""
     _, streams, options = LOADS[case.load]
-    with tunnel(case, variant, env) as processes:
+    with tunnel(case, variant) as processes:
         before = [process.read_cpu_seconds() for process in processes]
         with server():
             received, pinged = load(streams, seconds, *options)
@@ -271,16 +263,3 @@ WORKLOADS = [
     )
     for case in CASES
 ]
-
-
-def run_with_device(argv: list[str]) -> None:
-    """wireguard-go's own arguments; the device has IFF_BACKPRESSURE set."""
-    flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR | IFF_BACKPRESSURE
-    tun = open_queue(flags, argv[-1], options=0)
-    os.set_inheritable(tun, True)
-    os.environ["WG_TUN_FD"] = str(tun)
-    os.execvp(argv[0], argv)
-
-
-if __name__ == "__main__":
-    run_with_device(sys.argv[1:])

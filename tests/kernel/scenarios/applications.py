@@ -106,7 +106,7 @@ def _is_served_and_released(env: Env, traffic: Traffic) -> None:
 def _tunnel_is_served_and_released(env: Env, application: str) -> None:
     needs_program(env, application)
     case = applications.Case(application, "tcp_8", rtt_ms=0, ring=RING)
-    env.enter(applications.tunnel(case, "stock", env))
+    env.enter(applications.tunnel(case, "stock"))
     env.enter(server())
     _is_served_and_released(env, Traffic(env, NEAR, FAR))
 
