@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,42 +28,6 @@ DISTURBED_SAMPLES = 3
 
 Report = Callable[[dict[str, Any]], None]
 Say = Callable[[str], None]
-
-
-def schedule_round(rows: Sequence[Row], number: int) -> list[tuple[int, str, str]]:
-    """(round, row, variant): interleaved; the first variant rotates."""
-    plan = []
-    for row in rows:
-        turn = number % len(row.variants)
-        variants = row.variants[turn:] + row.variants[:turn]
-        plan += [(number, row.name, variant) for variant in variants]
-    return plan
-
-
-def values_of(row: Row, lines: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:
-    values: dict[str, dict[int, float]] = {variant: {} for variant in row.variants}
-    for line in lines:
-        if line["row"] == row.name and line["sample"] is not None:
-            values[line["variant"]][line["round"]] = line["sample"]["value"]
-    return values
-
-
-def intervals(row: Row, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of each variant's ratio to stock: see sure.ratio_interval()."""
-    values = values_of(row, lines)
-    stock = values.pop("stock")
-    return {
-        variant: sure.ratio_interval(own, stock) for variant, own in values.items() if own
-    }
-
-
-def unsure_rows(rows: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[Row]:
-    """The rows with a ratio that is not known to within sure.WITHIN."""
-    return [
-        row
-        for row in rows
-        if not all(map(sure.is_within, intervals(row, lines).values()))
-    ]
 
 
 def measurement(place: tuple[int, str, str], ending: Ending) -> dict[str, Any]:
@@ -115,7 +79,12 @@ class Bench:
         self.lines: list[dict[str, Any]] = []
 
     def take_round(self, rows: Sequence[Row], number: int) -> None:
-        plan = schedule_round(rows, number)
+        """The variants interleaved; with each round another one is the first."""
+        plan = []
+        for row in rows:
+            turn = number % len(row.variants)
+            for variant in row.variants[turn:] + row.variants[:turn]:
+                plan.append((number, row.name, variant))
         of_a_round = sum(len(row.variants) for row in self.rows.values())
         planned = max(len(self.lines) + len(plan), self._job["rounds"] * of_a_round)
         for place in plan:
@@ -158,19 +127,33 @@ class Bench:
         unload()
         return measurement(place, ending)
 
+    def intervals(self, row: Row) -> dict[str, tuple[float, float] | None]:
+        """Of each measured variant's ratio to stock: see sure.ratio_interval()."""
+        values: dict[str, dict[int, float]] = {variant: {} for variant in row.variants}
+        for line in self.lines:
+            if line["row"] == row.name and line["sample"] is not None:
+                values[line["variant"]][line["round"]] = line["sample"]["value"]
+        stock = values.pop("stock")
+        ratio = sure.ratio_interval
+        return {variant: ratio(own, stock) for variant, own in values.items() if own}
+
+    def unsure(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows with a ratio that is not known to within sure.WITHIN."""
+        found = ((row, self.intervals(row).values()) for row in rows)
+        return [row for row, known in found if not all(map(sure.is_within, known))]
+
     def take_until_sure(self, minutes: float) -> None:
         """Further rounds of the rows that need them."""
         end = time.monotonic() + 60 * minutes
-        number = self._job["rounds"]
-        rows = unsure_rows(list(self.rows.values()), self.lines)
+        number, rows = self._job["rounds"], self.unsure(self.rows.values())
         while rows and time.monotonic() < end:
             self.take_round(rows, number)
             number += 1
-            rows = unsure_rows(rows, self.lines)
+            rows = self.unsure(rows)
         for row in rows:
             known = [
                 f"{variant} {i[0]:.2f}-{i[1]:.2f}" if i else f"{variant} unknown"
-                for variant, i in intervals(row, self.lines).items()
+                for variant, i in self.intervals(row).items()
             ]
             percent = 100 * sure.WITHIN
             self._say(f"{row.name}: not within {percent:.0f} %: {', '.join(known)}")
