@@ -27,12 +27,11 @@ from lab import processes
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import (
     copies,
-    endurance,
     generate,
     measure,
     mutants,
-    own_tree,
     packages,
+    plays,
     quick,
     series,
     testing,
@@ -325,7 +324,7 @@ def command_test(
         return testing.test(what, arguments)
     if what != "kernel":
         raise UsageError(f"test {what}: not with --tree; the kernel scenarios are")
-    return own_tree.play_all(kernel, arguments, path)
+    return plays.play_on_tree(kernel, arguments, path)
 
 
 subcommand("run linters, unit tests and one build", KERNEL)(quick.check)
@@ -361,20 +360,20 @@ subcommand(
     number("--sequences", 300, "how many; 300"),
     JSON,
     *TREE,
-)(endurance.abuse)
+)(plays.abuse)
 subcommand(
     "scenarios many times in one boot",
     KERNEL,
     option("scenarios", "of tests/kernel/scenarios", **NAMES),
     number("--times", 20, "how often; 20"),
     JSON,
-)(testing.again)
+)(plays.again)
 subcommand(
     "run mixed traffic for a long time",
     KERNEL,
     JSON,
     number("--minutes", 30.0, "how long; 30"),
-)(endurance.soak)
+)(plays.soak)
 subcommand(
     "build and check the kernel patches",
     option("--kernel", NEWEST, default=NEWEST, choices=[*series.KERNELS], dest="source"),

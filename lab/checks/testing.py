@@ -8,20 +8,19 @@ import json
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lab import processes
 from lab.checks import packages, quick, slowest, verify
-from lab.failure import FINE, NO, LabError, UsageError
+from lab.failure import NO, LabError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, matrix, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
-from lab.report.results import HostLoad, read_provenance
 from lab.report.tables import WIDTH
 from lab.setup import ensure_promtool, ensure_venv, say
 from lab.workloads.applications import PACKAGES
@@ -308,47 +307,6 @@ def play_across_boots(
         for name in names:
             played.add(*play_on(machine, kernel, [name], progress, suite))
     return played
-
-
-def _require_scenario(name: str) -> None:
-    """Its text is read: to import it takes packages that only the guest has for sure."""
-    module, _, function = name.partition(".")
-    source = vm.REPOSITORY / f"tests/kernel/scenarios/{module}.py"
-    if not source.exists() or f"\ndef {function}(" not in source.read_text():
-        raise UsageError(f"{name}: no kernel scenario; name it MODULE.FUNCTION")
-
-
-def again(
-    kernel: Kernel, scenarios: list[str], times: int, path: Path | None = None
-) -> int:
-    """Play scenarios by turns, each so many times in one boot; 0 if none failed.
-
-    path: there the messages of the plays are saved, with their provenance.
-    """
-    for name in scenarios:
-        _require_scenario(name)
-    with machine_for(kernel) as machine:
-        load = HostLoad()
-        say(f"kernel {machine.root.release}: {', '.join(scenarios)}, {times} times")
-        seconds = KERNEL.seconds * times * len(scenarios)
-        settled, trouble = play_on(
-            machine, kernel, scenarios, say, seconds=seconds, times=times
-        )
-        plays = {name: [one for one in settled if one.name == name] for name in scenarios}
-        if path:
-            messages = {n: [one.message for one in ones] for n, ones in plays.items()}
-            facts = {"provenance": asdict(read_provenance(machine, load))}
-            path.write_text(json.dumps(facts | {"plays": messages}, indent=1) + "\n")
-    fine = not trouble
-    for name, ones in plays.items():
-        outcomes = [one.outcome for one in ones]
-        passed, skipped = map(outcomes.count, GOOD)
-        rest = f", {skipped} skipped" if skipped else ""
-        print(f"{name}: {passed} of {times} plays passed{rest}")
-        fine = fine and passed + skipped == times
-    for line in trouble:
-        print(f"the kernel said: {line}")
-    return FINE if fine else NO
 
 
 # The kernel's, on kernels that watch themselves.

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lab.checks import quick, testing, verify
+from lab.checks import plays, quick, testing, verify
 from lab.checks.testing import Outcome
 from lab.failure import FINE, NO, LabError
 from lab.guest import scenarios
@@ -169,20 +169,25 @@ def test_scenario_running_when_the_vm_is_lost_is_lost(machine, monkeypatch) -> N
 
 
 @pytest.mark.parametrize(("outcomes", "trouble", "status", "told"), [
-    (["passed", "passed"], [], FINE, "2 of 2 plays passed\n"),
-    (["skipped", "skipped"], [], FINE, "0 of 2 plays passed, 2 skipped\n"),
-    (["passed", "failed"], [], NO, "1 of 2 plays passed\n"),
-    (["passed", "lost"], [], NO, "1 of 2 plays passed\n"),
-    (["passed"], [], NO, "1 of 2 plays passed\n"),
-    (["passed", "passed"], ["BUG"], NO, "passed\nthe kernel said: BUG\n"),
+    (["passed", "passed"], [], FINE, "of 2 plays: 2 passed\n"),
+    (["skipped", "skipped"], [], FINE, "of 2 plays: 2 skipped\n"),
+    (["passed", "failed"], [], NO, "of 2 plays: 1 passed, 1 failed\n"),
+    (["passed", "lost"], [], NO, "of 2 plays: 1 passed, 1 lost\n"),
+    (["passed", testing.RACED], [], NO, f"of 2 plays: 1 passed, 1 {testing.RACED}\n"),
+    (["passed"], [], NO, "of 2 plays: 1 passed\n"),
+    (["passed", "passed"], ["BUG"], NO, "of 2 plays: 2 passed\n"),
 ])
 def test_lab_again_is_fine_if_no_play_failed(
-    machine, monkeypatch, capsys, outcomes, trouble, status, told
+    tmp_path, monkeypatch, capsys, outcomes, trouble, status, told
 ) -> None:
     settled = [Outcome(SCENARIO, outcome, "") for outcome in outcomes]
-    monkeypatch.setattr(testing, "play_on", lambda *_, **__: (settled, trouble))
-    assert testing.again(KERNEL, [SCENARIO], 2) == status
+    ended = (settled, trouble, {})
+    monkeypatch.setattr(plays, "play_in_one_boot", lambda *_, **__: ended)
+    path = tmp_path / "plays.json"
+    assert plays.again(KERNEL, [SCENARIO], 2, path) == status
     assert capsys.readouterr().out.endswith(told)
+    saved = json.loads(path.read_text())["scenarios"]
+    assert [one["outcome"] for one in saved] == outcomes
 
 
 # In the guest
