@@ -30,10 +30,6 @@ def _mbit(one: Summary) -> str:
     return f"{one.median:.1f}"
 
 
-def _packets(one: Summary) -> str:
-    return f"{one.median:,.0f}"
-
-
 def _lost(one: Summary) -> str:
     return f"{one.lost_at_ring:,}"
 
@@ -51,10 +47,6 @@ def _pings(one: Summary) -> str:
 def _missing(one: Summary) -> str:
     """Of the voice flow's packets: a share of those sent."""
     return "-" if one.ping_answered is None else f"{100 * (1 - one.ping_answered):.1f}"
-
-
-def _silence(one: Summary) -> str:
-    return _milliseconds(one.counted["silence_ms"])
 
 
 # By row: what it is about.
@@ -76,8 +68,14 @@ FACTS: dict[str, tuple[tuple[str, Cell], ...]] = {
     ),
     demo.DIRECT: (("packets lost at the ring", _lost),),
     demo.DEAD: (
-        (f"of {demo.PEER_PACKETS} packets the peer got", _packets),
-        ("the peer's longest silence, ms", _silence),
+        (
+            f"of {demo.PEER_PACKETS} packets the peer got",
+            lambda one: f"{one.median:,.0f}",
+        ),
+        (
+            "the peer's longest silence, ms",
+            lambda one: _milliseconds(one.counted["silence_ms"]),
+        ),
     ),
 }
 
@@ -110,12 +108,6 @@ def format_table(run: Run) -> str:
     return "\n".join([*lines, *textwrap.wrap(f"{machine}; {load}", WIDTH)])
 
 
-def _all_lost(run: Run, variant: str) -> int:
-    """At the ring, in the rows where sluice may lose nothing."""
-    found = [summaries(run, row).get(variant) for row in run.rows if row.lossless]
-    return sum(one.lost_at_ring for one in found if one)
-
-
 def format_sentence(run: Run) -> str:
     """Of the TCP row's pings and rates, and of all losses; empty if it has none."""
     found = _of_tcp(run)
@@ -124,7 +116,11 @@ def format_sentence(run: Run) -> str:
     if not stock or not sluice or share is None:
         return ""
     pings = [_milliseconds(one.ping_ms[50]) for one in (sluice, stock)]
-    lost = [f"{_all_lost(run, name):,}" for name in ("sluice", "stock")]
+    every = [summaries(run, row) for row in run.rows if row.lossless]
+    lost = [
+        f"{sum(one[name].lost_at_ring for one in every if name in one):,}"
+        for name in ("sluice", "stock")
+    ]
     rates = " and ".join(_mbit(one) for one in (sluice, stock))
     same = "at the same rate" if share >= demo.SAME else f"at {share:.2f} of the rate"
     if stock.median < demo.LEAST_MBIT:

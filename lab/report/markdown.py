@@ -18,16 +18,11 @@ import re
 from collections.abc import Callable
 
 from lab.report.results import Run, Summary, summaries
-from lab.report.tables import format_interval, format_number, ratio
+from lab.report.tables import format_number, format_ratio
 from lab.row import Row
 
 _MARK = re.compile(r"<!-- (lab/results/\S+\.json) -->")
 UNKNOWN = "-"
-
-
-def _format_ratio(one: Summary, other: Summary) -> str:
-    interval = format_interval(one, other)
-    return f"{ratio(one, other):.2f}" + (f" ({interval})" if interval else "")
 
 
 def _format_ping(one: Summary | None) -> str:
@@ -44,8 +39,7 @@ def format_cell(run: Run, row: Row, heading: str) -> str:
         return [every.get(name) for name in variants]
 
     if " : " in heading:
-        one, other = find(heading, " : ")
-        return _format_ratio(one, other) if one and other else UNKNOWN
+        return format_ratio(*find(heading, " : "))
     kind, _, names = heading.rpartition(": ")
     found = find(names, ", ")
     if kind == "lost":

@@ -13,7 +13,6 @@ import io
 import re
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator  # noqa: E402
 
 from lab.machines.native.boot import ACCELERATOR  # noqa: E402
-from lab.report.results import Run, Summary, read_run, summaries  # noqa: E402
+from lab.report.results import Run, read_run, summaries  # noqa: E402
 from lab.report.tables import SURE_PERCENT, format_number, format_report  # noqa: E402
 from lab.row import Row  # noqa: E402
 from lab.variants import VARIANTS  # noqa: E402
@@ -77,10 +76,9 @@ def _legend(axes: Any, **place: Any) -> None:
     axes.legend(marks, VARIANTS, frameon=False, ncols=3, **place)
 
 
-def _plot_rows(
-    run: Run, rows: list[Row], label: str, draw: Callable[..., None], left: float = 0
-) -> str:
-    """A line for each row; draw() draws one variant of it, at its height."""
+def plot_losses(run: Run) -> str:
+    """A line for each row: packets lost at the ring, all rounds, logarithmic above 1."""
+    rows = [row for row in run.rows if row.lossless and summaries(run, row)]
     figure, axes = plt.subplots(figsize=(WIDTH_INCHES, 0.8 + 0.42 * len(rows)))
     axes.set_yticks(range(len(rows)), [row.title for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)  # the first row on top, no empty one
@@ -88,44 +86,19 @@ def _plot_rows(
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#eee")
     axes.set_axisbelow(True)
-    axes.set_xlabel(label)
+    axes.set_xlabel("packets lost at the ring, all rounds")
+    axes.set_xscale("symlog", linthresh=1)
     for y, row in enumerate(rows):
         found = summaries(run, row)
         measured = [name for name in VARIANTS if name in found]
         for shift, name in zip((-0.24, 0, 0.24), measured):
-            draw(axes, y + shift, found[name], found.get("stock"), COLOURS[name])
-    axes.set_xlim(left=left)
+            lost, place = found[name].lost_at_ring, y + shift
+            axes.barh(place, lost, height=0.22, color=COLOURS[name])
+            text = f" {format_number(lost)}"
+            axes.annotate(text, (lost, place), va="center", fontsize=7)
+    axes.set_xlim(left=0)
     _legend(axes, loc="lower left", bbox_to_anchor=(0, 1))
     return _svg(figure)
-
-
-def plot_ratios(run: Run) -> str:
-    """Each row's values as a share of stock's median: median and spread."""
-
-    def draw(axes: Any, y: float, one: Summary, stock: Summary, colour: str) -> None:
-        low, median, high = (v / stock.median for v in (one.low, one.median, one.high))
-        axes.plot([low, high], [y, y], color=colour, lw=2, alpha=0.5)
-        axes.plot(median, y, "o", color=colour, ms=6)
-        if one is stock and y < 0:  # the first
-            axes.axvline(1, color="#444", lw=1)
-
-    rows = [row for row in run.rows if "stock" in summaries(run, row)]
-    label = "share of stock's median (dot: median, line: lowest to highest)"
-    # A dot at 0 is beside its title, not on it.
-    return _plot_rows(run, rows, label, draw, left=-0.02)
-
-
-def plot_losses(run: Run) -> str:
-    """Packets lost at the ring in all rounds, logarithmic above 1."""
-
-    def draw(axes: Any, y: float, one: Summary, _: Any, colour: str) -> None:
-        lost = one.lost_at_ring
-        axes.barh(y, lost, height=0.22, color=colour)
-        axes.annotate(f" {format_number(lost)}", (lost, y), va="center", fontsize=7)
-        axes.set_xscale("symlog", linthresh=1)
-
-    rows = [row for row in run.rows if row.lossless and summaries(run, row)]
-    return _plot_rows(run, rows, "packets lost at the ring, all rounds", draw)
 
 
 def _pings(run: Run, row: Row, variant: str) -> list[float]:
@@ -180,7 +153,6 @@ def plot_latency(run: Run) -> str:
 def format_page(run: Run) -> str:
     facts = run.provenance
     plots = (
-        ("Received, against stock", plot_ratios(run)),
         ("Lost at the ring", plot_losses(run)),
         ("Latency under load", plot_latency(run)),
     )

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lab import sure
 from lab.guest.host import QUIET_PERCENT
@@ -68,6 +69,14 @@ def format_interval(one: Summary | None, other: Summary | None) -> str:
     return f"{known[0]:.2f}-{known[1]:.2f}" if known else ""
 
 
+def format_ratio(one: Summary | None, other: Summary | None) -> str:
+    """With its interval, if there is one; - if one of them was not measured."""
+    share, interval = ratio(one, other), format_interval(one, other)
+    if share is None:
+        return "-"
+    return f"{share:.2f}" + (f" ({interval})" if interval else "")
+
+
 def _compare(
     name: str, demand: str, one: Summary, other: Summary, floor: float = 1.0
 ) -> Finding:
@@ -106,15 +115,6 @@ def _against_stock(
         return finding
     got = f"{finding.got}; of stock with a ring of {row.lossless_ring} {share:.2f}x"
     return replace(finding, got=got, reached=share >= floor)
-
-
-def _against_upstream(row: Row, upstream: Summary, sluice: Summary) -> list[Finding]:
-    if row.above_upstream:
-        share = ratio(sluice, upstream) or 0.0
-        return [Finding(row.name, "above upstream", f"{share:.2f}x", share > 1, True)]
-    if row.reaches_upstream:
-        return [_compare(row.name, "at least upstream", sluice, upstream)]
-    return []
 
 
 def _ping(row: Row, summary: Summary, percent: int) -> float:
@@ -158,8 +158,13 @@ def _of_variant(row: Row, variant: str, found: dict[str, Summary]) -> list[Findi
         findings.append(_against_stock(row, name, variant, found))
     if variant == SERIES:
         return [*findings, _compare(name, "at least sluice", own, found["sluice"])]
-    if variant == "sluice" and "upstream" in found:
-        findings += _against_upstream(row, found["upstream"], own)
+    if variant == "sluice" and (upstream := found.get("upstream")):
+        if row.above_upstream:
+            share = ratio(own, upstream) or 0.0
+            got = f"{share:.2f}x"
+            findings.append(Finding(name, "above upstream", got, share > 1, True))
+        elif row.reaches_upstream:
+            findings.append(_compare(name, "at least upstream", own, upstream))
     return findings + _pings(row, name, variant, found)
 
 
@@ -298,24 +303,20 @@ def format_native(run: Run) -> list[str]:
     if run.provenance.accelerator != ACCELERATOR:
         return []
     extras = [m.sample["extra"] for m in run.measurements if m.sample]
+    late = [extra.get("late_us") or {} for extra in extras]
 
-    def median(key: str) -> float:
-        known = [one[key] for one in extras if key in one]
-        return float(statistics.median(known or [0.0]))
+    def median(samples: list[dict[str, Any]], key: str) -> str:
+        known = [one[key] for one in samples if one.get(key) is not None]
+        return f"{statistics.median(known):.0f}" if known else "-"
 
-    lines = ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
-    if call := median("system_call_us"):
-        lines.append(
-            f"calls    a system call takes {call:.0f} us; a reader in a process pays it"
-        )
-    if timer := median("timer_us"):
-        lines.append(f"timers   one takes {timer:.0f} us; sluice has one for each stop")
-    late = [one for extra in extras if (one := extra.get("late_us"))]
-    late = [one for one in late if one["p50"] is not None]
-    if late:
-        values = (f"{p} {statistics.median(one[p] for one in late):.0f}" for p in late[0])
-        lines.append(f"timers   late by {', '.join(values)} us at most (median sample)")
-    return lines
+    calls, timers = (median(extras, f"{one}_us") for one in ("system_call", "timer"))
+    values = (f"{p} {median(late, p)}" for p in ("p50", "p95", "p99"))
+    return [
+        "hook     a call at the entry of tun_net_xmit() stands in for ftrace",
+        f"calls    a system call takes {calls} us; a reader in a process pays it",
+        f"timers   one takes {timers} us; sluice has one for each stop",
+        f"timers   late by {', '.join(values)} us at most (median sample)",
+    ]
 
 
 def format_table(run: Run) -> str:
