@@ -296,7 +296,7 @@ def command_shell(
 )
 def command_build(kernel: Kernel | None, check: bool) -> int:
     if check:  # not every kernel's suite has its source
-        build.ensure_checkpatch(ensure_root(kernel_named("6.12")))
+        build.ensure_kernel_files(ensure_root(kernel_named("6.12")), "checkpatch")
     for one in (kernel,) if kernel else PACKAGED:
         root = ensure_root(one)
         print(build.build_module(root))

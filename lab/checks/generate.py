@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from lab.failure import FINE, LabError
-from lab.machines.build import KMOD, YNL_GENERATOR, YNL_SCHEMA, ensure_ynl
+from lab.machines.build import KMOD, YNL_GENERATOR, YNL_SCHEMA, ensure_kernel_files
 from lab.machines.matrix import kernel_named
 from lab.machines.roots import ensure_root
 from lab.machines.vm import REPOSITORY
@@ -81,7 +81,7 @@ def make(python: Path, files: Path) -> dict[str, str]:
 
 def generate() -> int:
     root = ensure_root(kernel_named("6.12"))  # its suite has that source
-    files = ensure_ynl(root)
+    files = ensure_kernel_files(root, "netlink")
     python = ensure_venv()
     for name, text in make(python, files).items():
         (KMOD / name).write_text(text)

@@ -44,24 +44,10 @@ _COMPLAINT = re.compile(
 # The tools.
 SUITE = "forky"  # the first with herdtools7
 PACKAGES = (
-    "base-files",
-    "coreutils",
-    "dash",
-    "gcc",
-    "herdtools7",
-    "libc6-dev",
-    "make",
+    *("base-files", "coreutils", "dash", "gcc", "herdtools7", "libc6-dev", "make"),
     "spin",
 )
 MOUNTED = ("dev", "mnt", "proc", "tmp")  # see chroot.run_in_root()
-# The kernel's own: its memory model, and the ring of the stock driver.
-MEMORY_MODEL = (
-    "linux-kernel.bell",
-    "linux-kernel.cat",
-    "linux-kernel.cfg",
-    "linux-kernel.def",
-    "lock.cat",
-)
 RING = "ptr_ring.h"
 # Runs a script in a directory, where the compiler is: its status and output.
 Runner = Callable[[Path, str], tuple[int, str]]
@@ -124,13 +110,7 @@ def ensure_provers() -> Root:
             unpack("provers", SUITE, PACKAGES, tree)
             for folder in MOUNTED:
                 (tree / folder).mkdir(exist_ok=True)
-    return Root("provers", final / "tree", release="", package="", key=key)
-
-
-def ensure_kernel_model() -> Path:
-    """The directory of MEMORY_MODEL and RING."""
-    root = ensure_root(kernel_named("6.12"))  # its suite has that source
-    return ensure_kernel_files(root, "memory-model", (*MEMORY_MODEL, RING))
+    return Root("provers", final / "tree", key=key)
 
 
 def headers_named(sources: list[str]) -> set[str]:
@@ -140,7 +120,7 @@ def headers_named(sources: list[str]) -> set[str]:
 
 
 def _stage(folder: Path, kernel: Path) -> None:
-    """Fill a folder with proofs/ and all that it takes; kernel: ensure_kernel_model()."""
+    """Fill a folder with proofs/ and all that it takes; kernel: the "memory-model"."""
     shutil.copytree(PROOFS, folder)
     shutil.copytree(kernel, folder / "litmus", dirs_exist_ok=True)
     shutil.copytree(KMOD, folder / "kmod")
@@ -222,7 +202,8 @@ class Workshop:
 @contextlib.contextmanager
 def workshop() -> Iterator[Workshop]:
     """A folder that goes when it is left."""
-    root, kernel = ensure_provers(), ensure_kernel_model()
+    source = ensure_root(kernel_named("6.12"))  # its suite has that source
+    root, kernel = ensure_provers(), ensure_kernel_files(source, "memory-model")
     with tempfile.TemporaryDirectory(prefix="sluice-proofs-") as name:
         folder = Path(name) / "proofs"
         _stage(folder, kernel)

@@ -36,20 +36,22 @@ SPARSE = (
     "-D__typeof_unqual__=__typeof__\""
 )
 KERNEL_SOURCE = "linux-source-6.12"
-CHECKPATCH_FILES = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
-# The kernel's own client of such families, its generator of headers, and the schema
-# of their specs.
-YNL_CLIENT = "tools/net/ynl/cli.py"
 YNL_GENERATOR = "tools/net/ynl/ynl-gen-c.py"
 YNL_SCHEMA = "Documentation/netlink/genetlink-c.yaml"
-YNL_FILES = (
-    YNL_CLIENT,
-    YNL_GENERATOR,
-    "tools/net/ynl/lib/__init__.py",
-    "tools/net/ynl/lib/nlspec.py",
-    "tools/net/ynl/lib/ynl.py",
-    YNL_SCHEMA,
-)
+# What is taken of it: the ends of the paths there, which are the paths in the cache.
+KERNEL_FILES = {
+    "checkpatch": ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch"),
+    # Its client of netlink families, its generator of headers, their specs' schema.
+    "netlink": (
+        *("tools/net/ynl/cli.py", YNL_GENERATOR, YNL_SCHEMA),
+        *(f"tools/net/ynl/lib/{one}.py" for one in ("__init__", "nlspec", "ynl")),
+    ),
+    # Its memory model, and the ring of the stock driver.
+    "memory-model": (
+        *(f"linux-kernel.{end}" for end in ("bell", "cat", "cfg", "def")),
+        *("lock.cat", "ptr_ring.h"),
+    ),
+}
 # Alignment inside the kernel's own tracing macros, which checkpatch misreads; what the
 # kernel's own generator writes has longer lines.
 CHECKPATCH_SPARED = ("trace.h", "policy.h")
@@ -137,12 +139,14 @@ def check_module(root: Root, source: Path = KMOD) -> list[str]:
     return warnings or ([first_error(log)] if status != 0 else [])
 
 
-def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
-    """Where these files of the kernel's source are: cached, or fetched.
+def kernel_files(what: str) -> Path:
+    """Where some of KERNEL_FILES are once they were fetched."""
+    return cache_dir() / what / KERNEL_SOURCE
 
-    names: the ends of their paths there, and their paths here.
-    """
-    final = cache_dir() / what / KERNEL_SOURCE
+
+def ensure_kernel_files(root: Root, what: str) -> Path:
+    """Fetched, if need be; the root is one of KERNEL_SOURCE's suite."""
+    final = kernel_files(what)
     script = (
         "apt-get -qq update; "
         f"apt-get -qq -o APT::Sandbox::User=root download {KERNEL_SOURCE}; "
@@ -156,7 +160,7 @@ def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
             (archive,) = work.glob("package/usr/src/*.tar.xz")
             with tarfile.open(archive) as source:
                 for member in source:
-                    for name in names:
+                    for name in KERNEL_FILES[what]:
                         if member.name.endswith(f"/{name}"):
                             member = member.replace(name=name)
                             source.extract(member, work, filter="data")
@@ -164,23 +168,8 @@ def ensure_kernel_files(root: Root, what: str, names: tuple[str, ...]) -> Path:
     return final
 
 
-def ynl_folder() -> Path:
-    """Where YNL_FILES are once they were fetched."""
-    return cache_dir() / "netlink" / KERNEL_SOURCE
-
-
-def ensure_ynl(root: Root) -> Path:
-    """Fetched, if need be; the root is one of KERNEL_SOURCE's suite."""
-    return ensure_kernel_files(root, ynl_folder().parent.name, YNL_FILES)
-
-
-def ensure_checkpatch(root: Root) -> Path:
-    """Fetched, if need be; the root is one of KERNEL_SOURCE's suite."""
-    return ensure_kernel_files(root, "checkpatch", CHECKPATCH_FILES)
-
-
 def check_style(root: Root, sources: list[Path]) -> list[str]:
-    files = ensure_checkpatch(root)
+    files = ensure_kernel_files(root, "checkpatch")
     command = ["perl", str(files / "checkpatch.pl"), "--no-tree", "--strict"]
     # CAMELCASE: struct Qdisc is the kernel's own name
     command += ["--terse", "--no-summary", "--show-types", "--ignore", "CAMELCASE", "-f"]

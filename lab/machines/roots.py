@@ -51,31 +51,26 @@ SERIES_PACKAGES = (
 CLANG_PACKAGES = ("clang", "lld", "llvm")
 # Left out of every package.
 EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
-ATTEMPTS = 3
 
 
 def bootstrap(what: str, arguments: list[str], tree: Path, sources: list[str]) -> None:
     """Make a tree of packages; mmdebstrap's arguments, but for what is named besides."""
     command = ["mmdebstrap", *arguments, str(tree), *sources]
     log = tree.with_name("mmdebstrap.log")
-    for attempt in range(1, ATTEMPTS + 1):
-        with open(log, "w") as output:
-            done = processes.run(
-                command,
-                env={**os.environ, "INITRD": "No"},  # the lab boots one of its own
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        if done.returncode == 0:
-            return
-        last = processes.last_line(log.read_text())
-        say(f"{what}: attempt {attempt} of {ATTEMPTS}: {last}")
-        shutil.rmtree(tree, ignore_errors=True)
-    raise LabError(
-        f"{what}: mmdebstrap could not make its root ({last}); "
-        "check the network and apt's sources, then run again"
-    )
+    with open(log, "w") as output:
+        done = processes.run(
+            command,
+            env={**os.environ, "INITRD": "No"},  # the lab boots one of its own
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    if done.returncode != 0:  # apt has tried each download three times
+        raise LabError(
+            f"{what}: mmdebstrap could not make its root "
+            f"({processes.last_line(log.read_text())}); "
+            "check the network and apt's sources, then run again"
+        )
 
 
 _UNPACK = ("--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"')

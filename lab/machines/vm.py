@@ -16,7 +16,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,15 +185,6 @@ def _started(
         process.wait()
 
 
-def _beside(
-    process: subprocess.Popen[bytes], machine: Machine, job: dict[str, Any]
-) -> AbstractContextManager[object]:
-    """What must run on the host while the machine does its job."""
-    if machine.root.native and job["kind"] == "tests":
-        return native.paused_often(process.pid)
-    return nullcontext()
-
-
 def _prefer_timers(process: subprocess.Popen[bytes], vcpus: int) -> None:
     """Let the thread that delivers interrupts run before the virtual CPUs, once these
     have threads of their own.
@@ -295,7 +286,10 @@ def _boot(
     (machine.output / "job.json").write_text(json.dumps(job, indent=1))
     command = _command(machine)
     (machine.output / "qemu.json").write_text(json.dumps(command))
-    with _started(machine, command) as process, _beside(process, machine, job):
+    with ExitStack() as running:
+        process = running.enter_context(_started(machine, command))
+        if machine.root.native and job["kind"] == "tests":
+            running.enter_context(native.paused_often(process.pid))
         ending = _follow(process, machine, deadline, progress)
     result = _result(machine, ending)
     if result.trouble:

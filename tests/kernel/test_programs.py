@@ -17,7 +17,8 @@ from lab.machines.matrix import NEWEST, kernel_named
 
 def stage_with_ynl(root: Root, output: Path) -> None:
     """What the guest needs, and the kernel's own netlink client below /out/linux."""
-    shutil.copytree(build.ensure_ynl(root), output / "linux", dirs_exist_ok=True)
+    files = build.ensure_kernel_files(root, "netlink")
+    shutil.copytree(files, output / "linux", dirs_exist_ok=True)
     build.stage(root, output)
 
 

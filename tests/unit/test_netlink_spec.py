@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from lab.checks import generate
-from lab.machines.build import ynl_folder
+from lab.machines.build import kernel_files
 from sluice import config, netlink
 
 REPOSITORY = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def c_name(text: str) -> str:
 
 
 def test_generated_headers_are_current() -> None:
-    files = ynl_folder()
+    files = kernel_files("netlink")
     if not files.exists():
         pytest.skip("ynl-gen is not in the cache; make generate fetches it")
     for name, text in generate.make(Path(sys.executable), files).items():

@@ -95,14 +95,11 @@ def paused_often(pid: int) -> AbstractContextManager[object]:
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-def parse_busy_ticks(stat: str) -> int:
-    """Ticks all CPUs together were not idle, from /proc/stat."""
-    user, nice, system, _idle, _iowait, *others = map(int, stat.split()[1:9])
-    return user + nice + system + sum(others)
-
-
 def read_busy_ticks() -> int:
-    return parse_busy_ticks(Path("/proc/stat").read_text())
+    """Ticks all CPUs together were not idle."""
+    stat = Path("/proc/stat").read_text().split()
+    user, nice, system, _idle, _iowait, *others = map(int, stat[1:9])
+    return user + nice + system + sum(others)
 
 
 def _ticks(pid: int | str) -> int:
