@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -36,12 +35,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="make test has the native machine, and plays most of it there",
     )
-    parser.addoption("--times", type=Path, help="what the lab took until now")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if times := config.getoption("--times"):
-        slowest.read(times)
 
 
 def part_of(config: pytest.Config) -> str:
@@ -61,12 +54,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    if config.getoption("--times"):
+    if lines := slowest.read_slowest():
         terminalreporter.section("ten slowest")
-        terminalreporter.write_line("\n".join(slowest.format_slowest()))
+        terminalreporter.write_line("\n".join(lines))
     if part := config.getoption("--part"):
         terminalreporter.section("left out")
-        for line in left_out(part, config.getoption("--native")):
+        for line in left_out(part):
             terminalreporter.write_line(line)
 
 

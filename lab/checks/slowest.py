@@ -1,22 +1,38 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where the time of make test goes: the steps that take longest."""
+"""Where the time of make test goes: the steps that take longest.
+
+The lab, and the pytest that it starts, add lines to one file, which TIMES names.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 MOST = 10  # are shown
 
-Times = list[tuple[float, str]]  # seconds, and of what
-taken: Times = []  # by this process
+TIMES = "SLUICE_TIMES"  # in the environment
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """What is noted meanwhile, also by processes that are started."""
+    with tempfile.NamedTemporaryFile(prefix="sluice-times-") as file:
+        os.environ[TIMES] = file.name
+        try:
+            yield
+        finally:
+            del os.environ[TIMES]
 
 
 def note(name: str, seconds: float) -> None:
-    taken.append((seconds, name))
+    if path := os.environ.get(TIMES):
+        with open(path, "a") as times:
+            times.write(f"{seconds:6.0f} s  {name}\n")
 
 
 @contextlib.contextmanager
@@ -28,17 +44,8 @@ def timed(name: str) -> Iterator[None]:
         note(name, time.monotonic() - started)
 
 
-def write(path: Path) -> None:
-    """For the process that goes on; see read()."""
-    path.write_text(json.dumps(taken))
-
-
-def read(path: Path) -> None:
-    """What another process took until now counts as ours, too."""
-    taken.extend((seconds, name) for seconds, name in json.loads(path.read_text()))
-
-
-def format_slowest() -> list[str]:
-    """The longest first."""
-    longest = sorted(taken, reverse=True)[:MOST]
-    return [f"{seconds:6.0f} s  {name}" for seconds, name in longest]
+def read_slowest() -> list[str]:
+    """The longest first; nothing if none were kept."""
+    path = os.environ.get(TIMES)
+    lines = Path(path).read_text().splitlines() if path else []
+    return sorted(lines, reverse=True)[:MOST]

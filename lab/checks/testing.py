@@ -174,27 +174,18 @@ def plays(suite: Suite, part: str, native: bool) -> Plays:
     return {kernel: names for kernel, names in whole.items() if names}
 
 
-def _format_plays(suite: Suite, part: str, native: bool) -> str:
-    """How many on each kernel."""
-    found = plays(suite, part, native).items()
-    kernels = ", ".join(f"{kernel.name} ({len(names)})" for kernel, names in found)
-    return f"tests/{suite.name} on {kernels}"
-
-
-def left_out(part: str, native: bool) -> list[str]:
+def left_out(part: str) -> list[str]:
     """What make test, or make test-more, does not play, and which target does."""
-    lines = []
-    if part == "more":
-        short = _format_plays(KERNEL, "short", native)
-        lines.append(f"make test: linters, proofs, unit tests; {short}")
+    lines = ["make test: linters, proofs, unit tests, and what it plays of tests/kernel"]
     if part == "short":
-        suites = (KERNEL, COMMAND, PACKAGING)
-        more = [_format_plays(suite, "more", native) for suite in suites]
-        built = "the module with W=1 and sparse on each packaged kernel"
-        faults = "some faults that the proofs must find"
-        lines.append(f"make test-more: {'; '.join([*more, built, faults])}")
-    kernels = len(KERNEL.chosen(every=True))
-    whole = f"every scenario on each of {kernels} kernels, also below systemd"
+        more = [
+            f"tests/{suite.name} on {', '.join(one.name for one in suite.chosen(False))}"
+            for suite in (KERNEL, COMMAND, PACKAGING)
+        ]
+        more.append("the module with W=1 and sparse on each packaged kernel")
+        more.append("some faults that the proofs must find")
+        lines = [f"make test-more: {'; '.join(more)}"]
+    whole = f"every scenario on each of {len(KERNEL.kernels)} kernels, also below systemd"
     lines.append(f"make test-all: {whole}; the longest proofs; make debug")
     return [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines]
 
@@ -375,6 +366,7 @@ def _before_pytest(what: str) -> bool:
     return True
 
 
+@slowest.kept()
 def test(what: str, arguments: list[str]) -> int:
     """Run the linters, the proofs and pytest; what: one of FOLDERS."""
     with slowest.timed("the test tools"):
@@ -390,8 +382,4 @@ def test(what: str, arguments: list[str]) -> int:
     command += ["--every"] if what in EVERY else []
     command += ["--part", what] if what in ("short", "more") else []
     command += ["--native"] if native else []
-    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        times = Path(name, "times.json")
-        slowest.write(times)
-        command += ["--times", str(times)]
-        return processes.run([*command, *arguments], cwd=vm.REPOSITORY).returncode
+    return processes.run([*command, *arguments], cwd=vm.REPOSITORY).returncode
