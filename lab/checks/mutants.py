@@ -51,13 +51,12 @@ class Mutant:
         return f"kmod/{self.file}:{self.line}: {self.was} -> {self.now}"
 
 
-def difference(file: str, original: str, mutated: str) -> Mutant:
-    """With the first line that differs; line 0 if none does."""
+def differences(file: str, original: str, mutated: str) -> Iterator[Mutant]:
+    """With each line that differs."""
     lines = zip(original.splitlines(), mutated.splitlines(), strict=False)
     for number, (was, now) in enumerate(lines, 1):
         if was != now:
-            return Mutant(file, number, was.strip(), now.strip(), mutated)
-    return Mutant(file, 0, "", "", mutated)
+            yield Mutant(file, number, was.strip(), now.strip(), mutated)
 
 
 def make_mutants(python: Path, file: str) -> list[Mutant]:
@@ -73,9 +72,10 @@ def make_mutants(python: Path, file: str) -> list[Mutant]:
     if done.returncode != 0 or not texts:
         last = processes.last_line(done.stdout + done.stderr)
         raise LabError(f"universalmutator: no mutant of {file} ({last})")
-    made = [difference(file, original, text) for text in texts]
-    spoken = [one for one in made if _SPOKEN.match(one.was) or _SPOKEN.match(one.now)]
-    return [one for one in made if one.line and one not in spoken]
+    found = (next(differences(file, original, text), None) for text in texts)
+    return [
+        one for one in found if one and not any(map(_SPOKEN.match, (one.was, one.now)))
+    ]
 
 
 def _verdicts(copy: Workshop, file: str) -> Iterator[str]:
@@ -87,17 +87,12 @@ def _verdicts(copy: Workshop, file: str) -> Iterator[str]:
         yield copy.ask("adversary", 1, 0)[0]
 
 
-def _code(place: Workshop) -> str:
-    """What the compiler makes of the source; steps has no events.c."""
-    return place.digest("examples") + place.digest("steps")
-
-
 def try_one(place: Workshop, mutant: Mutant, decided: set[str]) -> str:
     name = digest(str(mutant), mutant.text)
     with place.changed(name, f"kmod/{mutant.file}", mutant.text) as copy:
         if any(copy.build(program) is not None for program in ("examples", "steps")):
             return "does not compile"
-        if (code := _code(copy)) in decided:
+        if (code := copy.digest("examples", "steps")) in decided:
             return "same code"
         decided.add(code)
         killed = any(verdict != FINE for verdict in _verdicts(copy, mutant.file))
@@ -117,7 +112,7 @@ def mutants(
     counts: Counter[str] = Counter()
     with workshop() as place:
         place.must_build("examples", "steps")
-        decided = {_code(place)}
+        decided = {place.digest("examples", "steps")}  # steps has no events.c
         for mutant in made:
             verdict = try_one(place, mutant, decided)
             counts[verdict] += 1

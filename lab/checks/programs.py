@@ -158,9 +158,10 @@ class Workshop:
                 print(log)
                 raise LabError(f"proofs/: {program} does not build (see above)")
 
-    def digest(self, program: str) -> str:
+    def digest(self, *programs: str) -> str:
         """Of what the compiler made."""
-        objects = sorted((self.folder / "out" / program).rglob("*.o"))
+        folders = [self.folder / "out" / program for program in programs]
+        objects = [path for one in folders for path in sorted(one.rglob("*.o"))]
         return digest(*(path.read_bytes() for path in objects))
 
     def ask(self, program: str, *arguments: int) -> tuple[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A root file system, and how to run a script in it."""
+"""A root file system, how to run a script in it, and the machine that boots it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from pathlib import Path
 from lab import processes
 from lab.failure import LabError
 from lab.machines.arch import HOST, Arch
+from lab.machines.matrix import MEMORY_MB
+
+VCPUS = 4
+NO_POLICY = "audit=0 apparmor=0 selinux=0"  # nothing watches the guest's processes
 
 # Runs $3 in the root $1 with the directory $2 as its /mnt. The mounts live in
 # a namespace of their own: the cached root stays as it is.
@@ -38,6 +42,21 @@ class Root:
     @property
     def vmlinuz(self) -> Path:
         return self.path / "boot" / f"vmlinuz-{self.release}"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a guest is given, whatever starts it."""
+
+    root: Root
+    output: Path
+    vcpus: int = VCPUS
+    memory_mb: int = MEMORY_MB
+    counted: bool = False  # an instruction takes 1 ns, the vCPUs take turns; emulated
+    disk: Path | None = None  # an image of its root, instead of the share
+    changes: Path | None = None  # an image that keeps what it changes; with a disk
+    cmdline: str = ""  # more of the kernel's command line
+    policy: str = NO_POLICY
 
 
 def run_in_root(root: Root, work: Path, script: str) -> tuple[int, str]:

@@ -24,10 +24,9 @@ from typing import Any
 from lab.cache import cache_dir
 from lab.failure import LabError
 from lab.machines.arch import HOST
-from lab.machines.chroot import Root
+from lab.machines.chroot import VCPUS, Machine, Root
 from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs
-from lab.machines.machine import VCPUS, Machine
 from lab.machines.matrix import Kernel
 from lab.machines.native import boot as native
 from lab.setup import say

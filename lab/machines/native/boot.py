@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from lab.failure import Unsuitable
-from lab.machines.machine import Machine
+from lab.machines.chroot import Machine
 from lab.processes import read_stat, running
 
 MEMORY_FOLDER = Path("/dev/shm")  # the guest's memory is a file in there
