@@ -27,7 +27,7 @@ from lab.machines.matrix import kernel_named
 from lab.machines.roots import ensure_root, unpack
 from lab.machines.vm import REPOSITORY
 from lab.processes import last_line
-from lab.setup import ensure_tools, say
+from lab.setup import say
 
 PROOFS = REPOSITORY / "proofs"
 SERIES = REPOSITORY / "series"
@@ -100,7 +100,6 @@ def read_meanings(
 
 def ensure_provers() -> Root:
     """A root to run the tools in: from the cache, or unpacked now."""
-    ensure_tools()
     key = digest(SUITE, *PACKAGES, *MOUNTED)
     final = cache_dir() / "provers" / key
     with cached(final, "provers") as unfinished:

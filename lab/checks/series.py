@@ -23,11 +23,13 @@ from lab.checks import series_boot
 from lab.checks.driver import driver_files
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
 from lab.checks.series_boot import KUNIT, stage_drivers
-from lab.checks.series_tree import Source, Tree, ensure_tree, of_user, packaged
+from lab.checks.series_tree import Source, Tree, ensure_tree, of_user
 from lab.failure import LabError, UsageError
 from lab.machines.build import SPARSE
 from lab.machines.chroot import Root
 from lab.machines.matrix import NATIVE, NEWEST, Kernel, kernel_named
+from lab.machines.roots import ensure_source_root
+from lab.machines.suites import find_kernel
 from lab.machines.vm import REPOSITORY
 from lab.report.results import read_run
 from lab.report.tables import format_for_cover
@@ -129,9 +131,10 @@ def read_series(newest: bool) -> list[Patch]:
 
 
 def find_source(name: str) -> Source:
-    """Of KERNELS."""
-    newest = name == NEWEST
-    return packaged(kernel_named(KERNELS[name][0]), newest)
+    """linux-source of the distribution; name: of KERNELS."""
+    kernel = find_kernel(kernel_named(KERNELS[name][0]))
+    root = ensure_source_root(kernel)
+    return Source(root, kernel.release, kernel.version, newest=name == NEWEST)
 
 
 def tree_of(source: Source) -> Tree:

@@ -19,9 +19,6 @@ from lab import processes
 from lab.cache import cache_dir, cached, digest, digest_files
 from lab.failure import UsageError
 from lab.machines.chroot import Root, must_run_in_root, run_in_root
-from lab.machines.matrix import Kernel
-from lab.machines.roots import ensure_source_root
-from lab.machines.suites import find_kernel
 from lab.machines.vm import REPOSITORY
 from lab.setup import say
 
@@ -86,13 +83,6 @@ class Tree:
         failure, remedy = f"series: '{script}' fails", "correct series/"
         script = _IN_TREE + script
         return must_run_in_root(self.source.root, self.work, script, failure, remedy)
-
-
-def packaged(kernel: Kernel, newest: bool) -> Source:
-    """linux-source of the distribution."""
-    kernel = find_kernel(kernel)
-    root = ensure_source_root(kernel)
-    return Source(root, kernel.release, kernel.version, newest)
 
 
 def _git(tree: Path, *arguments: str) -> str:

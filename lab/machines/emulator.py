@@ -20,7 +20,7 @@ from pathlib import Path
 from lab.cache import cache_dir, cached, digest
 from lab.machines.arch import Arch
 from lab.machines.roots import unpack
-from lab.setup import ensure_tools, say
+from lab.setup import say
 
 SUITE = "forky"  # the first with a QEMU of 11.1
 
@@ -43,7 +43,6 @@ def format_starter(tree: Path, name: str) -> str:
 
 
 def ensure_qemu(arch: Arch) -> Path:
-    ensure_tools()
     key = digest(SUITE, arch.emulator_package, format_starter(Path(), arch.emulator))
     final = cache_dir() / "emulator" / key
     with cached(final, "emulator") as work:

@@ -78,6 +78,7 @@ _UNPACK = ("--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"')
 
 def unpack(what: str, suite: str, packages: tuple[str, ...], tree: Path) -> None:
     """Packages' files in a directory, with no script of theirs run."""
+    ensure_tools()
     # A mirror that lags may hold an index that is past its date.
     arguments = [*_UNPACK, '--aptopt=Acquire::Check-Valid-Until "false"']
     arguments += [f"--include={','.join(packages)}", suite]

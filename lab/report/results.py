@@ -259,18 +259,15 @@ def save(text: str, path: Path | None, name: str) -> Path:
     return path
 
 
-def portable(argument: str, machine: Machine) -> str:
-    """An argument with this machine's paths replaced by their names."""
-    places = {machine.output: "OUT", cache_dir(): "CACHE", REPOSITORY: "REPOSITORY"}
-    for path, name in places.items():
-        argument = argument.replace(str(path), name)
-    return argument
-
-
 def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
     """Of the machine's last boot, once its guest has written a result."""
     model = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.M)
-    command = json.loads((machine.output / "qemu.json").read_text())
+    text = (machine.output / "qemu.json").read_text()
+    command = json.loads(text)
+    # Instead of this machine's paths their names.
+    places = {machine.output: "OUT", cache_dir(): "CACHE", REPOSITORY: "REPOSITORY"}
+    for path, name in places.items():
+        text = text.replace(str(path), name)
     qemu = subprocess.run([command[0], "--version"], capture_output=True, text=True)
     # Of paths the file is told, not the folder.
     words = [Path(one).name if one.startswith("/") else one for one in sys.argv[1:]]
@@ -284,7 +281,7 @@ def read_provenance(machine: Machine, load: HostLoad) -> Provenance:
         host_cpus=os.cpu_count() or 1,
         accelerator=accelerator(machine.root, machine.counted),
         qemu_version=qemu.stdout.splitlines()[0] if qemu.stdout else "unknown",
-        qemu_command=[portable(part, machine) for part in command],
+        qemu_command=json.loads(text),
         vcpus=machine.vcpus,
         memory_mb=machine.memory_mb,
         boot_id=json.loads((machine.output / "result.json").read_text())["boot_id"],
