@@ -46,42 +46,30 @@ def function_text(source: str, name: str) -> str:
     return " ".join(found[0].split())
 
 
-def compare(proof: str, tree: Path = REPOSITORY) -> tuple[str, list[str]]:
-    """The proof with the digests of the functions as they are now, and those that are
-    not as they were when it copied them."""
+def _compare(path: Path, reviewed: bool) -> list[str]:
+    """The functions that are not as they were when this proof copied them."""
     changed = []
 
     def renew(found: re.Match[str]) -> str:
         file, name = found["file"], found["name"]
-        now = digest(function_text((tree / file).read_text(), name))
+        now = digest(function_text((REPOSITORY / file).read_text(), name))
         if now != found["digest"]:
-            changed.append(f"{file} {name}()")
+            changed.append(f"{path.name}: {file} {name}()")
         return f"Copy of: {file} {name}() {now}"
 
-    return _COPY.sub(renew, proof), changed
+    text = _COPY.sub(renew, path.read_text())
+    if reviewed and changed:
+        path.write_text(text)
+    return changed
 
 
-def compare_all() -> dict[Path, tuple[str, list[str]]]:
-    """Each proof that copies a function: see compare()."""
+def compare_copies(reviewed: bool = False) -> tuple[str, str]:
+    """The verdict, and what there is to compare; reviewed: that was done, so write the
+    digests as they are now."""
     proofs = REPOSITORY / "proofs"
     paths = [*sorted((proofs / "litmus").glob("*.litmus")), proofs / "model/queue.pml"]
-    texts = {path: path.read_text() for path in paths}
-    return {path: compare(text) for path, text in texts.items() if _COPY.search(text)}
-
-
-def check_copies() -> tuple[str, str]:
-    """The verdict, and what there is to compare."""
-    found = [
-        f"{path.name}: {function} changed; compare the copy with it, then: "
-        "python3 -m lab verify --reviewed"
-        for path, (_, changed) in compare_all().items()
-        for function in changed
-    ]
-    return FOUND if found else FINE, "; ".join(found)
-
-
-def write_reviewed() -> None:
-    for path, (text, changed) in compare_all().items():
-        if changed:
-            path.write_text(text)
-            print(f"reviewed: {path.relative_to(REPOSITORY)}")
+    changed = [one for path in paths for one in _compare(path, reviewed)]
+    if not changed:
+        return FINE, ""
+    remedy = "compare the copies with them, then: python3 -m lab verify --reviewed"
+    return FOUND, f"changed: {', '.join(changed)}; {remedy}"

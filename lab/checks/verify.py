@@ -143,7 +143,7 @@ def ask(proof: Proof) -> tuple[bool, str]:
 def verify(short: bool) -> int:
     """Ask every proof, print each verdict; 0 if all are as expected."""
     with programs.workshop() as place:
-        proofs = [Proof("copies", FINE, copies.check_copies), *litmus_proofs(place)]
+        proofs = [Proof("copies", FINE, copies.compare_copies), *litmus_proofs(place)]
         proofs += model_proofs(place) + program_proofs(place, short)
         say(f"verify: {len(proofs)} proofs")
         wrong = []
