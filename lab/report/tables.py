@@ -92,14 +92,6 @@ def _compare(
     return Finding(name, demand, got, equal, of_rates=True)
 
 
-def _on_a_busy_host(finding: Finding, run: Run) -> Finding:
-    """A reader's pace is lower while others have the CPUs: such a rate tells nothing."""
-    if finding.reached or not finding.of_rates or not finding.decided:
-        return finding
-    others = f"others used {run.provenance.other_load_percent:.0f} % of the host"
-    return replace(finding, got=f"{finding.got}, {others}", decided=False)
-
-
 def _against_stock(
     row: Row, name: str, variant: str, found: dict[str, Summary]
 ) -> Finding:
@@ -183,12 +175,15 @@ def findings_of(run: Run, row: Row) -> list[Finding]:
         got = f"{strays:,} are not"
         findings.append(Finding(row.name, "every packet accounted for", got, False))
     undecided = sure.is_undecided({name: one.values for name, one in found.items()})
-    if row.pace and run.provenance.other_load_percent > QUIET_PERCENT:
-        findings = [_on_a_busy_host(one, run) for one in findings]
-    return [
-        replace(one, decided=one.decided and not (undecided and one.of_rates))
-        for one in findings
-    ]
+    load = run.provenance.other_load_percent
+    for place, one in enumerate(findings):
+        if one.of_rates and undecided:
+            findings[place] = replace(one, decided=False)
+        elif one.of_rates and row.pace and load > QUIET_PERCENT and not one.reached:
+            # A reader's pace is lower while others have the CPUs.
+            got = f"{one.got}, others used {load:.0f} % of the host"
+            findings[place] = replace(one, got=got, decided=False)
+    return findings
 
 
 def all_findings(run: Run) -> list[Finding]:
@@ -311,12 +306,13 @@ def format_native(run: Run) -> list[str]:
 
     calls, timers = (median(extras, f"{one}_us") for one in ("system_call", "timer"))
     values = (f"{p} {median(late, p)}" for p in ("p50", "p95", "p99"))
-    return [
+    lines = [
         "hook     a call at the entry of tun_net_xmit() stands in for ftrace",
         f"calls    a system call takes {calls} us; a reader in a process pays it",
         f"timers   one takes {timers} us; sluice has one for each stop",
         f"timers   late by {', '.join(values)} us at most (median sample)",
     ]
+    return lines if calls != "-" else lines[:1]
 
 
 def format_table(run: Run) -> str:
