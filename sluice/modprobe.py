@@ -21,12 +21,13 @@ PARAMETERS = {
     "target_us": "uint",
     "direct_call": "bool",
 }
-# As the kernel reads them, in any version.
+# As a kernel reads them; newer ones take more words, such as "enabled".
 VALID = {
-    "bool": re.compile(r"[yYnN10].*|[oO][nNfF].*|[tTfF].*"),
+    "bool": re.compile(r"[yYnN10].*|[oO][nNfF].*|[tTfFeEdD].*"),
     "uint": re.compile(r"\+?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)"),
 }
 KINDS = {"bool": "neither 0 nor 1", "uint": "not a whole number"}
+UINT_MAX = 2**32 - 1
 # Of the kernel's messages, those that say why the module was not loaded.
 REFUSALS = re.compile(
     r"invalid for parameter|Unknown symbol|disagrees about version|version magic|"
@@ -47,13 +48,18 @@ class Configured:
 
     @property
     def name(self) -> str:
-        return self.text.partition("=")[0].replace("-", "_")
+        return self._parts[0].replace("-", "_")
 
     @property
     def value(self) -> str | None:
         """None: it has none, which for a Boolean is true."""
-        _, equals, value = self.text.partition("=")
+        _, equals, value = self._parts
         return value if equals else None
+
+    @property
+    def _parts(self) -> tuple[str, str, str]:
+        """Without the quotes that the kernel takes away."""
+        return self.text.replace('"', "").partition("=")
 
 
 def parse(text: str) -> list[Configured]:
@@ -124,13 +130,16 @@ def invalid(one: Configured, known: Mapping[str, str]) -> str:
         return ""
     if one.value is None:
         return "" if kind == "bool" else "without a value"
-    return "" if VALID[kind].fullmatch(one.value) else KINDS[kind]
+    if not VALID[kind].fullmatch(one.value):
+        return KINDS[kind]
+    large = kind == "uint" and int(parse_value(one.value, kind)) > UINT_MAX
+    return f"larger than {UINT_MAX}" if large else ""
 
 
 def parse_value(value: str | None, kind: str) -> str:
     """As /sys/module/sluice/parameters shows it."""
     if kind == "bool":
-        return "Y" if value is None or re.match("[yY1tT]|[oO][nN]", value) else "N"
+        return "Y" if value is None or re.match("[yY1tTeE]|[oO][nN]", value) else "N"
     text = (value or "").lstrip("+")
     octal = re.fullmatch("0[0-7]+", text)
     return str(int(text, 8 if octal else 0))
