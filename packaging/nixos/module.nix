@@ -80,7 +80,10 @@ in
       wantedBy = [ "multi-user.target" ];
       wants = [ "network-pre.target" ];
       after = [ "systemd-modules-load.service" ];
-      before = [ "network-pre.target" ];
+      # As the unit of the packages: it needs nothing but the root.
+      before = [ "network-pre.target" "sysinit.target" "shutdown.target" ];
+      conflicts = [ "shutdown.target" ];
+      unitConfig.DefaultDependencies = false;
       restartTriggers = [ config.environment.etc."sluice.conf.d/50-nixos.conf".source ];
       serviceConfig = {
         Type = "oneshot";

@@ -77,12 +77,37 @@ def enable_networkd(folder: Path) -> None:
         (wants / f"{name}.service").symlink_to(SYSTEM / f"{name}.service")
 
 
+def harmless(text: str) -> str:
+    """A unit with commands that this machine has."""
+    return re.sub(r"^(Exec\w+)=.*", r"\1=/bin/true", text, flags=re.M)
+
+
 def ours() -> dict[str, str]:
-    """The units as in a package, with a command that this machine has."""
-    return {
-        path.name: re.sub(r"^(Exec\w+)=.*", r"\1=/bin/true", path.read_text(), flags=re.M)
-        for path in TREE.glob("packaging/*.service")
-    }
+    """The units as in a package."""
+    paths = TREE.glob("packaging/*.service")
+    return {path.name: harmless(path.read_text()) for path in paths}
+
+
+def of_nixos() -> dict[str, str]:
+    """What its module says of their order."""
+    text = (TREE / "packaging/nixos/module.nix").read_text()
+    units = {}
+    for name, body in re.findall(r"systemd\.services\.(\S+) = (.*?)\n    };", text, re.S):
+        order = re.findall(r"(after|before|wants|requires|conflicts) = \[ (.*) ];", body)
+        lines = [f"{key.title()}={words}".replace('"', "") for key, words in order]
+        lines += ["DefaultDependencies=no"] * ("DefaultDependencies = false" in body)
+        units[f"{name}.service"] = "\n".join(["[Unit]", *lines, ONESHOT])
+    return units
+
+
+def of_extension() -> dict[str, str]:
+    """That of the system extension."""
+    _, text, _ = re.split(r"<<'EOF'\n|\nEOF\n", (TREE / "packaging/sysext").read_text())
+    return {"sluice.service": harmless(text)}
+
+
+BOOTS = [(ours, network) for network in NETWORKS]
+BOOTS += [(of_nixos, "networkd"), (of_extension, "networkd")]
 
 
 def verify(folder: Path, fstab: str, network: str, units: dict[str, str]) -> str:
@@ -115,11 +140,12 @@ def complaints(said: str) -> list[str]:
     return [line for line in said.splitlines() if "sluice" in line]
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(("shipped", "network"), BOOTS)
 @pytest.mark.parametrize("fstab", FSTABS)
-def test_boot_has_no_cycle(tmp_path: Path, fstab: str, network: str) -> None:
-    units = ours()
-    assert set(units) == {"sluice.service", "sluice-follow.service"}
+def test_boot_has_no_cycle(tmp_path: Path, fstab: str, network: str, shipped) -> None:
+    units = shipped()
+    follows = {"sluice-follow.service"} if shipped != of_extension else set()
+    assert set(units) == {"sluice.service"} | follows
     assert complaints(verify(tmp_path, FSTABS[fstab], network, units)) == []
 
 
