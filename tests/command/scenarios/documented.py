@@ -15,31 +15,26 @@ from pathlib import Path
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP, IFF_TUN
 from tests._documented import Line, played_lines
-from tests.kernel.scenarios._command import REPOSITORY, needs_click
+from tests._terminal import Terminal
+from tests.kernel.scenarios._command import REPOSITORY, install_module, needs_click
 from tests.kernel.scenarios._ftrace import mount_tracefs
 from tests.kernel.scenarios._tap import Tap
 
-MODULES = Path("/lib/modules", os.uname().release)
 LOADED = Path("/sys/module/sluice")
 COLLECTED = Path("/var/lib/prometheus/node-exporter")
 BARE = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=POSIX")
-ENDLESS = ("sluice watch", "sluice monitor")
+ENDLESS, ON_A_TERMINAL = "sluice monitor", "sluice watch"
 DEVICES = {"tun0": IFF_TUN, "tap0": IFF_TAP, "vnet0": IFF_TAP, "vnet3": IFF_TAP}
 WRITTEN = ("/etc/modprobe.d/sluice.conf", "/etc/modules-load.d/sluice.conf")
 
 
 def install(env: Env) -> None:
     """The command and the module where a package puts them; gone at the end."""
-    updates = MODULES / "updates"
-    updates.mkdir(exist_ok=True)
-    shutil.copy(env.module, updates)
-    env.run("depmod")
+    install_module(env)
 
     def remove() -> None:
         if LOADED.exists():
             env.run("rmmod", "sluice")
-        (updates / env.module.name).unlink()
-        env.run("depmod")
         for path in WRITTEN:
             Path(path).unlink(missing_ok=True)
 
@@ -62,11 +57,26 @@ def devices(env: Env) -> Iterator[None]:
             one.close_queue(0)
 
 
+def play_on_a_terminal(command: list[str], seconds: int) -> tuple[int, str]:
+    """Its exit status and what it showed until somebody typed q."""
+    with contextlib.closing(Terminal([*BARE, "TERM=xterm", *command])) as terminal:
+        ended = terminal.process.poll
+        terminal.wait_for(lambda: bool(terminal.screen()) or ended() is not None, seconds)
+        terminal.type(b"q")
+        terminal.wait_for(lambda: ended() is not None, seconds)
+        terminal.read_rest()
+    return terminal.process.returncode, terminal.shown.decode()
+
+
 def play(line: Line, folder: Path, patience: int) -> tuple[int, str]:
-    """Its exit status and what it said; what never ends is interrupted."""
+    """Its exit status and what it said; what never ends is interrupted, and without a
+    trap its shell would be, too."""
+    command = ["sh", "-c", f"umask 077; trap : INT\n{line.text}"]
+    if line.text.startswith(ON_A_TERMINAL):
+        return play_on_a_terminal(command, 60 * patience)
     endless = line.text.startswith(ENDLESS)
     with subprocess.Popen(
-        [*BARE, "sh", "-c", f"umask 077\n{line.text}"],
+        [*BARE, *command],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -75,9 +85,9 @@ def play(line: Line, folder: Path, patience: int) -> tuple[int, str]:
         start_new_session=True,
     ) as process:
         try:
-            said = process.communicate(timeout=(5 if endless else 60) * patience)[0]
+            said = process.communicate(timeout=30 * patience if endless else None)[0]
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGINT if endless else signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGINT)
             said = process.communicate()[0]
     return process.returncode, said
 
@@ -91,15 +101,17 @@ def lines_of_the_documents_run_as_printed(env: Env) -> str:
     COLLECTED.mkdir(parents=True, exist_ok=True)
     env.defer(shutil.rmtree, COLLECTED)
     folder = Path(env.enter(tempfile.TemporaryDirectory()))
-    lines = played_lines()
+    lines, wrong = played_lines(), []
     for line in lines:
         if not LOADED.exists():
             env.run("modprobe", "sluice")
         status, said = play(line, folder, env.patience)
         verdict = (0, 1) if "sluice doctor" in line.text else (0,)
-        assert status in verdict and "Traceback" not in said, (line, status, said)
+        if status not in verdict or "Traceback" in said:
+            wrong.append((line, status, said))
         if line.cron:
             mode = (COLLECTED / "sluice.prom").stat().st_mode & 0o777
             assert mode == 0o644, f"{mode:o}: node_exporter cannot read it"
+    assert not wrong, wrong
     assert [line for line in lines if line.cron], "no line of cron"
     return f"{len(lines)} lines"
