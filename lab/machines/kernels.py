@@ -111,9 +111,10 @@ def refused_options(wanted: dict[str, str], given: str) -> list[str]:
 
 
 def _run(kernel: Kernel, builder: Root, work: Path, script: str) -> None:
-    source = "it" if kernel.tree else f"linux-source-{kernel.release}"
+    source = kernel.tree or f"linux-source-{kernel.release}"
+    options = kernel.config or CONFIGS
     failure = f"kernel {kernel.name}: {source} does not build"
-    remedy = "correct lab/machines/configs, or the tools in lab/machines/roots.py"
+    remedy = f"correct {options}, or the tools in lab/machines/roots.py"
     exported = "export LLVM=1\n" if kernel.clang else ""
     must_run_in_root(builder, work, exported + script, failure, remedy)
 
@@ -144,6 +145,6 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     if refused:
         raise LabError(
             f"kernel {kernel.name}: its configuration cannot have "
-            f"{', '.join(refused)}; correct lab/machines/configs"
+            f"{', '.join(refused)}; correct {kernel.config or CONFIGS}"
         )
     _run(kernel, builder, work, build.format(jobs=os.cpu_count() or 1))
