@@ -8,8 +8,8 @@
  * Depth. The ring holds what the reader takes in target_us, or what it takes at
  * one visit if that is more. Its pace is learned while the queue is stopped,
  * because then it has work. A reader that was left without work for a time gets
- * as many packets more as it could have read in that time; each wake that leaves none
- * without work takes a part of that back.
+ * as many packets more as it could have read in that time, and loses them again
+ * slowly: two thirds in a second in which it reads and has work.
  * Time without work is time for which a stop left the ring empty, and the time
  * that a reader that left because the ring was empty (it comes on a tick, or
  * sleeps) then rests although packets wait. It left so if the queue woke with an
@@ -17,9 +17,9 @@
  * have left so, and gets up to a quarter more than it took.
  *
  * Review. A stopped queue is reviewed when its reader should have read down to
- * the low watermark; the queue wakes if it did, and while the reader rests also if
- * the ring holds less than the reader took at its last visit. A review that saw
- * nothing read is followed by the next after a sixteenth of the debt.
+ * the low watermark; the queue wakes if it did, and while the reader rests if there
+ * is room at all, for what is in the ring when it comes may be all that it finds. A
+ * review that saw nothing read is followed by the next after a sixteenth of the debt.
  *
  * Debt. Stopped time is debt; each packet by which the ring gets shorter pays for
  * 1/STALL_PACKETS of stall_ms, and time in which no queue of the device was stopped
@@ -46,17 +46,16 @@
 /* The pace assumed of a new reader: 1000 packets/s. */
 #define PACE_NS_AT_FIRST	NSEC_PER_MSEC
 
-/* Packets are counted in fractions of 1/PACE_SCALE, so that a few can fade. */
-#define PACE_SCALE		64
+/* Packets are counted in fractions of 1/SCALE, so that a few can fade. */
+#define SCALE			1024
 
 #define DEPTH_MIN		4
 
 /*
- * What was added to the depth fades by this part of itself with each wake and in each
- * 8 ms, and by this part of what a visit left.
+ * What was added to the depth fades to 1/e in this time of reading, and by this part
+ * of what a visit left.
  */
-#define HELD_FADES		128
-#define HELD_FADES_NS		(8 * NSEC_PER_MSEC)
+#define HELD_FADES_NS		NSEC_PER_SEC
 #define VISIT_FADES		4
 /* Longer than any ring: a reader that does not rest has no visits. */
 #define VISIT_MAX		1000000
@@ -117,7 +116,7 @@ static void set_depth(struct sluice_flow *f, const struct sluice_flow_settings *
 	u64 target_ns = (u64)READ_ONCE(s->target_us) * NSEC_PER_USEC;
 	u64 packets = div_u64(target_ns, f->pace_ns + 1);
 
-	packets = max3(packets, (u64)f->held, (u64)DEPTH_MIN);
+	packets = max3(packets, div_u64(f->held, SCALE), (u64)DEPTH_MIN);
 	WRITE_ONCE(f->depth, target_ns ? min_t(u64, packets, INT_MAX) : INT_MAX);
 }
 
@@ -239,10 +238,11 @@ static void visit_begins(struct sluice_flow *f, int size)
 	u64 more = div_u64(f->looked_at - f->stopped_at, f->pace_ns + 1);
 	int most = min(f->most, size);
 
-	if (most > f->held)
-		f->held = min_t(u64, min(f->depth, size) + more + 1, most);
+	if ((u64)most * SCALE > f->held)
+		f->held = SCALE * min_t(u64, min(f->depth, size) + more + 1, most);
 	else
-		f->held -= max(f->held - f->visit, 0) / VISIT_FADES;
+		f->held -= div_u64(f->held - min(f->held, (u64)f->visit * SCALE),
+				   VISIT_FADES);
 	f->visit = 0;
 }
 
@@ -360,31 +360,27 @@ static u64 learn_pace(struct sluice_flow *f, int read, u64 ns, bool dry)
 
 	if (!dry) {
 		f->sum_ns += seen - f->sum_ns / 8;
-		f->sum_packets += (u64)read * PACE_SCALE - f->sum_packets / 8;
+		f->sum_packets += (u64)read * SCALE - f->sum_packets / 8;
 	} else if (ns < busy) {
 		f->sum_ns = 8 * seen;
-		f->sum_packets = 8 * (u64)read * PACE_SCALE;
+		f->sum_packets = 8 * (u64)read * SCALE;
 	}
-	f->pace_ns = div64_u64(f->sum_ns * PACE_SCALE, f->sum_packets);
+	f->pace_ns = div64_u64(f->sum_ns * SCALE, f->sum_packets);
 	return dry ? max(ns - min(ns, busy), ns / 16) : 0;
 }
 
-/*
- * A stop ends: has the ring been too short for its reader? What bridges a delay fades
- * with each wake, and with the time that was read in.
- */
+/* A stop ends: has the ring been too short for its reader? */
 static void learn_depth(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			int size, bool rested)
 {
 	int depth = min(f->depth, size);
 	u64 more = div_u64(f->lost_ns, f->pace_ns + 1);
-	u64 parts = 1 + div_u64((u64)f->pace_ns * f->stop_read, HELD_FADES_NS);
+	u64 ns = min_t(u64, (u64)f->pace_ns * f->stop_read, HELD_FADES_NS);
 
 	if (f->lost_ns)
-		f->held = min_t(u64, depth + more + 1, size);
+		f->held = SCALE * min_t(u64, depth + more + 1, size);
 	else if (!rested)
-		f->held -= DIV_ROUND_UP(f->held * min_t(u32, parts, HELD_FADES),
-					HELD_FADES);
+		f->held -= DIV_ROUND_UP_ULL(f->held * ns, HELD_FADES_NS);
 	set_depth(f, s);
 }
 
@@ -412,7 +408,7 @@ static void stall(struct sluice_flow *f, const struct sluice_flow_settings *s,
 	if (f->stop_read >= STALL_PACKETS)
 		f->passes_until += STALL_FACTOR * stall_ns(s);
 	if (!f->stop_read) {	/* it rests for longer than a stop may last */
-		f->held = size;
+		f->held = SCALE * (u64)size;
 		set_depth(f, s);
 	}
 	WRITE_ONCE(f->stalled, true);
@@ -458,9 +454,8 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 
 	depth = sluice_flow_depth(f, s, ring->safe_limit);
 	low = sluice_flow_low(s, depth);
-	/* What is in the ring when it comes again is all that it may find. */
 	if (read <= 0)
-		low = max(low, min(f->visit, depth) - 1);
+		low = depth - 1;
 	if (f->debt_ns >= stall_ns(s)) {
 		stall(f, s, ring->size, now);
 		f->device_stalls = READ_ONCE(device->stalls) + 1;
@@ -525,6 +520,6 @@ void sluice_flow_configure(struct sluice_flow *f,
 void sluice_flow_init(struct sluice_flow *f)
 {
 	f->pace_ns = PACE_NS_AT_FIRST;
-	f->sum_packets = PACE_SCALE;
+	f->sum_packets = SCALE;
 	f->sum_ns = PACE_NS_AT_FIRST;
 }

@@ -70,11 +70,11 @@ struct sluice_flow_device {
  * @visit: packets read since the reader last rested
  * @stop_read: packets read in this stop
  * @unread: packets still to be read after a stall until each pays in full
- * @held: packets beyond which the reader took no more at one visit, or which
- *	  bridge the delay of timers; learned
+ * @held: packets, in 1/1024, beyond which the reader took no more at one visit, or
+ *	  which bridge the delay of timers; learned
  * @device_stalls: stalls of the device that this queue knows of
  * @pace_ns: the reader's nanoseconds for one packet: @sum_ns over @sum_packets
- * @sum_packets: packets it read in @sum_ns, in 1/PACE_SCALE
+ * @sum_packets: packets it read in @sum_ns, in 1/1024
  * @sum_ns: time it was seen to work; both fade
  * @lost_ns: time for which the reader had no work because of this stop
  * @debt_ns: stopped time for which the reader has not paid
@@ -99,7 +99,7 @@ struct sluice_flow {
 	int visit;
 	int stop_read;
 	int unread;
-	int held;
+	u64 held;
 	u32 device_stalls;
 	u32 pace_ns;
 	u64 sum_packets;

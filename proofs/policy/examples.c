@@ -184,7 +184,6 @@ void fresh_stopped(void)
 	set_ring(SIZE, 0, 0, 60);
 	device->flow.user_limit = 60;
 	sluice_queue_check(q);
-	device->flow.user_limit = 0;
 	set_ring(SIZE, 0, 0, 61);	/* with the packet that stopped it */
 }
 

@@ -65,7 +65,7 @@ static void is_held(void) { sluice_queue_hold(q, true); }
 static void is_used_again(void) { sluice_queue_hold(q, false); }
 static void is_reviewed(void) { timer_expired(&q->timer); }
 static void rests_2_ms(void) { now += 2 * MS; }
-static void is_read(void) { ring->consumer_head = ring->consumer_tail = 20; }
+static void is_read(void) { ring->consumer_head = ring->consumer_tail = 40; }
 static void owes(void) { q->flow.debt_ns = 250 * MS; }
 static void was_closed(void) { q->open = false; }
 static void loses_its_ring(void) { q->ring = NULL; }
@@ -170,7 +170,7 @@ static void situations(void)
 	owes();
 	is_closed();
 	device->flow.target_us = 2000;
-	q->flow.held = 99;
+	q->flow.held = 99 * 1024;
 	is_opened();
 	EXPECT(q->flow.debt_ns, 250 * MS);
 	EXPECT(q->flow.depth, 4);
@@ -369,6 +369,7 @@ static void views(void)
 	struct sluice_queue_view view;
 
 	fresh_stopped();
+	device->flow.user_limit = 0;
 	set_ring(SIZE, 0, 2, 30);
 	view = seen();
 	EXPECT(view.state, SLUICE_QUEUE_STOPPED);
