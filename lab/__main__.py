@@ -405,7 +405,13 @@ def command_clean() -> int:
 
 
 def run(arguments: list[str]) -> int:
-    options = vars(PARSER.parse_args(arguments))
+    # argparse refuses what follows "--" if options stand before it.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = vars(PARSER.parse_args(arguments[:end]))
+    if rest := arguments[end + 1 :]:
+        if "arguments" not in options:
+            PARSER.error(f"unrecognized arguments: {' '.join(rest)}")
+        options["arguments"] += rest
     tree, config = options.pop("tree", None), options.pop("config", None)
     if tree:
         options["kernel"] = kernel_of(tree, config)
