@@ -44,8 +44,8 @@ MEASURED = REPOSITORY / "lab" / "results" / "native-7.3.json"
 COVER_ROWS = (
     *("tcp_8_fast", "tcp_8_slow", "tcp_8_link", "udp_flood", "vhost_1", "pktgen_2"),
     *("dead_reader", "kernel_pktgen_noqueue", "kernel_pktgen_2", "kernel_pktgen_qdisc"),
-    *("kernel_tcp_2_slow", "kernel_tcp_16_link"),
-    *(f"kernel_tcp_{streams}_fast" for streams in (4, 8, 16)),
+    *("kernel_tcp_8_slow", "kernel_tcp_16_link"),
+    *(f"kernel_tcp_{streams}_fast" for streams in (1, 8, 16)),
 )
 # The sources there are patches for -> a kernel that is built from them, and those on
 # which the tests are played. The native one and the router's have no ftrace.
