@@ -9,7 +9,8 @@
  * one visit if that is more. Its pace is learned while the queue is stopped,
  * because then it has work. A reader that was left without work for a time gets
  * as many packets more as it could have read in that time, and loses them again
- * slowly: two thirds in a second in which it reads and has work.
+ * slowly: two thirds in a second in which it reads and has work, and sooner if it
+ * does not rest.
  * Time without work is time for which a stop left the ring empty, and the time
  * that a reader that left because the ring was empty (it comes on a tick, or
  * sleeps) then rests although packets wait. It left so if the queue woke with an
@@ -53,9 +54,10 @@
 
 /*
  * What was added to the depth fades to 1/e in this time of reading, and by this part
- * of what a visit left.
+ * of what a visit left. If the reader does not rest each wake counts as such a time.
  */
 #define HELD_FADES_NS		NSEC_PER_SEC
+#define HELD_FADES_WAKE_NS	(6 * NSEC_PER_MSEC)
 #define VISIT_FADES		4
 /* Longer than any ring: a reader that does not rest has no visits. */
 #define VISIT_MAX		1000000
@@ -369,18 +371,24 @@ static u64 learn_pace(struct sluice_flow *f, int read, u64 ns, bool dry)
 	return dry ? max(ns - min(ns, busy), ns / 16) : 0;
 }
 
-/* A stop ends: has the ring been too short for its reader? */
+/*
+ * A stop ends: has the ring been too short for its reader? A reader that took more
+ * than a ring does not rest, and what bridges delays of its timers fades faster.
+ */
 static void learn_depth(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			int size, bool rested)
 {
 	int depth = min(f->depth, size);
 	u64 more = div_u64(f->lost_ns, f->pace_ns + 1);
-	u64 ns = min_t(u64, (u64)f->pace_ns * f->stop_read, HELD_FADES_NS);
+	u64 ns = (u64)f->pace_ns * f->stop_read;
 
+	if (f->visit > size)
+		ns += HELD_FADES_WAKE_NS;
 	if (f->lost_ns)
 		f->held = SCALE * min_t(u64, depth + more + 1, size);
 	else if (!rested)
-		f->held -= DIV_ROUND_UP_ULL(f->held * ns, HELD_FADES_NS);
+		f->held -= DIV_ROUND_UP_ULL(f->held * min_t(u64, ns, HELD_FADES_NS),
+					    HELD_FADES_NS);
 	set_depth(f, s);
 }
 
