@@ -53,8 +53,9 @@
 #define DEPTH_MIN		4
 
 /*
- * What was added to the depth fades to 1/e in this time of reading, and by this part
- * of what a visit left. If the reader does not rest each wake counts as such a time.
+ * What was added to the depth fades to 1/e in HELD_FADES_NS of reading, and by a part
+ * of what a visit left. Each wake of a reader that does not rest counts as
+ * HELD_FADES_WAKE_NS of reading.
  */
 #define HELD_FADES_NS		NSEC_PER_SEC
 #define HELD_FADES_WAKE_NS	(6 * NSEC_PER_MSEC)
@@ -373,7 +374,7 @@ static u64 learn_pace(struct sluice_flow *f, int read, u64 ns, bool dry)
 
 /*
  * A stop ends: has the ring been too short for its reader? A reader that took more
- * than a ring does not rest, and what bridges delays of its timers fades faster.
+ * than a ring does not rest, and what bridges late timers fades faster.
  */
 static void learn_depth(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			int size, bool rested)
