@@ -29,9 +29,6 @@ REPOSITORY = Path(__file__).parents[2]
     *("on", "off", "on --now", "on a/b", "on abcdefghijklmnop"),
     *("on tap0 --stall-ms", "on tap0 --stall-ms x", "on tap0 --qdisc noqueue",
       "off tap0 --stall-ms 5", "off tap0 --qdisc fq_codel"),
-    *(f"{command} -- {word}" for command in (
-        "status", "watch", "apply", "on", "on --now", "off", "off --now", "forget",
-    ) for word in ("a/b", "tap%d", "x" * 16, ".")),
     *("apply a b", "watch --interval 0", "watch --count -1", "doctor tap0"),
     *("bench tap0", "bench --rounds 0", "bench --seconds 0.1", "bench --seconds x",
       "bench --work-us -1", "bench --svg /"),
@@ -45,6 +42,12 @@ def test_wrong_arguments_are_one_line_and_status_2(
     assert said.out == "" and said.err.count("\n") == 1
     assert said.err.startswith("sluice: ") and "; see: sluice" in said.err
     assert not machine.set_calls and not config.PATH.exists()
+
+
+@pytest.mark.parametrize("arguments", [["status", "nope"], ["--netns", "nope"]])
+def test_absent_things_are_status_1(machine: Machine, run, arguments) -> None:
+    said = run(arguments, 1)
+    assert said.out == "" and said.err.count("\n") == 1
 
 
 def test_common_options_may_stand_before_the_subcommand(machine, run) -> None:

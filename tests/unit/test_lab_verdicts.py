@@ -185,7 +185,9 @@ def test_lab_again_is_fine_if_no_play_failed(
     monkeypatch.setattr(plays, "play_in_one_boot", lambda *_, **__: ended)
     path = tmp_path / "plays.json"
     assert plays.again(KERNEL, [SCENARIO], 2, path) == status
-    assert capsys.readouterr().out.endswith(told)
+    out = capsys.readouterr().out
+    assert out.endswith(told)
+    assert all(f"the kernel said: {line}\n" in out for line in trouble)
     saved = json.loads(path.read_text())["scenarios"]
     assert [one["outcome"] for one in saved] == outcomes
 

@@ -60,10 +60,16 @@ def test_file_of_each_line_is_found(tmp_path: Path, monkeypatch, asked: bool) ->
 
 # As kstrtouint() and kstrtobool() of the kernel take them.
 @pytest.mark.parametrize(("text", "valid"), [
-    *((f"stall_ms={value}", True) for value in ("1", "60000", "0x10", "010", '"+5"')),
-    *((f"stall_ms={value}", False) for value in ("1s", '""', "-1", "08", "4294967296")),
+    *((f"stall_ms={value}", True) for value in (
+        "1", "60000", "0x10", "010", "+5", '"+5"',
+    )),
+    *((f"stall_ms={value}", False) for value in (
+        "1s", "", '""', "-1", "1.5", "08", "1_0", "4294967296",
+    )),
     ("stall_ms", False),
-    *((f"default_on={value}", True) for value in ("0", "no", "off", "Y", "disabled")),
+    *((f"default_on={value}", True) for value in (
+        "0", "no", "off", "Y", "on", "n", "disabled",
+    )),
     *((f"default_on={value}", False) for value in ("2", "", "o", "ja", "-1")),
     ("default_on", True),
     ("other=1s", True),  # not known: it is ignored
@@ -148,6 +154,7 @@ def test_option_that_does_not_hold_is_named(facts: Facts, level, text, fix) -> N
 
 @pytest.mark.parametrize("facts", [
     loaded("stall_ms=250", "default_on=1", "direct_call=on"),
+    loaded("stall_ms=0xfa", "default_on"),
     loaded('"stall_ms=0xfa"', "default_on=enabled"),
     loaded("direct_call=1", direct_call="N"),  # it is not possible here
     loaded("stall_ms=9", "stall_ms=250"),  # the last counts

@@ -273,6 +273,21 @@ def test_by_hand_in_one_namespace_and_by_rule_in_the_host(machine, run) -> None:
     assert machine.rules[0].netns == "all"
 
 
+WITH_NAMES = "status watch apply on on+--now off off+--now forget".split()
+
+
+@pytest.mark.parametrize("command", WITH_NAMES)
+@pytest.mark.parametrize(
+    "word", ["a/b", "tap%d", "x" * 16, "x" * 16 + "*", ".", "br:1", "a b", "\t", ""]
+)
+def test_word_that_no_device_can_match_is_wrong_usage(machine, run, command, word):
+    """Not "no such device", which may still come."""
+    said = " ".join(run([*command.split("+"), "--", word], 2).err.split())
+    reasons = ("not a device name or pattern", "longer than a device", "a name is empty")
+    assert any(reason in said for reason in reasons)
+    assert not machine.reset_calls and not config.PATH.exists()
+
+
 def test_forget_says_so_and_suggests_similar_names(machine: Machine, run) -> None:
     config.PATH.write_text("vnet0 off\n")
     assert run("forget vnet1", 1).err.endswith("; did you mean vnet0?\n")
