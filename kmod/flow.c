@@ -9,13 +9,11 @@
  * one visit if that is more. Its pace is learned while the queue is stopped,
  * because then it has work. A reader that was left without work for a time gets
  * as many packets more as it could have read in that time, and loses them again
- * slowly: two thirds in a second in which it reads and has work, and sooner if it
- * does not rest.
- * Time without work is time for which a stop left the ring empty, and the time
- * that a reader that left because the ring was empty (it comes on a tick, or
- * sleeps) then rests although packets wait. It left so if the queue woke with an
- * empty ring. If it was open for twice the time that reading took, the reader may
- * have left so, and gets up to a quarter more than it took.
+ * slowly, some with each wake.
+ * Time without work is time for which a stop left the ring empty. A reader that
+ * rests although packets wait (it comes on a tick, or sleeps) may have left because
+ * it found the ring empty, unless it had read in this stop. Then its ring may hold
+ * a quarter more than it took since it last rested.
  *
  * Review. A stopped queue is reviewed when its reader should have read down to
  * the low watermark; the queue wakes if it did, and while the reader rests if there
@@ -52,13 +50,8 @@
 
 #define DEPTH_MIN		4
 
-/*
- * What was added to the depth fades to 1/e in HELD_FADES_NS of reading, and by a part
- * of what a visit left. Each wake of a reader that does not rest counts as
- * HELD_FADES_WAKE_NS of reading.
- */
-#define HELD_FADES_NS		NSEC_PER_SEC
-#define HELD_FADES_WAKE_NS	(6 * NSEC_PER_MSEC)
+/* Such parts of what was added to the depth go: with each wake, and after a visit. */
+#define WAKE_FADES		128
 #define VISIT_FADES		4
 /* Longer than any ring: a reader that does not rest has no visits. */
 #define VISIT_MAX		1000000
@@ -232,39 +225,21 @@ bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings
 }
 
 /*
- * The reader rested in this stop, and reads again. If it had rested for want of
- * packets it gets as many more as it could have read meanwhile, up to @most. If it
- * had left packets the ring may hold less.
+ * The reader rested in this stop, and reads again. If the ring may have been too short
+ * for its last visit, it may hold a quarter more than that visit took. If it may hold
+ * even more, a part of the difference goes. A reader that took more than a ring between
+ * two rests has no visits.
  */
 static void visit_begins(struct sluice_flow *f, int size)
 {
-	u64 more = div_u64(f->looked_at - f->stopped_at, f->pace_ns + 1);
-	int most = min(f->most, size);
+	u64 visit = (u64)f->visit * SCALE, whole = (u64)size * SCALE;
+	u64 most = visit + visit / 4;
 
-	if ((u64)most * SCALE > f->held)
-		f->held = SCALE * min_t(u64, min(f->depth, size) + more + 1, most);
-	else
-		f->held -= div_u64(f->held - min(f->held, (u64)f->visit * SCALE),
-				   VISIT_FADES);
+	if (f->held > most)
+		f->held -= div_u64(f->held - most, VISIT_FADES);
+	else if (f->cut && visit <= whole)
+		f->held = min(most, whole);
 	f->visit = 0;
-}
-
-/*
- * The queue stops. It woke with @left packets in the ring; of these and of those that
- * came, @read were read in @open_ns. How many may the ring hold if the reader rests
- * now? Any number if it had found the ring empty. A quarter more than it took if it had
- * time to empty it, because it may have had time for another reason; but not if it
- * took more than a ring: that reader does not rest.
- */
-static int most_after_rest(const struct sluice_flow *f, int size, int left, int read,
-			   u64 open_ns)
-{
-	if (!left)
-		return INT_MAX;
-	if (f->visit <= size && read >= left &&
-	    open_ns / 2 > (u64)f->pace_ns * (read + 1))
-		return f->visit + f->visit / 4;
-	return 0;
 }
 
 /**
@@ -323,9 +298,7 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 	u64 open_from = max(f->looked_at, READ_ONCE(device->stopped_at));
 	int depth = sluice_flow_depth(f, s, ring->safe_limit);
 	u32 stalls = READ_ONCE(device->stalls);
-	int left = f->fill;
 	int read = max(look(f, ring), 0);
-	bool rests = f->resting && !read;
 
 	if (now > open_from)
 		f->debt_ns -= min(f->debt_ns,
@@ -336,10 +309,9 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 		f->debt_ns = stall_ns(s);
 	f->device_stalls = stalls;
 	WRITE_ONCE(device->stopped_at, now);
-	if (!rests)
-		f->most = most_after_rest(f, ring->size, left, read,
-					  now - f->looked_at);
-	f->resting = rests;
+	f->resting = f->resting && !read;
+	if (!f->resting)
+		f->cut = true;
 	f->stopped_at = now;
 	f->looked_at = now;
 	f->least = ring->fill + 1;
@@ -372,24 +344,16 @@ static u64 learn_pace(struct sluice_flow *f, int read, u64 ns, bool dry)
 	return dry ? max(ns - min(ns, busy), ns / 16) : 0;
 }
 
-/*
- * A stop ends: has the ring been too short for its reader? A reader that took more
- * than a ring does not rest, and what bridges late timers fades faster.
- */
+/* A stop ends: has the ring been too short for its reader? */
 static void learn_depth(struct sluice_flow *f, const struct sluice_flow_settings *s,
 			int size, bool rested)
 {
-	int depth = min(f->depth, size);
 	u64 more = div_u64(f->lost_ns, f->pace_ns + 1);
-	u64 ns = (u64)f->pace_ns * f->stop_read;
 
-	if (f->visit > size)
-		ns += HELD_FADES_WAKE_NS;
 	if (f->lost_ns)
-		f->held = SCALE * min_t(u64, depth + more + 1, size);
+		f->held = SCALE * min_t(u64, min(f->depth, size) + more + 1, size);
 	else if (!rested)
-		f->held -= DIV_ROUND_UP_ULL(f->held * min_t(u64, ns, HELD_FADES_NS),
-					    HELD_FADES_NS);
+		f->held -= f->held / WAKE_FADES;
 	set_depth(f, s);
 }
 
@@ -450,7 +414,7 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 	if (read > 0) {
 		if (rested)
 			visit_begins(f, ring->size);
-		f->most = 0;
+		f->cut = false;
 		f->visit = min(f->visit + read, VISIT_MAX);
 		f->stop_read += read;
 		f->lost_ns += learn_pace(f, read, now - f->looked_at, !ring->fill);

@@ -61,17 +61,16 @@ struct sluice_flow_device {
  * struct sluice_flow - the policy's memory of one queue
  * @depth: packets at which the queue stops, before the other limits
  * @stalled: senders pass, and a full ring drops
- * @most: packets that the ring may hold if the reader rests in this stop: it had
- *	  found the ring empty before; 0: it left packets
  * @resting: the last look of this stop saw nothing read
+ * @cut: if the reader rests now, it may have left because the ring was empty
  * @producer: the ring's producer at the last look
  * @fill: packets in the ring at the last look
  * @least: the fewest packets in the ring since the queue stopped
  * @visit: packets read since the reader last rested
  * @stop_read: packets read in this stop
  * @unread: packets still to be read after a stall until each pays in full
- * @held: packets, in 1/1024, beyond which the reader took no more at one visit, or
- *	  which bridge the delay of timers; learned
+ * @held: packets, in 1/1024: a little more than the reader takes at one visit, or what
+ *	  bridges the delay of timers; learned
  * @device_stalls: stalls of the device that this queue knows of
  * @pace_ns: the reader's nanoseconds for one packet: @sum_ns over @sum_packets
  * @sum_packets: packets it read in @sum_ns, in 1/1024
@@ -91,8 +90,8 @@ struct sluice_flow_device {
 struct sluice_flow {
 	int depth;
 	bool stalled;
-	int most;
 	bool resting;
+	bool cut;
 	int producer;
 	int fill;
 	int least;
