@@ -1,15 +1,51 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""With SELinux enforcing, the module is loaded at boot and nothing is denied to it."""
+"""With SELinux enforcing, the module is loaded at boot and nothing is denied to it.
+
+The guest has Debian's policy. Its root is a disk image with a label on each file, mounted
+without the overlay of the other guests, which has no labels.
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lab.cache import cache_dir, cached, digest, digest_files
+from lab.machines import build, disk, vm
+from lab.machines.chroot import must_run_in_root
 from lab.machines.matrix import kernel_named
-from tests.kernel import _selinux as selinux
+from lab.machines.roots import Root, ensure_root
 
+# Loaded by systemd-modules-load too, when the unit of this name is started.
+OPEN_TUN = build.REPOSITORY / "tests" / "kernel" / "open_tun"
+PACKAGES = ("auditd", "policycoreutils", "selinux-policy-default")
+BOOT_SECONDS = 900
+POLICY = "selinux=1 security=selinux enforcing=1 audit=1 audit_backlog_limit=8192"
+# What a unit's own program runs as, and files without a label: so the lab's job, which
+# writes to a share that has none, is not confined. What it does is still logged.
+_NOT_CONFINED = ("initrc_t", "unlabeled_t")
+_LOADER = (
+    r"[Service]\nType=oneshot\nExecStart=/usr/lib/systemd/systemd-modules-load "
+    rf"/etc/{OPEN_TUN.name}.conf\n"
+)
+_PREPARE = f"""
+install -D -m 644 -t /usr/lib/modules/{{release}}/updates /mnt/*.ko
+depmod {{release}}
+echo sluice >/etc/modules-load.d/sluice.conf
+echo {OPEN_TUN.name} >/etc/{OPEN_TUN.name}.conf
+printf '{_LOADER}' >/etc/systemd/system/{OPEN_TUN.name}.service
+printf 'SELINUX=enforcing\\nSELINUXTYPE=default\\n' >/etc/selinux/config
+echo '{"".join(f"(typepermissive {name})" for name in _NOT_CONFINED)}' >/tmp/lab.cil
+semodule --noreload --install /tmp/lab.cil
+mkdir -p /out /sluice
+touch /.init
+setfiles -F -e /dev -e /mnt -e /proc -e /tmp \
+    /etc/selinux/default/contexts/files/file_contexts /
+"""
 # A tap with a ring of 8 that nobody reads gets packets until its queue is stopped. The
 # policy lets the job create it, and "ip" not.
 FILL = """
@@ -43,7 +79,7 @@ echo "loader: $(systemctl is-active systemd-modules-load)"
 echo "loaded: $(grep -c '^sluice ' /proc/modules)"
 python3 -c '{FILL}' 2>&1
 denials before
-systemctl start {selinux.OPEN_TUN.name} 2>&1
+systemctl start {OPEN_TUN.name} 2>&1
 dmesg | grep 'open_tun:'
 denials after
 """
@@ -51,12 +87,41 @@ denials after
 OURS = ("sluice", "tun", "modules-load", "modules_load", "modprobe", "kmod")
 
 
+def _ensure_labelled(root: Root) -> Path:
+    modules = [build.build_module(root, source) for source in (build.KMOD, OPEN_TUN)]
+    key = digest(root.key, digest_files(modules), _PREPARE, *disk.COMMAND, disk.SIZE)
+    final = cache_dir() / "disks" / f"{root.kernel}-selinux-{key}"
+    with cached(final, f"disk-{root.kernel}-selinux") as work:
+        if work:
+            tree = replace(root, path=work / "tree")
+            subprocess.run(["cp", "-a", root.path, tree.path], check=True)
+            (work / "in").mkdir()
+            for module in modules:
+                shutil.copy(module, work / "in")
+            script = _PREPARE.format(release=root.release)
+            failure = f"kernel {root.kernel}: its files cannot be labelled"
+            must_run_in_root(tree, work / "in", script, failure, "see the log")
+            disk.make(tree, work / "root.ext4")
+            shutil.rmtree(tree.path)
+    return final / "root.ext4"
+
+
 def test_module_is_loaded_at_boot_and_nothing_is_denied(
     pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
     if not pytestconfig.getoption("--every"):
         pytest.skip("needs a root of its own; make test-all has it")
-    said, trouble = selinux.run(kernel_named("6.12"), SCRIPT, tmp_path)
+    root = ensure_root(kernel_named("6.12"), PACKAGES)
+    machine = vm.Machine(
+        root,
+        tmp_path,
+        disk=_ensure_labelled(root),
+        cmdline="lab.systemd lab.selinux",
+        policy=POLICY,
+    )
+    job = {"kind": "command", "argv": ["sh", "-c", SCRIPT]}
+    said: list[str] = []
+    trouble = vm.run_job(machine, job, BOOT_SECONDS, said.append).trouble
     assert not trouble, trouble
     for line in ("enforce: 1", "audit: active", "loader: active", "loaded: 1"):
         assert line in said, said

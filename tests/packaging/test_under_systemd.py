@@ -16,6 +16,7 @@ BOOTS = [
     "under_systemd.boot_1_installs_the_packages",
     "under_systemd.boot_2_has_the_rules_in_force",
 ]
+REALTIME = replace(KERNEL, name="6.12-rt", release="rt-amd64")
 
 
 def test_upgrade_and_purge(assert_module_passes) -> None:
@@ -29,3 +30,8 @@ def test_reboot(pytestconfig, show) -> None:
     assert played.trouble == []
     outcomes = {name: one.outcome for name, one in played.outcomes.items()}
     assert outcomes == dict.fromkeys(BOOTS, "passed"), played.outcomes
+
+
+def test_realtime_kernel_says_why_nothing_is_served(assert_module_passes) -> None:
+    """Debian's PREEMPT_RT kernel: the packages do no harm."""
+    assert_module_passes(REALTIME, "realtime", SUITE, PACKAGING.extra)

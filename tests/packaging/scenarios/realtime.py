@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The packages on a kernel that sluice refuses for good: PREEMPT_RT.
 
-Played where systemd is the first process: see tests/packaging/test_realtime.py.
+Played where systemd is the first process: see tests/packaging/test_under_systemd.py.
 """
 
 from __future__ import annotations
