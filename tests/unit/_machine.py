@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -151,6 +151,15 @@ class Machine:
     def remove(self, ifindex: int) -> None:
         self.links = [link for link in self.links if link.ifindex != ifindex]
         self.devices = [one for one in self.devices if one.ifindex != ifindex]
+
+
+def raising(error: BaseException) -> Callable[..., NoReturn]:
+    """In place of a function that fails."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return fail
 
 
 def install(patch: pytest.MonkeyPatch, folder: Path, **what: Any) -> Machine:

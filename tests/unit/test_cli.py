@@ -18,7 +18,7 @@ import pytest
 from sluice import cli, config, system
 from sluice.cli import main
 from sluice.errors import EXIT_CODES, NetlinkError
-from tests.unit._machine import DEVICE0, TAP0, Machine
+from tests.unit._machine import DEVICE0, TAP0, Machine, raising
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -127,10 +127,7 @@ def test_errors_are_json_if_json_was_asked_for(machine, run, words, code) -> Non
 def test_whatever_goes_wrong_is_one_line(
     machine: Machine, run, monkeypatch, error: BaseException, code: int, text: str
 ) -> None:
-    def fail(_: object) -> None:
-        raise error
-
-    monkeypatch.setattr("sluice.system.read_links", fail)
+    monkeypatch.setattr(system, "read_links", raising(error))
     said = run("status", code).err
     assert said.startswith(f"sluice: {text}") if text else not said.strip()
     assert said.count("\n") == 1

@@ -24,7 +24,7 @@ from sluice import config, doctor, system
 from sluice.cli import main
 from sluice.config import Rule, format_rule, parse, parse_line, remembered, rule_for
 from sluice.errors import Denied, SluiceError
-from tests.unit._machine import Machine
+from tests.unit._machine import Machine, raising
 
 TREE = Path(__file__).resolve().parents[2]
 
@@ -214,11 +214,8 @@ def test_rights_links_and_strange_bytes_survive(tmp_path: Path) -> None:
 def test_failed_write_leaves_the_file_whole(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "conf"
     path.write_text("tap0 on\n")
-
-    def full_disk(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full_disk)
+    full_disk = OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "fsync", raising(full_disk))
     with pytest.raises(SluiceError, match="no space left"):
         config.remember([Rule("tap1", True)], path)
     assert path.read_text() == "tap0 on\n"
@@ -234,12 +231,9 @@ def test_failed_write_leaves_the_file_whole(tmp_path: Path, monkeypatch) -> None
     (errno.EIO, "dmesg"),
 ])
 def test_each_refusal_has_its_advice(tmp_path, monkeypatch, code, advice) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
-
     path = tmp_path / "conf"
     path.write_text("tap0 on\n")
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "open", raising(OSError(code, os.strerror(code))))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(SluiceError, match=advice) as raised:
         config.remember([Rule("tap1", True)], path)
@@ -262,11 +256,7 @@ def test_file_that_cannot_be_replaced_is_changed_in_place(
     path.write_text(before)
     path.chmod(0o640)
     inode = path.stat().st_ino
-
-    def refuse(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "rename", refuse)
+    monkeypatch.setattr(os, "rename", raising(OSError(code, os.strerror(code))))
     with config.writing(parse("tap1 off\n"), path):
         assert path.read_text() == "tap1 off\n"
     assert path.stat().st_ino == inode and path.stat().st_mode & 0o777 == 0o640
@@ -424,14 +414,11 @@ def _play(arguments: list[str], number: int, in_place: bool, module: Path) -> No
 
         return step
 
-    def refuse(*_: object) -> None:
-        raise OSError(16, "Device or resource busy")  # a bind mount
-
     def set_rules(rules: object, reset: object) -> None:
         module.write_bytes(pickle.dumps(rules))
 
     if in_place:
-        os.rename = refuse
+        os.rename = raising(OSError(16, "Device or resource busy"))  # a bind mount
     for name in STEPS:
         setattr(os, name, stopping(getattr(os, name)))
     system.set_rules = stopping(set_rules)

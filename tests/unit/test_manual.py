@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ from sluice.namespaces import Namespace
 from sluice.netlink import Event
 from tests.unit._machine import Machine
 
-MAN = Path(__file__).parents[2] / "man"
-MANUAL = (MAN / "sluice.8").read_text()
-FILES = (MAN / "sluice.conf.5").read_text()
+TREE = Path(__file__).parents[2]
+DOCS = TREE / "docs"
+MANUAL = (TREE / "man/sluice.8").read_text()
+FILES = (TREE / "man/sluice.conf.5").read_text()
+MAIN = (TREE / "kmod/main.c").read_text()
 
 
 def command(name: str) -> click.Command:
@@ -71,8 +73,7 @@ def test_examples_of_the_files_are_right() -> None:
 
 
 def test_defaults_are_the_modules() -> None:
-    main = (Path(__file__).parents[2] / "kmod/main.c").read_text()
-    found = re.findall(r"uint sluice_default_(\w+)(?: = (\d+))?;", main)
+    found = re.findall(r"uint sluice_default_(\w+)(?: = (\d+))?;", MAIN)
     assert len(found) >= 3
     for name, value in found:
         word = name.replace("_", "-")
@@ -82,18 +83,14 @@ def test_defaults_are_the_modules() -> None:
         assert f"\n{value or 0} unless the module" in text, name
 
 
-KMOD = MAN.parent / "kmod"
-
-
 def module_parameters() -> dict[str, tuple[str, str]]:
     """Type and default by name."""
-    main = (KMOD / "main.c").read_text()
-    pairs = re.findall(r"^(?:bool|uint) (\w+)(?: = (\w+))?;", main, re.M)
+    pairs = re.findall(r"^(?:bool|uint) (\w+)(?: = (\w+))?;", MAIN, re.M)
     declared = {name: value or "0" for name, value in pairs}
-    found = re.findall(r"module_param_named\((\w+), (\w+), (\w+), 0\d+\)", main)
-    numbers = re.findall(r"module_param_cb\((\w+), &\w+, &(\w+),\s+0\d+\)", main)
+    found = re.findall(r"module_param_named\((\w+), (\w+), (\w+), 0\d+\)", MAIN)
+    numbers = re.findall(r"module_param_cb\((\w+), &\w+, &(\w+),\s+0\d+\)", MAIN)
     found += [(name, variable, "uint") for name, variable in numbers]
-    assert len(found) == main.count("MODULE_PARM_DESC")
+    assert len(found) == MAIN.count("MODULE_PARM_DESC")
     words = {"true": "1", "false": "0"}
     return {
         name: (kind, words.get(declared[variable], declared[variable]))
@@ -107,7 +104,7 @@ def test_parameters_of_the_module_are_in_the_manual() -> None:
     told = {name: (default, text) for name, default, text in zip(*[iter(items)] * 3)}
     known = module_parameters()
     assert sorted(told) == sorted(known)
-    header = (KMOD / "sluice.h").read_text()
+    header = (TREE / "kmod/sluice.h").read_text()
     for name, (kind, default) in known.items():
         assert told[name][0] == default, name
         text = told[name][1]
@@ -116,12 +113,11 @@ def test_parameters_of_the_module_are_in_the_manual() -> None:
             assert most and f" to {most[1]}" in text, name
 
 
-REPOSITORY = MAN.parent
 DOCUMENTS = [
-    REPOSITORY / "README.md",
-    *sorted((REPOSITORY / "docs").glob("*.md")),
-    *sorted((REPOSITORY / "packaging").rglob("*.service")),
-    *sorted((REPOSITORY / "packaging").rglob("*.yml")),
+    TREE / "README.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted((TREE / "packaging").rglob("*.service")),
+    *sorted((TREE / "packaging").rglob("*.yml")),
 ]
 
 
@@ -138,7 +134,6 @@ def test_documents_name_commands_and_options_that_exist(path: Path) -> None:
 
 # JSON
 
-DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA: dict[str, Any] = json.loads((DOCS / "schema.json").read_text())
 PAGE = (DOCS / "json.md").read_text()
 
@@ -148,35 +143,31 @@ def check(text: str) -> str:
     answer = json.loads(text)
     assert answer["schema"] == output.SCHEMA == 1
     jsonschema.Draft7Validator(SCHEMA).validate(answer)
-    found = []
-    for form in SCHEMA["oneOf"]:
-        whole = {**form, "definitions": SCHEMA["definitions"]}
-        if jsonschema.Draft7Validator(whole).is_valid(answer):
-            found.append(form["title"])
-    (title,) = found
+    (title,) = (
+        form["title"]
+        for form in SCHEMA["oneOf"]
+        if jsonschema.Draft7Validator({**SCHEMA, "oneOf": [form]}).is_valid(answer)
+    )
     return title
 
 
-@pytest.mark.parametrize(
-    ("words", "title"),
-    [
-        ("status", "status"),
-        ("status tap9", "error"),
-        ("on tap0", "switched"),
-        ("off tap0 --now", "switched"),
-        ("off tap0 --dry-run", "switched"),
-        ("forget t*", "forgotten"),
-        ("forget x", "error"),
-        ("apply", "applied"),
-        ("config check", "config"),
-        ("config check /dev/null", "config"),
-        ("config show", "config"),
-        ("watch --count 1", "watch"),
-        ("metrics", "metrics"),
-        ("completion bash", "completion"),
-        ("status --nonsense", "error"),
-    ],
-)
+@pytest.mark.parametrize(("words", "title"), [
+    ("status", "status"),
+    ("status tap9", "error"),
+    ("on tap0", "switched"),
+    ("off tap0 --now", "switched"),
+    ("off tap0 --dry-run", "switched"),
+    ("forget t*", "forgotten"),
+    ("forget x", "error"),
+    ("apply", "applied"),
+    ("config check", "config"),
+    ("config check /dev/null", "config"),
+    ("config show", "config"),
+    ("watch --count 1", "watch"),
+    ("metrics", "metrics"),
+    ("completion bash", "completion"),
+    ("status --nonsense", "error"),
+])
 @pytest.mark.parametrize("loaded", [True, False])
 def test_answers(machine: Machine, capsys, words, title, loaded) -> None:
     machine.loaded = loaded
@@ -195,12 +186,8 @@ def test_events(machine: Machine, capsys, monkeypatch) -> None:
 
 
 def test_schema_is_that_of_the_commands_types() -> None:
-    found = importlib.util.spec_from_file_location("made", DOCS / "make_schema.py")
-    maker = importlib.util.module_from_spec(found)
-    found.loader.exec_module(maker)
-    assert (DOCS / "schema.json").read_text() == maker.format_schema(), (
-        "run: make generate"
-    )
+    made = runpy.run_path(str(DOCS / "make_schema.py"))["format_schema"]()
+    assert (DOCS / "schema.json").read_text() == made, "run: make generate"
 
 
 def test_page_has_every_subcommand_and_member() -> None:

@@ -17,6 +17,7 @@ import pytest
 from sluice import monitor, rules
 from sluice.namespaces import Namespace
 from sluice.netlink import Event
+from tests.unit._machine import raising
 
 
 class Ear:
@@ -143,10 +144,7 @@ def test_more_namespaces_than_files_may_be_open(machine, monkeypatch, capsys) ->
 
 
 def test_without_the_module_it_says_so(machine, run, monkeypatch) -> None:
-    def absent() -> None:
-        raise LookupError
-
-    monkeypatch.setattr(monitor, "Client", absent)
+    monkeypatch.setattr(monitor, "Client", raising(LookupError()))
     assert run("monitor", 1).err == f"sluice: {rules.NOT_LOADED}\n"
 
 

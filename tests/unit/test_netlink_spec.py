@@ -7,11 +7,10 @@ kmod/uapi.h and kmod/policy.h are generated from it: see lab/checks/generate.py.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import re
+import runpy
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,14 +26,6 @@ HEADER = (REPOSITORY / "kmod/sluice.h").read_text()
 SETS = {
     one["name"]: one for one in SPEC["attribute-sets"] if "subset-of" not in one
 }
-
-
-def page_maker() -> ModuleType:
-    path = REPOSITORY / "docs/make_netlink.py"
-    found = importlib.util.spec_from_file_location("docs_netlink", path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 def c_name(text: str) -> str:
@@ -80,5 +71,6 @@ def test_command_and_module_know_the_ranges() -> None:
     [("docs/netlink.md", "format_page"), ("sluice/spec.py", "format_tables")],
 )
 def test_generated_files_are_current(name: str, format_file: str) -> None:
+    maker = runpy.run_path(str(REPOSITORY / "docs/make_netlink.py"))
     text = (REPOSITORY / name).read_text()
-    assert text == getattr(page_maker(), format_file)(SPEC), "run: make generate"
+    assert text == maker[format_file](SPEC), "run: make generate"

@@ -14,7 +14,7 @@ from sluice import config, rules, system
 from sluice.cli import main
 from sluice.config import HEADER
 from sluice.errors import Denied, NetlinkError, SluiceError
-from tests.unit._machine import Machine
+from tests.unit._machine import Machine, raising
 
 
 def test_off_is_done_and_remembered(machine: Machine, run) -> None:
@@ -69,15 +69,13 @@ LOADED = "module: not loaded; see: sluice doctor"
 def test_refusal_is_one_line(
     machine: Machine, run, monkeypatch, words, how, status, text
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise LookupError if "unloaded" in how else NetlinkError(errno.ENOENT)
-
     for name, value in how.items():
         setattr(machine, name, value)
     if "unloaded" in how:
-        monkeypatch.setattr(system, "set_device", refuse)
+        monkeypatch.setattr(system, "set_device", raising(LookupError()))
     if "no_qdisc" in how:
-        monkeypatch.setattr(system, "attach_qdisc", refuse)
+        refused = NetlinkError(errno.ENOENT)
+        monkeypatch.setattr(system, "attach_qdisc", raising(refused))
     config.PATH.write_text("tun0 on qdisc=cake\n")
     said = run(words, status)
     assert said.err == f"sluice: {text}\n"

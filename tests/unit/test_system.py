@@ -17,6 +17,7 @@ from sluice.errors import Denied, Gone, NetlinkError, SluiceError
 from sluice.namespaces import Namespace
 from sluice.rtnl import Link, QdiscStats
 from sluice.wire import attribute
+from tests.unit._machine import raising
 
 
 @pytest.fixture
@@ -352,10 +353,7 @@ def test_process_that_only_root_may_see(there: System, monkeypatch) -> None:
 def test_namespace_that_cannot_be_entered(
     there: System, monkeypatch, error: OSError, raised: type[SluiceError], text: str
 ) -> None:
-    def setns(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(namespaces, "setns", setns)
+    monkeypatch.setattr(namespaces, "setns", raising(error))
     red = there.names / "red"
     red.touch()
     with pytest.raises(raised, match=f"^netns red: {text}$") as found:

@@ -243,18 +243,23 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
         yield start
 
 
+def assert_as_before(one: Terminal, status: int) -> None:
+    """The program has ended, and the terminal is as it was."""
+    one.wait_for(lambda: one.process.poll() is not None)
+    assert one.process.returncode == status
+    one.read_rest()
+    assert b"\x1b[?1049l" in one.shown and b"\x1b[?25h" in one.shown
+    assert termios.tcgetattr(one.secondary) == one.before
+
+
 @pytest.mark.parametrize("key", [b"q", b"\x03"])
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_keys_end_it_and_the_terminal_is_as_before(terminal, key, no_color) -> None:
     one = terminal(NO_COLOR=no_color)
     one.wait_for(lambda: b"tap0" in one.shown)
     one.type(key)
-    one.wait_for(lambda: one.process.poll() is not None)
-    assert one.process.returncode == 0
-    one.read_rest()
+    assert_as_before(one, 0)
     assert b"Traceback" not in one.shown
-    assert one.shown.rstrip().endswith(b"\x1b[?25h") or b"\x1b[?1049l" in one.shown
-    assert termios.tcgetattr(one.secondary) == one.before
     assert (b"\x1b[32m" in one.shown) is not bool(no_color)
 
 
@@ -265,23 +270,15 @@ def test_without_a_keyboard_it_shows_what_it_is_asked_for(terminal) -> None:
     assert b"Traceback" not in one.shown
 
 
-def test_it_follows_the_size_of_the_terminal(terminal) -> None:
-    one = terminal()
-    for columns in (80, 44, 120):
-        one.resize(columns)
-        one.shown = b""
-        # The first screen or two may be of the size before.
-        one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 4)
-        assert columns - 10 < max(one.widths()) <= columns, one.widths()
-
-
-def test_the_size_is_followed_between_two_looks(terminal) -> None:
+def test_size_of_the_terminal_is_followed_between_two_looks(terminal) -> None:
     one = terminal(arguments=["--interval", "60"])
     one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 1)
-    one.resize(44)
-    one.shown = b""
-    one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 2)
-    assert 34 < max(one.widths()) <= 44, one.widths()
+    for columns in (44, 120):
+        one.resize(columns)
+        one.shown = b""
+        # The first screen may be of the size before.
+        one.wait_for(lambda: one.shown.count(b"QUEUE  ") > 2)
+        assert columns - 10 < max(one.widths()) <= columns, one.widths()
 
 
 def test_no_device_of_that_name(terminal) -> None:
@@ -295,11 +292,7 @@ def test_a_signal_ends_it_and_the_terminal_is_as_before(terminal, number) -> Non
     one = terminal()
     one.wait_for(lambda: b"tap0" in one.shown)
     one.process.send_signal(number)
-    one.wait_for(lambda: one.process.poll() is not None)
-    assert one.process.returncode == -number
-    one.read_rest()
-    assert b"\x1b[?1049l" in one.shown and b"\x1b[?25h" in one.shown
-    assert termios.tcgetattr(one.secondary) == one.before
+    assert_as_before(one, -number)
 
 
 def test_it_is_stopped_with_the_terminal_as_before_and_goes_on(terminal) -> None:
