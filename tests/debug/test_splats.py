@@ -34,12 +34,7 @@ def stage(root: Root, output: Path) -> None:
     shutil.copy(build.build_module(root, SPLAT), output)
 
 
-SUITE = testing.Suite(
-    name="debug",
-    kernels=DEBUG,
-    often=(),
-    stage=stage,
-)
+SUITE = testing.Suite("debug", kernels=DEBUG, often=(), stage=stage)
 
 
 def test_splat_fails_its_scenario(kernel, played) -> None:

@@ -150,25 +150,28 @@ def test_init_script_fails_no_boot(tmp_path, word: str, status: int) -> None:
     assert done.returncode == status, done.stderr
 
 
+def load(script: Path, programs: str) -> tuple[int, str]:
+    """`module load` with these programs: its status, and what it says."""
+    path = {"PATH": f"{programs}:/usr/bin:/bin"}
+    command = ["sh", str(script), "load"]
+    done = subprocess.run(command, env=path, capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
 def test_load_that_fails_says_what_the_kernel_said(tmp_path) -> None:
-    said = "modprobe: ERROR: could not insert 'sluice': Invalid argument"
+    error = "modprobe: ERROR: could not insert 'sluice': Invalid argument"
     new = "[ 9.0] sluice: `1s' invalid for parameter `stall_ms'"
     path = fake(
         tmp_path,
         modinfo="echo abc",
-        modprobe=f'echo "{said}" >&2; cat {tmp_path}/new >>{tmp_path}/log; exit 1',
+        modprobe=f'echo "{error}" >&2; cat {tmp_path}/new >>{tmp_path}/log; exit 1',
         dmesg=f"cat {tmp_path}/log",
     )
     (tmp_path / "new").write_text(f"{new}\n")
     (tmp_path / "log").write_text("[ 1.0] sluice: an older line\n")
-    done = subprocess.run(
-        ["sh", str(SCRIPT.parent / "module"), "load"],
-        env={"PATH": f"{path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stderr.endswith(
+    status, said = load(SCRIPT.parent / "module", path)
+    assert status == 1
+    assert said.endswith(
         "sluice: module: not loaded (Invalid argument: `1s' invalid for parameter "
         "`stall_ms'); devices behave as without sluice; see: sluice doctor\n"
     )
@@ -186,15 +189,10 @@ def test_module_is_loaded_whatever_the_command_says(tmp_path, command) -> None:
     at = lines.index("command=/usr/sbin/sluice")  # or this would run the machine's own
     lines[at] = f"command={there}"
     script.write_text("\n".join(lines))
-    done = subprocess.run(
-        ["sh", str(script), "load"],
-        env={"PATH": f"{path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "sluice: module: loaded\n" in done.stderr
-    assert (f"+ {there} apply --keep\n" in done.stderr) is bool(command)
+    status, said = load(script, path)
+    assert status == 0, said
+    assert "sluice: module: loaded\n" in said
+    assert (f"+ {there} apply --keep\n" in said) is bool(command)
 
 
 def test_owner_in_the_words_of_a_package_manager() -> None:

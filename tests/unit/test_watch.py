@@ -10,7 +10,6 @@ import sys
 import termios
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,6 @@ from sluice.devices import read_views
 from sluice import watch
 from tests._terminal import Terminal
 from tests.unit._machine import QUEUE0, Machine
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 def look(machine: Machine, watched: watch.Watched, at: float):

@@ -9,6 +9,7 @@ import os
 import platform
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 SYSCALL = {"x86_64": 321, "aarch64": 280}
 PROG_LOAD, LINK_CREATE = 5, 28
@@ -59,22 +60,9 @@ def _loaded(kind: int, instructions: Sequence[bytes]) -> Iterator[int]:
         os.close(program)
 
 
-@contextlib.contextmanager
-def choosing(queue: int) -> Iterator[int]:
+def choosing(queue: int) -> AbstractContextManager[int]:
     """A steering program that sends every packet to one queue."""
-    with _loaded(SOCKET_FILTER, (_set(0, queue), _EXIT)) as program:
-        yield program
-
-
-@contextlib.contextmanager
-def _attached(source: int, code: Sequence[bytes], where: int) -> Iterator[None]:
-    with _loaded(XDP, code) as program:
-        attributes = struct.pack("=IIII", program, source, ATTACH_XDP, where)
-        link = _bpf(LINK_CREATE, attributes)
-        try:
-            yield
-        finally:
-            os.close(link)
+    return _loaded(SOCKET_FILTER, (_set(0, queue), _EXIT))
 
 
 @contextlib.contextmanager
@@ -84,5 +72,10 @@ def redirected(source: int, target: int, where: int = XDP_IN_DRIVER) -> Iterator
     where: XDP in the drivers, or in the core, which calls the transmit function.
     """
     code = (_set(1, target), _set(2, 0), _call(REDIRECT), _EXIT)
-    with _attached(source, code, where):
-        yield
+    with _loaded(XDP, code) as program:
+        attributes = struct.pack("=IIII", program, source, ATTACH_XDP, where)
+        link = _bpf(LINK_CREATE, attributes)
+        try:
+            yield
+        finally:
+            os.close(link)

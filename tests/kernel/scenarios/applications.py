@@ -13,6 +13,7 @@ from lab.guest.devices import FAR, NEAR, Counters, Device, read_counters
 from lab.guest.scenarios import Env, scenario
 from lab.workloads import applications, qemu
 from lab.workloads.tcp import server
+from sluice.netlink import Queue
 from tests.kernel.scenarios._traffic import case, read_device, read_queue, set_device
 
 STREAMS = 8
@@ -45,17 +46,8 @@ class Traffic:
         self._env, self.device = env, device
         self._client = env.enter(endless_tcp(device, far))
 
-    def state(self) -> str:
-        return read_device(self.device).state
-
-    def stops(self) -> int:
-        return read_queue(self.device).stops
-
-    def stalls(self) -> int:
-        return read_queue(self.device).stalls
-
-    def switch(self, on: bool) -> None:
-        set_device(self.device, on=int(on))
+    def queue(self) -> Queue:
+        return read_queue(self.device)
 
     def wait_for_an_overflow(self) -> None:
         self._env.wait_for(
@@ -79,12 +71,13 @@ class Traffic:
     def assert_served(self, stops: int) -> None:
         """Its queue is stopped, packets flow, and none is lost, unless the queue stalled
         because the application did not run on a busy host."""
-        assert self.state() == "served", self.state()
-        before, stalls = read_counters(self.device), self.stalls()
-        self._env.wait_for(lambda: self.stops() > stops, "stops", REFILL_SECONDS)
+        state = read_device(self.device).state
+        assert state == "served", state
+        before, stalls = read_counters(self.device), self.queue().stalls
+        self._env.wait_for(lambda: self.queue().stops > stops, "stops", REFILL_SECONDS)
         after = self.assert_moves("on")
         lost = after.lost_at_ring - before.lost_at_ring
-        assert lost == 0 or self.stalls() > stalls, (before, after)
+        assert lost == 0 or self.queue().stalls > stalls, (before, after)
 
 
 def _is_served_and_released(env: Env, traffic: Traffic) -> None:
@@ -92,11 +85,11 @@ def _is_served_and_released(env: Env, traffic: Traffic) -> None:
     traffic.wait_for_an_overflow()
     env.load()
     traffic.assert_served(stops=0)
-    traffic.switch(on=False)
-    stops = traffic.stops()
+    set_device(traffic.device, on=0)
+    stops = traffic.queue().stops
     traffic.assert_moves("off")
-    assert traffic.stops() == stops, "stopped while off"
-    traffic.switch(on=True)
+    assert traffic.queue().stops == stops, "stopped while off"
+    set_device(traffic.device, on=1)
     traffic.assert_served(stops)
     env.run("rmmod", "sluice")
     assert not os.path.exists("/sys/module/sluice")

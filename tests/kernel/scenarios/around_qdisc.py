@@ -24,10 +24,9 @@ from lab.guest.devices import HERE
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import XDP_IN_CORE, redirected
-from tests.kernel.scenarios._bridge import empty_bridge
 from tests.kernel.scenarios._frames import FRAME, bypassing_socket, is_frame
+from tests.kernel.scenarios._links import ENTRY, SOURCE, empty_bridge, veth_pair
 from tests.kernel.scenarios._tap import PACKET_MAX, Tap, tap
-from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
 FRAMES, PER_SECOND = 3000, 1000
 MESSAGES, MESSAGES_PER_SECOND = 300, 100  # of the kernel, to netconsole

@@ -17,10 +17,10 @@ from lab.guest.scenarios import Env, scenario
 from sluice.netlink import DEVICE_GET, Client
 from sluice.wire import DUMP_INTR
 from tests.kernel.scenarios import _traffic as net
+from tests.kernel.scenarios._links import veth_pair
 from tests.kernel.scenarios._memory import allowed
 from tests.kernel.scenarios._requests import Asker
 from tests.kernel.scenarios._tap import IFF_MULTI_QUEUE, Tap, tap
-from tests.kernel.scenarios._veth import veth_pair
 
 QUEUES = 256  # the most a device has
 FLOWS = 4096

@@ -17,6 +17,7 @@ from lab.guest.scenarios import Env, scenario
 from sluice import netlink
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._frames import Freed
+from tests.kernel.scenarios._links import ENTRY, SOURCE, veth_pair
 from tests.kernel.scenarios._requests import (
     ACK,
     DUMP,
@@ -32,7 +33,6 @@ from tests.kernel.scenarios._requests import (
     u32,
     wrong_attrs,
 )
-from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
 SEED, DATAGRAMS = 1, 1500
 IN_RING, IN_QDISC = 50, 100  # frames, of a device that is killed

@@ -18,7 +18,6 @@ from pathlib import Path
 from lab.guest.devices import Device
 from lab.guest.program import succeeds
 from lab.guest.scenarios import Env, scenario
-from tests.kernel.scenarios._bridge import assert_full_ring_stops, empty_bridge
 from tests.kernel.scenarios._command import (
     CONFIG,
     REPOSITORY,
@@ -26,6 +25,7 @@ from tests.kernel.scenarios._command import (
     needs_click,
     sluice,
 )
+from tests.kernel.scenarios._links import assert_full_ring_stops, empty_bridge
 
 SECONDS = 600
 FOLDER = Path("/etc/libvirt")

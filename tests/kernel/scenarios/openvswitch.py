@@ -6,14 +6,13 @@ Only roots with the package have it: see tests/kernel/test_programs.py.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 
 from lab.guest.devices import Device
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
-from tests.kernel.scenarios._bridge import assert_full_ring_stops
 from tests.kernel.scenarios._command import CONFIG, SECONDS, needs_click, sluice
+from tests.kernel.scenarios._links import assert_full_ring_stops
 from tests.kernel.scenarios._tap import Tap
 
 CONTROL = "/usr/share/openvswitch/scripts/ovs-ctl"
@@ -23,7 +22,7 @@ NOOP += ("--", "--id=@q", "create", "qos", "type=linux-noop")
 
 
 def _start(env: Env) -> None:
-    """Open vSwitch with a bridge, and the module."""
+    """Open vSwitch with a bridge, the module, and a tap that is no port yet."""
     if not shutil.which("ovs-vsctl"):
         env.skip("no Open vSwitch: tests/kernel/test_programs.py plays this")
     env.run("modprobe", "openvswitch")
@@ -32,17 +31,10 @@ def _start(env: Env) -> None:
     env.run("ovs-vsctl", "add-br", "br0")
     env.defer(env.run, "ovs-vsctl", "del-br", "br0")
     env.load()
-
-
-@contextlib.contextmanager
-def _tap(env: Env):
     device = Tap(IFF_TAP, PORT.name)
     device.open_queue()
+    env.defer(device.close_queue, 0)
     env.run("ip", "link", "set", PORT.name, "up")
-    try:
-        yield device
-    finally:
-        device.close_queue(0)
 
 
 def _set_qdisc(env: Env, *qdisc: str) -> None:
@@ -62,7 +54,6 @@ def _add_port(env: Env, *more: str) -> None:
 def apply_attaches_a_ports_qdisc_with_noop(env: Env) -> None:
     needs_click(env)
     _start(env)
-    env.enter(_tap(env))
     CONFIG.write_text(f"{PORT.name} on qdisc=cake\n")
     _set_qdisc(env, "noqueue")
     _add_port(env, *NOOP)
@@ -74,7 +65,6 @@ def apply_attaches_a_ports_qdisc_with_noop(env: Env) -> None:
 @scenario(deadline=SECONDS, often=False)
 def full_ring_of_a_port_stops_it(env: Env) -> None:
     _start(env)
-    env.enter(_tap(env))
     _add_port(env)
     _set_qdisc(env, "fq_codel")
     env.run("ip", "addr", "add", "10.93.0.1/24", "dev", "br0")

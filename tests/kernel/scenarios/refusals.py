@@ -17,8 +17,8 @@ from sluice.netlink import Client, Rule
 from tests.kernel.scenarios import _ftrace
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._ftrace import mount_tracefs
+from tests.kernel.scenarios._links import ENTRY, veth_pair
 from tests.kernel.scenarios._requests import DUMP, REQUEST, Asker, attr, u32
-from tests.kernel.scenarios._veth import ENTRY, veth_pair
 
 
 @scenario

@@ -12,9 +12,8 @@ from lab.guest.devices import reader as open_reader
 from lab.guest.devices import sink as open_sink
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _traffic as net
-from tests.kernel.scenarios._bridge import add_link
 from tests.kernel.scenarios._frames import send_frames
-from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
+from tests.kernel.scenarios._links import ENTRY, SOURCE, add_link, veth_pair
 
 FRAMES = 2000
 # Taps as ports of a bond, and how many microseconds a packet takes their readers.
@@ -64,10 +63,6 @@ def redirect_from_a_veth_loses_nothing(env: Env) -> str:
     return f"stock lost {before.lost_at_ring} of {FRAMES} frames, sluice none"
 
 
-def _add_ports() -> devices.Counters:
-    return functools.reduce(operator.add, map(devices.read_counters, PORTS))
-
-
 @scenario(on="newest")
 def bond_over_two_taps_loses_nothing(env: Env) -> str:
     """One blocking socket, and a bond that gives its ports a packet in turn; one reads
@@ -91,7 +86,7 @@ def bond_over_two_taps_loses_nothing(env: Env) -> str:
         sent = senders.end()
     for port in PORTS:
         net.wait_until_empty(env, port)
-    now = _add_ports()
+    now = functools.reduce(operator.add, map(devices.read_counters, PORTS))
     assert now.lost_at_ring == 0 and net.gone(now) == sent, (now, sent)
     read = ", ".join(f"{port.name} {devices.read_counters(port).read}" for port in PORTS)
     return f"of {sent} packets read: {read}"

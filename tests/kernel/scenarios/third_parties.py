@@ -23,7 +23,7 @@ from lab.guest.latency import ping
 from lab.guest.scenarios import Env, scenario
 from lab.guest.tun import IFF_TAP
 from tests.kernel.scenarios import _traffic as net
-from tests.kernel.scenarios._bridge import add_port, empty_bridge, port_mac, teach
+from tests.kernel.scenarios._links import add_port, empty_bridge, port_mac, teach
 from tests.kernel.scenarios._tap import TUNSETSNDBUF, Tap, slow_reader, tap
 from tests.kernel.scenarios._threads import Repeated
 

@@ -13,9 +13,9 @@ from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import redirected
 from tests.kernel.scenarios._frames import FRAME, is_frame
+from tests.kernel.scenarios._links import ENTRY, SOURCE, veth_pair
 from tests.kernel.scenarios._tap import SLOWEST, Readers, Tap, tap
 from tests.kernel.scenarios._threads import Repeated
-from tests.kernel.scenarios._veth import ENTRY, SOURCE, veth_pair
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A bridge, its ports, and what is behind them."""
+"""Other links: a bridge, its ports and what is behind them; a veth pair, of which one end
+receives what the other sends."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from lab.failure import Skipped, WorkloadError
-from lab.guest.devices import Device, add_neighbour, run_tool
+from lab.guest.devices import Device, add_neighbour, run_tool, silence_first_netns
 from lab.guest.scenarios import Env
 from tests.kernel.scenarios._traffic import read_device, read_queues, send
+
+SOURCE, ENTRY = "source0", "entry0"
 
 
 def add_link(name: str, kind: str, *options: str) -> None:
@@ -65,3 +68,12 @@ def assert_full_ring_stops(env: Env, guest: Device, bridge: str) -> None:
 
     env.wait_for(stopped, "the queue of the guest's tap is stopped")
     assert read_device(guest).state == "served"
+
+
+def veth_pair(env: Env) -> None:
+    """Both ends up, until the scenario's end, or that of a namespace they are in."""
+    silence_first_netns()
+    env.run("ip", "link", "add", SOURCE, "type", "veth", "peer", "name", ENTRY)
+    env.defer(env.run, "sh", "-c", f"ip link del {SOURCE} 2>&- || true")
+    for name in (SOURCE, ENTRY):
+        env.run("ip", "link", "set", name, "up")
