@@ -85,17 +85,13 @@ def test_defaults_are_the_modules() -> None:
 
 def module_parameters() -> dict[str, tuple[str, str]]:
     """Type and default by name."""
-    pairs = re.findall(r"^(?:bool|uint) (\w+)(?: = (\w+))?;", MAIN, re.M)
-    declared = {name: value or "0" for name, value in pairs}
-    found = re.findall(r"module_param_named\((\w+), (\w+), (\w+), 0\d+\)", MAIN)
-    numbers = re.findall(r"module_param_cb\((\w+), &\w+, &(\w+),\s+0\d+\)", MAIN)
-    found += [(name, variable, "uint") for name, variable in numbers]
+    words = {"true": "1", "false": "0", "": "0"}
+    variables = re.findall(r"^(bool|uint) (\w+)(?: = (\w+))?;", MAIN, re.M)
+    declared = {name: (kind, words.get(it, it)) for kind, name, it in variables}
+    found = re.findall(r"module_param_named\((\w+), (\w+), \w+, 0\d+\)", MAIN)
+    found += re.findall(r"module_param_cb\((\w+), &\w+, &(\w+),\s+0\d+\)", MAIN)
     assert len(found) == MAIN.count("MODULE_PARM_DESC")
-    words = {"true": "1", "false": "0"}
-    return {
-        name: (kind, words.get(declared[variable], declared[variable]))
-        for name, variable, kind in found
-    }
+    return {name: declared[variable] for name, variable in found}
 
 
 def test_parameters_of_the_module_are_in_the_manual() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +12,9 @@ import pytest
 from sluice import doctor, modprobe, system
 from sluice.doctor import BAD, NOTE, Facts, Finding
 from sluice.modprobe import COMMAND_LINE, Configured
+from tests.unit.test_manual import module_parameters
 from tests.unit.test_doctor import FINE, UNLOADED, found, only
 
-MAIN = Path(__file__).resolve().parents[2] / "kmod/main.c"
 CONF = "/etc/modprobe.d/sluice.conf"
 LOADED = {"default_on": "Y", "stall_ms": "250", "direct_call": "Y", "target_us": "2000"}
 
@@ -25,12 +24,8 @@ def options(*texts: str, where: str = CONF) -> tuple[Configured, ...]:
 
 
 def test_parameters_are_the_modules() -> None:
-    text = MAIN.read_text()
-    names = re.findall(r"MODULE_PARM_DESC\((\w+),", text)
-    assert names == list(modprobe.PARAMETERS)
-    for kind, variable in re.findall(r"^(bool|uint) sluice_(\w+) = ", text, re.M):
-        name = variable.removeprefix("default_" if kind == "uint" else "")
-        assert modprobe.PARAMETERS[name] == kind
+    kinds = {name: kind for name, (kind, _) in module_parameters().items()}
+    assert kinds == modprobe.PARAMETERS
 
 
 @pytest.mark.skipif(not shutil.which("modprobe"), reason="no modprobe (kmod)")

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from lab.machines.build import KMOD, source_files
-from sluice import VERSION, config, metrics
+from sluice import VERSION, config, metrics, modprobe
 from tests.kernel.scenarios.libvirt import documented_hook
 from tests.packaging.scenarios._machine import STOCK
 
@@ -107,10 +107,8 @@ def test_kubernetes_names_what_there_is() -> None:
     """The module's parameters, the image's arguments, rules without a mistake."""
     module = yaml.safe_load((KUBERNETES / "module.yaml").read_text())
     container = module["spec"]["moduleLoader"]["container"]
-    main = (KMOD / "main.c").read_text()
-    known = set(re.findall(r"^MODULE_PARM_DESC\((\w+)", main, re.M))
     given = {word.partition("=")[0] for word in container["modprobe"]["parameters"]}
-    assert given and given <= known
+    assert given and given <= modprobe.PARAMETERS.keys()
     (mapping,) = container["kernelMappings"]
     recipe = (KUBERNETES / "Containerfile").read_text()
     taken = set(re.findall(r"^ARG (\w+)", recipe, re.M))

@@ -382,10 +382,3 @@ def test_block_runs_inside_and_comes_back_even_after_an_error(
     with namespaces.netns(""), namespaces.netns(str(there.own)):
         assert entered == [away, home], "our own is not entered"
     assert len(os.listdir("/proc/self/fd")) == descriptors
-
-
-def test_words_for_what_netns_names() -> None:
-    texts = [namespaces.described(name) for name in (None, "red", "")]
-    assert texts == [
-        "any network namespace", "network namespace red", "this network namespace",
-    ]

@@ -322,26 +322,21 @@ def assert_flows(env: Env) -> None:
     assert after.read > before.read, (before, after)
 
 
-def pktgen(env: Env, senders: int, packets: int) -> list[int]:
-    """Direct senders of exactly so many packets each; returns what each sent."""
-    from lab.workloads import pktgen as generator
-
-    names = env.enter(generator.senders(senders, packets=packets))
-    generator.start(names)
-    seconds = generator.END_SECONDS * env.patience
-    results = generator.wait_ended(names, seconds)
-    assert all(result.packets for result in results), "a sender sent nothing"
-    return [result.attempts for result in results]
-
-
 def assert_direct_senders_lose_nothing(
     env: Env, senders: int, packets: int, vhost: bool = False
 ) -> str:
     """Senders that bypass the qdisc send `packets` in all into a ring that fills. A slow
     kernel gets fewer packets and a smaller ring; it must stop more than once, then."""
+    from lab.workloads import pktgen
+
     env.load("stall_ms=60000")
     sink(env, ring=500 // env.patience, vhost=vhost)
-    sent = sum(pktgen(env, senders, packets=env.fewer(packets) // senders))
+    each = env.fewer(packets) // senders
+    names = env.enter(pktgen.senders(senders, packets=each))
+    pktgen.start(names)
+    results = pktgen.wait_ended(names, pktgen.END_SECONDS * env.patience)
+    assert all(result.packets for result in results), "a sender sent nothing"
+    sent = sum(result.attempts for result in results)
     now = wait_until_read(env, sent)
     assert (now.read, now.lost_at_ring) == (sent, 0), (now, sent)
     stops = read_queue().stops
