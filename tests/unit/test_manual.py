@@ -90,7 +90,8 @@ def module_parameters() -> dict[str, tuple[str, str]]:
     declared = {name: (kind, words.get(it, it)) for kind, name, it in variables}
     found = re.findall(r"module_param_named\((\w+), (\w+), \w+, 0\d+\)", MAIN)
     found += re.findall(r"module_param_cb\((\w+), &\w+, &(\w+),\s+0\d+\)", MAIN)
-    assert len(found) == MAIN.count("MODULE_PARM_DESC")
+    described = re.findall(r"^MODULE_PARM_DESC\((\w+),", MAIN, re.M)
+    assert sorted(described) == sorted(name for name, _ in found)
     return {name: declared[variable] for name, variable in found}
 
 
