@@ -251,7 +251,7 @@ def ring_is_empty(of: Link = HERE) -> bool:
         return True
 
 
-def wait_until_empty(env: Env, of: Link = HERE) -> None:
+def wait_until_empty(env: Env, of: Link = HERE, seconds: float = 10.0) -> None:
     """Until the qdisc and the ring hold no packet. Without the module a reader that
     rests for 0.1 s looks as if it had read all."""
 
@@ -262,7 +262,7 @@ def wait_until_empty(env: Env, of: Link = HERE) -> None:
         still = after.held == 0 and before.read == after.read
         return still and ring_is_empty(of)
 
-    env.wait_for(empty, "qdisc and ring empty")
+    env.wait_for(empty, f"{of.spec}: qdisc and ring empty", seconds)
 
 
 def pausing(reader: Reader, rest: float, reads: float) -> Repeated:

@@ -37,10 +37,9 @@ from lab.guest.scenarios import Env, scenario
 from sluice import system
 from sluice.errors import NetlinkError
 from sluice.netlink import Client
-from tests.kernel.scenarios import _faults, _ftrace, _patch, _tap
+from tests.kernel.scenarios import _ftrace, _memory, _patch, _tap
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._ftrace import has_ftrace
-from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
 from tests.kernel.scenarios._traffic import read_queue, send, wait_until_open
 
 SEQUENCES = 25  # unless SLUICE_ABUSE_SEQUENCES says otherwise
@@ -353,10 +352,7 @@ class Abuser:
             kept = struct.pack("i", program)
             fcntl.ioctl(self.tap.queues[0], TUNSETFILTEREBPF, kept)
             self.read_some()
-            self.unfilter()
-
-    def unfilter(self) -> None:
-        fcntl.ioctl(self.tap.queues[0], TUNSETFILTEREBPF, struct.pack("i", -1))
+            fcntl.ioctl(self.tap.queues[0], TUNSETFILTEREBPF, struct.pack("i", -1))
 
     def steer(self) -> None:
         with choosing(self.random.randrange(QUEUES_MAX)) as program:
@@ -412,7 +408,7 @@ class Abuser:
     def starve(self) -> None:
         """Other operations, while allocations fail here and in the senders."""
         starving = [os.getpid(), *self.senders]
-        with _faults.refused_memory(starving, self.random.choice((1, 5, 20))):
+        with _memory.refused_memory(starving, self.random.choice((1, 5, 20))):
             for name in self.random.choices(self.STARVING, k=3):
                 try:
                     getattr(self, name)()
@@ -433,7 +429,7 @@ class Abuser:
     @staticmethod
     def lacks() -> list[str]:
         """Operations that this kernel does not offer."""
-        lacking = [] if _faults.is_offered() else ["starve"]
+        lacking = [] if _memory.can_be_refused() else ["starve"]
         return lacking if has_ftrace() else [*lacking, *Abuser.RARE]
 
     # One sequence.
@@ -565,7 +561,7 @@ def _use_copies(module: Path) -> None:
 def _read_taken_kb() -> tuple[int, int]:
     """Memory in use, measured in two ways: before f227f0faf63b (5.14) slabs count what
     kfree_rcu() gave back in large pieces."""
-    return read_kb("SUnreclaim"), -read_kb("MemAvailable")
+    return _memory.read_kb("SUnreclaim"), -_memory.read_kb("MemAvailable")
 
 
 @scenario(deadline=24 * 3600, on="newest-native")
@@ -609,9 +605,9 @@ def random_sequences_leave_a_device_that_flows(env: Env) -> None:
             abuser.timed("check_stock")
         taken_kb.append(_read_taken_kb())
     first, last = taken_kb[len(taken_kb) // 3], taken_kb[-1]
-    grown = grown_kb(first, last)
+    grown = _memory.grown_kb(first, last)
     write_json(RESULT, {**facts, "sequences": sequences, "grown_kb": grown})
-    assert_given_back(grown)
+    _memory.assert_given_back(grown)
     never = [name for name in abuser.refused if not abuser.done[name]]
     assert sequences < ENOUGH or not never, f"always refused: {never}"
     bites = abuser.done["starve"] < 20 or abuser.refused["starve"]

@@ -10,7 +10,7 @@ import os
 from lab.guest.debug import finds_leaks, forget_leaks, read_leaks
 from lab.guest.scenarios import Env, scenario
 from sluice import netlink
-from tests.kernel.scenarios import _faults, _ftrace
+from tests.kernel.scenarios import _ftrace, _memory
 from tests.kernel.scenarios._requests import Asker
 from tests.kernel.scenarios._tap import tap
 
@@ -53,7 +53,7 @@ def list_that_nobody_reads_does_not_keep_the_module(env: Env) -> None:
 def unloading_while_memory_is_refused_leaves_none(env: Env) -> None:
     """Every second allocation of who unloads fails: to empty a filter ftrace asks for
     memory."""
-    if not finds_leaks() or not _faults.is_offered():
+    if not finds_leaks() or not _memory.can_be_refused():
         env.skip("kmemleak, failslab: not in this kernel; make debug has some with them")
     _ftrace.mount_tracefs()
     delete = ctypes.CDLL(None).delete_module
@@ -62,7 +62,7 @@ def unloading_while_memory_is_refused_leaves_none(env: Env) -> None:
         env.load()
         with tap():
             _ftrace.settles_on_direct_call(env)
-            with _faults.refused_memory([os.getpid()], 50):
+            with _memory.refused_memory([os.getpid()], 50):
                 while delete(b"sluice", os.O_NONBLOCK):
                     pass  # for lack of memory: once more
         assert not os.path.exists("/sys/module/sluice")

@@ -22,7 +22,7 @@ from lab.guest.latency import Latency, percentile, ping
 from lab.guest.scenarios import Env, scenario
 from sluice.netlink import Queue
 from tests.kernel.scenarios._memory import assert_given_back, grown_kb, read_kb
-from tests.kernel.scenarios._traffic import read_queues, ring_is_empty
+from tests.kernel.scenarios._traffic import read_queues, wait_until_empty
 
 SECONDS = 15.0  # unless SLUICE_SOAK_SECONDS says otherwise
 SEED = 1
@@ -189,20 +189,10 @@ class Lane:
             sender.wait()
         pinged = self.ping.end()
         device = self.plan.device
-        now = self.env.wait_for(
-            lambda: _drained(device), f"{self.plan.name}: all is read", seconds=60
-        )
+        wait_until_empty(self.env, device, seconds=60)
+        now = devices.read_counters(device)
         self.tally.count(now, read_queues(device), pinged)
         return self.tally
-
-
-def _drained(device: devices.Device) -> devices.Counters | None:
-    """The counters, once qdisc and ring are empty and no counter changes."""
-    before = devices.read_counters(device)
-    time.sleep(0.2)
-    now = devices.read_counters(device)
-    drained = now == before and not now.held and ring_is_empty(device)
-    return now if drained else None
 
 
 def read_memory() -> dict[str, int]:
