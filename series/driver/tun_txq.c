@@ -81,11 +81,12 @@ static struct tun_tx_flow_ring view_unlocked(struct ptr_ring *ring)
 
 	if (view.used < view.size)
 		return view;
-	view.guessed = !spin_trylock(&ring->producer_lock);
-	if (!view.guessed) {
-		view = view_locked(ring);
-		spin_unlock(&ring->producer_lock);
+	if (!spin_trylock(&ring->producer_lock)) {
+		view.guessed = true;
+		return view;
 	}
+	view = view_locked(ring);
+	spin_unlock(&ring->producer_lock);
 	return view;
 }
 
