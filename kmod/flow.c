@@ -10,10 +10,11 @@
  * because then it has work. A reader that was left without work for a time gets
  * as many packets more as it could have read in that time, and loses them again
  * slowly, some with each wake.
- * Time without work is time for which a stop left the ring empty. A reader that
- * rests although packets wait (it comes on a tick, or sleeps) may have left because
- * it found the ring empty, unless it had read in this stop. Then its ring may hold
- * a quarter more than it took since it last rested.
+ * Time without work is time for which a stop left the ring empty, and the time
+ * that a reader that left because the ring was empty (it comes on a tick, or
+ * sleeps) then rests although packets wait. It left so if the queue woke with an
+ * empty ring. Else it may have left so, unless it had read in this stop: it gets up
+ * to a quarter more than it took since it last rested.
  *
  * Review. A stopped queue is reviewed when its reader should have read down to
  * the low watermark; the queue wakes if it did, and while the reader rests if there
@@ -224,22 +225,41 @@ bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings
 	return false;
 }
 
+/* A quarter more than the reader took since it last rested, in 1/SCALE packets. */
+static u64 more_than_visit(const struct sluice_flow *f)
+{
+	return (u64)f->visit * (SCALE + SCALE / 4);
+}
+
 /*
- * The reader rested in this stop, and reads again. If the ring may have been too short
- * for its last visit, it may hold a quarter more than that visit took. If it may hold
- * even more, a part of the difference goes. A reader that took more than a ring between
- * two rests has no visits.
+ * The reader rested in this stop, and reads again. If it may have rested for want of
+ * packets, the ring may hold twice as many and what it could have read meanwhile, up to
+ * f->most. If it held more than the visit needs, a part of the difference goes.
  */
 static void visit_begins(struct sluice_flow *f, int size)
 {
-	u64 visit = (u64)f->visit * SCALE, whole = (u64)size * SCALE;
-	u64 most = visit + visit / 4;
+	u64 more = div_u64(f->looked_at - f->stopped_at, f->pace_ns + 1);
+	u64 most = min(f->most, (u64)size * SCALE);
 
-	if (f->held > most)
-		f->held -= div_u64(f->held - most, VISIT_FADES);
-	else if (f->cut && visit <= whole)
-		f->held = min(most, whole);
+	if (f->held < most)
+		f->held = min(SCALE * (2 * min(f->depth, size) + more), most);
+	else
+		f->held -= div_u64(f->held - min(f->held, more_than_visit(f)),
+				   VISIT_FADES);
 	f->visit = 0;
+}
+
+/*
+ * The queue stops, and woke with @left packets in the ring. What may f->held become if
+ * the reader rests now? Anything if it had found the ring empty. Else it may have: then
+ * a little more than the visit took; but not if it took more than a ring, for that
+ * reader has no visits.
+ */
+static u64 most_after_rest(const struct sluice_flow *f, int size, int left)
+{
+	if (!left)
+		return ~0ULL;
+	return f->visit <= size ? more_than_visit(f) : 0;
 }
 
 /**
@@ -298,7 +318,7 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 	u64 open_from = max(f->looked_at, READ_ONCE(device->stopped_at));
 	int depth = sluice_flow_depth(f, s, ring->safe_limit);
 	u32 stalls = READ_ONCE(device->stalls);
-	int read = max(look(f, ring), 0);
+	int left = f->fill, read = max(look(f, ring), 0);
 
 	if (now > open_from)
 		f->debt_ns -= min(f->debt_ns,
@@ -311,7 +331,7 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 	WRITE_ONCE(device->stopped_at, now);
 	f->resting = f->resting && !read;
 	if (!f->resting)
-		f->cut = true;
+		f->most = most_after_rest(f, ring->size, left);
 	f->stopped_at = now;
 	f->looked_at = now;
 	f->least = ring->fill + 1;
@@ -414,7 +434,7 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 	if (read > 0) {
 		if (rested)
 			visit_begins(f, ring->size);
-		f->cut = false;
+		f->most = 0;
 		f->visit = min(f->visit + read, VISIT_MAX);
 		f->stop_read += read;
 		f->lost_ns += learn_pace(f, read, now - f->looked_at, !ring->fill);

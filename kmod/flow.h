@@ -62,13 +62,14 @@ struct sluice_flow_device {
  * @depth: packets at which the queue stops, before the other limits
  * @stalled: senders pass, and a full ring drops
  * @resting: the last look of this stop saw nothing read
- * @cut: if the reader rests now, it may have left because the ring was empty
  * @producer: the ring's producer at the last look
  * @fill: packets in the ring at the last look
  * @least: the fewest packets in the ring since the queue stopped
  * @visit: packets read since the reader last rested
  * @stop_read: packets read in this stop
  * @unread: packets still to be read after a stall until each pays in full
+ * @most: what @held may become if the reader rests in this stop: it may have found
+ *	  the ring empty before; 0: it left packets
  * @held: packets, in 1/1024: a little more than the reader takes at one visit, or what
  *	  bridges the delay of timers; learned
  * @device_stalls: stalls of the device that this queue knows of
@@ -91,13 +92,13 @@ struct sluice_flow {
 	int depth;
 	bool stalled;
 	bool resting;
-	bool cut;
 	int producer;
 	int fill;
 	int least;
 	int visit;
 	int stop_read;
 	int unread;
+	u64 most;
 	u64 held;
 	u32 device_stalls;
 	u32 pace_ns;
