@@ -48,6 +48,7 @@ from lab.row import Row
 from lab.setup import ensure_venv, say
 from lab.workloads import USUAL_NATIVE, applications, rows_of
 
+TERMINATED = 143
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 Option = tuple[str, dict[str, Any]]  # what add_argument() takes
 Function = Callable[..., int]  # its arguments have the names of its options
@@ -424,8 +425,7 @@ def main() -> int:
     if len(sys.argv) == 1:
         PARSER.print_help(sys.stderr)
         return USAGE
-    # On SIGTERM, clean up as on any other exit.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, processes.terminate)
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
@@ -448,7 +448,7 @@ def main() -> int:
     except KeyboardInterrupt as interrupt:
         kept = str(interrupt) or "what is complete stays in the cache"
         print(f"lab: interrupted; {kept}", file=sys.stderr)
-        return INTERRUPTED
+        return TERMINATED if isinstance(interrupt, processes.Terminated) else INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
                 hint = f"{done} of {run.planned} samples are saved in {path}"
                 hint += f"; to see them: python3 -m lab report {path}"
                 if isinstance(error, KeyboardInterrupt):
-                    raise KeyboardInterrupt(hint) from None
+                    raise type(error)(hint) from None
                 say(f"cut short: {hint}")
             raise
         whole = _save_measured(machine, load, result.trouble, path)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the lab leaves behind when it is ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# As a build in a root: a shell, whose child computes, asked for by a worker.
+BUILD = """
+import signal
+from lab import processes
+signal.signal(signal.SIGTERM, processes.terminate)
+with processes.workers(1) as pool:
+    pool.submit(processes.run, ["sh", "-c", "sh -c 'echo $$ >started; exec sleep 60'; :"])
+"""
+
+
+def is_running(pid: int) -> bool:
+    path = Path(f"/proc/{pid}/stat")
+    return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_sigterm_ends_what_the_lab_has_started(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-B", "-c", BUILD]
+    lab = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
+    started = tmp_path / "started"
+    while not started.exists() or not started.read_text().endswith("\n"):
+        time.sleep(0.01)
+    lab.terminate()
+    assert b"Terminated" in lab.communicate()[1]
+    assert not is_running(int(started.read_text()))
