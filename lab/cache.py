@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -112,22 +112,28 @@ def locked(name: str) -> Iterator[None]:
         yield
 
 
+def _name(path: Path) -> str:
+    return path.name.rpartition("-")[0]  # without the key
+
+
 @contextlib.contextmanager
-def cached(final: Path, lock: str, resumed: bool = False) -> Iterator[Path | None]:
+def cached(final: Path, resumed: bool = False) -> Iterator[Path | None]:
     """The directory to fill, which becomes final once it is complete; None if final is.
 
-    lock: its name; directories with the same lock are made one after the other.
-    resumed: an incomplete one stays for the next run; it is removed otherwise.
+    final: in a folder of the cache, named NAME-KEY; those of one NAME are made one after
+    the other. resumed: an incomplete one stays for the next run with the same key.
     """
-    with locked(lock):
+    with locked(f"{final.parent.name}-{_name(final)}"):
         if final.exists():
             yield None
             return
         final.parent.mkdir(parents=True, exist_ok=True)
         require_space(final.parent)
         unfinished = final.parent / f".new-{final.name}"
-        if not resumed:
-            shutil.rmtree(unfinished, ignore_errors=True)
+        for left in final.parent.glob(".new-*"):
+            same = resumed and left == unfinished
+            if _name(left) == _name(unfinished) and not same:
+                shutil.rmtree(left)
         unfinished.mkdir(exist_ok=resumed)
         try:
             yield unfinished
@@ -135,21 +141,3 @@ def cached(final: Path, lock: str, resumed: bool = False) -> Iterator[Path | Non
         finally:
             if not resumed:
                 shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def fill_once(folder: Path, fill: Callable[[], object]) -> None:
-    """Fill a folder of a resumed directory, unless that was done before."""
-    if not _complete(folder).exists():
-        discard(folder)
-        fill()
-        _complete(folder).touch()
-
-
-def discard(folder: Path) -> None:
-    """Remove it; fill_once() fills it again."""
-    _complete(folder).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _complete(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.complete")

@@ -56,7 +56,7 @@ def ensure_packages() -> list[Path]:
     root = ensure_root(kernel_named(BUILDER), extra=TOOLS)
     sources = package_sources()
     final = cache_dir() / "packages" / _key(sources, root.key)
-    with cached(final, "packages") as work:
+    with cached(final) as work:
         if work:
             # As Debian's tools want it: with debian/ at its top.
             build.copy_files(sources, REPOSITORY, work / "tree")
@@ -85,7 +85,7 @@ def ensure_compiled(root: Root) -> Path:
     final = cache_dir() / "compiled" / f"{root.release}-{key}"
     script = _COMPILE.format(version=VERSION, release=root.release)
     failure = f"kernel {root.kernel}: the module does not build with ccache"
-    with cached(final, f"compiled-{root.kernel}") as work:
+    with cached(final) as work:
         if work:
             shutil.copytree(build.KMOD, work / "source")
             must_run_in_root(root, work, script, failure, "correct it")

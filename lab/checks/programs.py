@@ -102,7 +102,7 @@ def ensure_provers() -> Root:
     """A root to run the tools in: from the cache, or unpacked now."""
     key = digest(SUITE, *PACKAGES, *MOUNTED)
     final = cache_dir() / "provers" / key
-    with cached(final, "provers") as unfinished:
+    with cached(final) as unfinished:
         if unfinished:
             say(f"provers: unpacking those of {SUITE} (less than a minute)")
             tree = unfinished / "tree"

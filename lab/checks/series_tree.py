@@ -117,7 +117,7 @@ def ensure_tree(source: Source, touched: set[str]) -> Tree:
     final = cache_dir() / "series" / f"{source.release}-{key}"
     failure = f"{source.name}: cannot be prepared"
     remedy = "correct series/kernel.config or the names of files in series/"
-    with cached(final, "series-tree") as work:
+    with cached(final) as work:
         if work:
             say(f"series: unpacking {source.name} (2 minutes)")
             shutil.copy(CONFIG, work / "kernel.config")

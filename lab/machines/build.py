@@ -115,7 +115,7 @@ def build_module(root: Root, source: Path = KMOD) -> Path:
     ]
     key = digest(root.key, digest_files([*source_files(source), *replacements]))
     final = cache_dir() / "modules" / f"{root.release}-{key}"
-    with cached(final, f"module-{root.kernel}") as work:
+    with cached(final) as work:
         if work:
             copy_source(source, work)
             for path in replacements:
@@ -152,7 +152,7 @@ def ensure_kernel_files(root: Root, what: str) -> Path:
         f"apt-get -qq -o APT::Sandbox::User=root download {KERNEL_SOURCE}; "
         "dpkg-deb -x *.deb package; rm *.deb"
     )
-    with cached(final, what) as work:
+    with cached(final) as work:
         if work:
             say(f"fetching {what} from {KERNEL_SOURCE} (1 minute)")
             failure = f"{KERNEL_SOURCE}: cannot be fetched"
@@ -196,7 +196,7 @@ def build_helpers(root: Root) -> Path:
     key = digest(root.key, HELPER_FLAGS, digest_files(files))
     final = cache_dir() / "helpers" / f"{root.kernel}-{key}"
     failure = f"C helpers: do not build for kernel {root.kernel}"
-    with cached(final, f"helpers-{root.kernel}") as work:
+    with cached(final) as work:
         if work:
             for path in files:
                 shutil.copyfile(path, work / path.name)

@@ -6,12 +6,10 @@ On the 9p share each name asks the host; apt, dkms and make ask for thousands.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from lab import processes
 from lab.cache import cache_dir, cached, digest
-from lab.failure import LabError
 from lab.machines.chroot import Root
 from lab.setup import say
 
@@ -21,7 +19,7 @@ COMMAND = ("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0")
 
 def ensure_disk(root: Root) -> Path:
     final = cache_dir() / "disks" / f"{root.kernel}-{digest(root.key, *COMMAND, SIZE)}"
-    with cached(final, f"disk-{root.kernel}") as work:
+    with cached(final) as work:
         if work:
             say(f"kernel {root.kernel}: copying its root to a disk image (seconds)")
             make(root, work / "root.ext4")
@@ -39,7 +37,4 @@ def make(root: Root, image: Path) -> None:
 
 
 def _run(*command: str) -> None:
-    done = processes.run(command, stderr=subprocess.PIPE)
-    if done.returncode != 0:
-        failure = f"{' '.join(command)}: {processes.last_line(done.stderr)}"
-        raise LabError(f"{failure}; is the disk full?")
+    processes.must_run(command, f"{' '.join(command)}: fails", "is the disk full?")

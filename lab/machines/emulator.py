@@ -45,7 +45,7 @@ def format_starter(tree: Path, name: str) -> str:
 def ensure_qemu(arch: Arch) -> Path:
     key = digest(SUITE, arch.emulator_package, format_starter(Path(), arch.emulator))
     final = cache_dir() / "emulator" / key
-    with cached(final, "emulator") as work:
+    with cached(final) as work:
         if work:
             say(f"QEMU for {arch.name}: unpacking that of {SUITE} (less than a minute)")
             unpack("QEMU", SUITE, (arch.emulator_package,), work / "tree")

@@ -57,7 +57,7 @@ def ensure_initramfs(root: Root, disk: bool = False) -> Path:
     source = Path(__file__).read_bytes()
     key = digest(root.key, INIT.read_bytes(), source, "disk" if disk else "share")
     final = cache_dir() / "initramfs" / f"{root.kernel}-{key}"
-    with cached(final, f"initramfs-{root.kernel}") as work:
+    with cached(final) as work:
         if work:
             names = MODULES + DISK_MODULES * disk
             modules = needed_modules(root.path, root.release, names)

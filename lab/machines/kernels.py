@@ -13,7 +13,7 @@ import re
 import shutil
 from pathlib import Path
 
-from lab.cache import digest, digest_files, fill_once
+from lab.cache import digest, digest_files
 from lab.failure import LabError
 from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.matrix import Kernel
@@ -127,24 +127,22 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
     """
     wanted, (configure, build) = wanted_options(kernel), _recipe(kernel)
     (work / "wanted.config").write_text("".join(f"{one}\n" for one in wanted.values()))
-    if kernel.native:
-        native.add(work, kernel.debug)
-    script = configure.format(release=kernel.release)
-
-    def fill() -> None:
+    linux, given = work / "linux", work / "given.config"
+    if not given.exists():  # which is the last that the script makes
+        shutil.rmtree(linux, ignore_errors=True)
+        if kernel.native:
+            native.add(work, kernel.debug)
         if kernel.tree and kernel.config:
             shutil.copyfile(kernel.config, work / "own.config")
             ignored = shutil.ignore_patterns(IGNORED)
-            shutil.copytree(kernel.tree, work / "linux", symlinks=True, ignore=ignored)
-        _run(kernel, builder, work, script)
-
-    fill_once(work / "linux", fill)
+            shutil.copytree(kernel.tree, linux, symlinks=True, ignore=ignored)
+        _run(kernel, builder, work, configure.format(release=kernel.release))
     if kernel.native:
-        native.require_patched(work / "linux", work / "native")
-    refused = refused_options(wanted, (work / "given.config").read_text())
-    if refused:
+        native.require_patched(linux, work / "native")
+    if refused := refused_options(wanted, given.read_text()):
         raise LabError(
             f"kernel {kernel.name}: its configuration cannot have "
             f"{', '.join(refused)}; correct {kernel.config or CONFIGS}"
         )
     _run(kernel, builder, work, build.format(jobs=os.cpu_count() or 1))
+    shutil.rmtree(linux)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab import processes
-from lab.cache import cache_dir, cached, digest, discard, fill_once
+from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
 from lab.machines.arch import HOST
 from lab.machines.chroot import Root, must_run_in_root
@@ -55,22 +55,12 @@ EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*")
 
 def bootstrap(what: str, arguments: list[str], tree: Path, sources: list[str]) -> None:
     """Make a tree of packages; mmdebstrap's arguments, but for what is named besides."""
-    command = ["mmdebstrap", *arguments, str(tree), *sources]
-    log = tree.with_name("mmdebstrap.log")
-    with open(log, "w") as output:
-        done = processes.run(
-            command,
-            env={**os.environ, "INITRD": "No"},  # the lab boots one of its own
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    if done.returncode != 0:  # apt has tried each download three times
-        raise LabError(
-            f"{what}: mmdebstrap could not make its root "
-            f"({processes.last_line(log.read_text())}); "
-            "check the network and apt's sources, then run again"
-        )
+    processes.must_run(
+        ["mmdebstrap", *arguments, str(tree), *sources],
+        f"{what}: mmdebstrap could not make its root",  # apt has tried three times
+        "check the network and apt's sources, then run again",
+        env={**os.environ, "INITRD": "No"},  # the lab boots one of its own
+    )
 
 
 _UNPACK = ("--variant=extract", "--quiet", '--aptopt=Acquire::Retries "3"')
@@ -177,18 +167,19 @@ def _bootstrap_for(kernel: Kernel, recipe: list[str], tree: Path) -> None:
 def _ensure_built(kernel: Kernel) -> Path:
     """A kernel no package has: from the cache, or built now."""
     final = cache_dir() / "kernels" / f"{kernel.name}-{kernel_key(kernel)}"
-    with cached(final, f"kernel-{kernel.name}", resumed=True) as work:
+    with cached(final, resumed=True) as work:
         if work:
             say(f"kernel {kernel.name}: building it from source (10-30 minutes)")
-            tree, recipe = work / "tree", builder_recipe(kernel)
-            fill_once(tree, lambda: _bootstrap_for(kernel, recipe, tree))
+            # The tools for a user's tree are the same whatever changes in it.
+            tools = replace(kernel, version="") if kernel.tree else kernel
+            place, recipe = f"builders/{kernel.name}/root", builder_recipe(kernel)
+            builder = ensure_made(tools, place, f"tools for {kernel.name}", recipe)
             package = f"{kernel.release} {kernel.version}"
             if not kernel.tree:
-                package = read_package(tree, f"linux-source-{kernel.release}")
+                package = read_package(builder.path, f"linux-source-{kernel.release}")
             (work / "package").write_text(package)
-            build_kernel(kernel, Root(kernel.name, tree), work)
-            for path in (tree, work / "linux"):
-                discard(path)
+            build_kernel(kernel, builder, work)
+            shutil.rmtree(cache_dir() / "builders" / kernel.name)
     return final
 
 
@@ -231,17 +222,16 @@ def ensure_made(
     ensure_tools()
     key = digest(_made_of(kernel, recipe, *filter(None, [finish])))
     final = cache_dir() / f"{place}-{key}"
-    root = Root(kernel.name, final / "tree", key=key)
-    with cached(final, place.rpartition("/")[2]) as work:
+    with cached(final) as work:
         if work:
-            say(f"{what}: building its root (2 minutes)")
+            say(f"{what}: building their root (2 minutes)")
             _bootstrap_for(kernel, recipe, work / "tree")
             (work / "empty").mkdir()
-            unfinished = replace(root, path=work / "tree")
-            failure = f"{what}: its root cannot be completed"
+            unfinished = Root(kernel.name, work / "tree")
+            failure = f"{what}: their root cannot be completed"
             remedy = "check the network"
             must_run_in_root(unfinished, work / "empty", finish, failure, remedy)
-    return root
+    return Root(kernel.name, final / "tree", key=key)
 
 
 def ensure_source_root(kernel: Kernel) -> Root:
@@ -256,7 +246,7 @@ def ensure_root(kernel: Kernel, extra: tuple[str, ...] = ()) -> Root:
     kernel = find_kernel(kernel)
     key = root_key(kernel, extra)
     final = cache_dir() / "roots" / f"{kernel.name}-{key}"
-    with cached(final, f"root-{kernel.name}") as work:
+    with cached(final) as work:
         if work:
             _build_root(kernel, extra, work)
     facts = json.loads((final / "root.json").read_text())

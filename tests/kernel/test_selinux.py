@@ -91,7 +91,7 @@ def _ensure_labelled(root: Root) -> Path:
     modules = [build.build_module(root, source) for source in (build.KMOD, OPEN_TUN)]
     key = digest(root.key, digest_files(modules), _PREPARE, *disk.COMMAND, disk.SIZE)
     final = cache_dir() / "disks" / f"{root.kernel}-selinux-{key}"
-    with cached(final, f"disk-{root.kernel}-selinux") as work:
+    with cached(final) as work:
         if work:
             tree = replace(root, path=work / "tree")
             subprocess.run(["cp", "-a", root.path, tree.path], check=True)

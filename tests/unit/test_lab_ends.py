@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the lab leaves behind when it is ended."""
+"""What the lab leaves behind when it is ended, or when something does not build."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
+
+from lab.cache import cached
 
 # As a build in a root: a shell, whose child computes, asked for by a worker.
 BUILD = """
@@ -34,3 +38,22 @@ def test_sigterm_ends_what_the_lab_has_started(tmp_path: Path) -> None:
     lab.terminate()
     assert b"Terminated" in lab.communicate()[1]
     assert not is_running(int(started.read_text()))
+
+
+def test_what_did_not_build_is_resumed_or_removed(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
+
+    def build(key: str, fails: bool) -> Path:
+        final = tmp_path / "kernels" / f"tree-{key}"
+        with cached(final, resumed=True) as work:
+            assert work
+            (work / "objects").open("a").write(key)
+            if fails:
+                raise ValueError
+        return final
+
+    for key in ("a", "b", "b"):
+        with pytest.raises(ValueError):
+            build(key, fails=True)
+    assert (build("b", fails=False) / "objects").read_text() == "bbb"
+    assert [path.name for path in (tmp_path / "kernels").iterdir()] == ["tree-b"]
