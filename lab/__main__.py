@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,9 @@ from lab.checks import (
 )
 from lab.failure import FINE, INTERRUPTED, NO, NOT_SUITABLE, USAGE, LabError, UsageError
 from lab.machines import build, vm
+from lab.machines.kernels import kernel_of
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
-from lab.machines.tree import kernel_of
 from lab.report import markdown
 from lab.report.results import Run, read_run
 from lab.row import Row
@@ -52,7 +52,6 @@ TERMINATED = 143
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 Option = tuple[str, dict[str, Any]]  # what add_argument() takes
 Function = Callable[..., int]  # its arguments have the names of its options
-SHELL_SECONDS = 3600.0  # for the command of a shell
 
 
 def positive(kind: type[float]) -> Callable[[str], float]:
@@ -88,11 +87,6 @@ def switch(name: str, text: str, **settings: Any) -> Option:
 
 
 NAMES: dict[str, Any] = {"nargs": "+", "metavar": "MODULE.FUNCTION"}
-LIST: dict[str, Any] = {
-    "type": lambda text: tuple(text.split(",")),
-    **{"default": (), "metavar": "A,B"},
-}
-PACKAGES = option("--packages", "with these of Debian's packages", **LIST)
 _KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
 KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
 _SAVED = "save the result there"
@@ -110,7 +104,6 @@ PATCHED = (
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
 OWN_TREE = "for what is committed in this git tree of a kernel, which stays as it is"
 FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
-FILES = {"nargs": "+", "choices": mutants.FILES, "default": mutants.FILES}
 
 PARSER = argparse.ArgumentParser(
     prog="python3 -m lab",
@@ -143,7 +136,8 @@ TREE = (
 
 def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     """The options of every subcommand that measures."""
-    rows = option("--rows", "only these rows; * and ? match", dest="patterns", **LIST)
+    names = {"type": lambda text: text.split(","), "default": [], "metavar": "A,B"}
+    rows = option("--rows", "only these rows; * and ? match", dest="patterns", **names)
     turns = number("--rounds", rounds, f"how often all variants are measured; {rounds}")
     long = number("--seconds", seconds, f"for each sample; {seconds}", metavar="S")
     return KERNEL, AS_NATIVE, turns, long, rows, JSON
@@ -152,7 +146,7 @@ def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
 def _measured(
     known: list[Row],
     kernel: Kernel,
-    patterns: tuple[str, ...],
+    patterns: Sequence[str],
     path: Path | None,
     patched: bool = False,
     slots: bool = False,
@@ -264,29 +258,14 @@ def command_tables() -> int:
     return FINE
 
 
-@subcommand(
-    "a shell in a VM, or one command",
-    KERNEL,
-    AS_NATIVE,
-    option("--exec", "run CMD and power off", metavar="CMD", dest="script"),
-    switch("--apps", "with the programs of lab apps"),
-    PACKAGES,
-)
-def command_shell(
-    kernel: Kernel, script: str | None, apps: bool, packages: tuple[str, ...]
-) -> int:
-    root = ensure_root(kernel, applications.PACKAGES * apps + packages)
+@subcommand("a shell in a VM", KERNEL, AS_NATIVE, switch("--apps", "with VPN programs"))
+def command_shell(kernel: Kernel, apps: bool) -> int:
+    root = ensure_root(kernel, applications.PACKAGES * apps)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
         build.stage(root, output)
-        machine = vm.Machine(root, output, vm.default_vcpus(kernel), kernel.memory_mb)
-        if script is None:
-            return vm.run_shell(machine)
-        job = {"kind": "command", "argv": ["sh", "-c", script]}
-        result = vm.run_job(machine, job, SHELL_SECONDS)
-        for line in result.trouble:
-            print(f"lab: kernel: {line}", file=sys.stderr)
-        return result.status or (NO if result.trouble else FINE)
+        vcpus = vm.default_vcpus(kernel)
+        return vm.run_shell(vm.Machine(root, output, vcpus, kernel.memory_mb))
 
 
 @subcommand(
@@ -296,8 +275,6 @@ def command_shell(
     *TREE,
 )
 def command_build(kernel: Kernel | None, check: bool) -> int:
-    if check:  # not every kernel's suite has its source
-        build.ensure_kernel_files(ensure_root(kernel_named("6.12")), "checkpatch")
     for one in (kernel,) if kernel else PACKAGED:
         root = ensure_root(one)
         print(build.build_module(root))
@@ -350,7 +327,6 @@ def command_verify(short: bool, reviewed: bool) -> int:
 
 subcommand(
     "print the faults in the module that the proofs do not find",
-    option("--files", "only of these sources", **FILES),
     number("--sample", 0, "of N mutants drawn at random"),
     option("--seed", "of the sample", type=int, metavar="N"),
 )(mutants.mutants)

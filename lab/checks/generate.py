@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
+from lab import processes
 from lab.failure import FINE, LabError
 from lab.machines.build import KMOD, YNL_GENERATOR, YNL_SCHEMA, ensure_kernel_files
-from lab.machines.matrix import kernel_named
-from lab.machines.roots import ensure_root
 from lab.machines.vm import REPOSITORY
 from lab.setup import ensure_venv
 
@@ -43,10 +41,7 @@ def _run_generator(python: Path, files: Path, work: Path, *mode: str) -> str:
     spec.write_text(f"# {TAG} {DEMANDED}\n{rest}")
     command: list[str | Path] = [python, "-B", files / YNL_GENERATOR, "--spec", spec]
     command += [*mode, "-o", output]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    if done.returncode != 0 or not output.exists():
-        lines = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
-        raise LabError(f"ynl-gen: fails ({lines[-1]}); correct docs/sluice.yaml")
+    processes.must_run(command, "ynl-gen: fails", "correct docs/sluice.yaml")
     return output.read_text()
 
 
@@ -80,14 +75,14 @@ def make(python: Path, files: Path) -> dict[str, str]:
 
 
 def generate() -> int:
-    root = ensure_root(kernel_named("6.12"))  # its suite has that source
-    files = ensure_kernel_files(root, "netlink")
+    files = ensure_kernel_files()
     python = ensure_venv()
     for name, text in make(python, files).items():
         (KMOD / name).write_text(text)
         print(KMOD / name)
     for maker in ("make_netlink.py", "make_schema.py"):
-        subprocess.run([python, "-B", REPOSITORY / "docs" / maker], check=True)
+        command = [str(python), "-B", f"{REPOSITORY}/docs/{maker}"]
+        processes.must_run(command, f"docs/{maker}: fails", "correct docs/sluice.yaml")
     for name in ("docs/netlink.md", "sluice/spec.py", "docs/schema.json"):
         print(REPOSITORY / name)
     return FINE

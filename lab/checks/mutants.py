@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ from lab import processes
 from lab.cache import digest
 from lab.checks.copies import without_comments
 from lab.checks.programs import FINE, PROOFS, Workshop, workshop
-from lab.failure import LabError
 from lab.machines.build import KMOD
 from lab.setup import ensure_venv, say
 
@@ -37,29 +35,20 @@ FILES = (
     *("backstop.c", "events.c"),
 )
 SEEDS, SECONDS = 20000, 60  # of steps, for each mutant
+BUILT = ("examples", "steps")
 
 
 @dataclass(frozen=True)
 class Mutant:
     file: str
-    line: int
-    was: str
-    now: str
+    change: str  # the line's number, as it was, and as it is
     text: str
 
     def __str__(self) -> str:
-        return f"kmod/{self.file}:{self.line}: {self.was} -> {self.now}"
+        return f"kmod/{self.file}:{self.change}"
 
 
-def differences(file: str, original: str, mutated: str) -> Iterator[Mutant]:
-    """With each line that differs."""
-    lines = zip(original.splitlines(), mutated.splitlines(), strict=False)
-    for number, (was, now) in enumerate(lines, 1):
-        if was != now:
-            yield Mutant(file, number, was.strip(), now.strip(), mutated)
-
-
-def make_mutants(python: Path, file: str) -> list[Mutant]:
+def make_mutants(python: Path, file: str) -> Iterator[Mutant]:
     original = without_comments((KMOD / file).read_text())
     with tempfile.TemporaryDirectory(prefix="sluice-mutants-") as name:
         folder = Path(name)
@@ -67,15 +56,16 @@ def make_mutants(python: Path, file: str) -> list[Mutant]:
         (folder / "made").mkdir()
         command = [str(python.with_name("mutate")), "source.c", "c", str(RULES)]
         command += ["--noCheck", "--swap", "--mutantDir", "made"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        failure = f"universalmutator: no mutant of {file}"
+        processes.must_run(command, failure, f"correct {RULES}", cwd=folder)
         texts = [path.read_text() for path in sorted((folder / "made").iterdir())]
-    if done.returncode != 0 or not texts:
-        last = processes.last_line(done.stdout + done.stderr)
-        raise LabError(f"universalmutator: no mutant of {file} ({last})")
-    found = (next(differences(file, original, text), None) for text in texts)
-    return [
-        one for one in found if one and not any(map(_SPOKEN.match, (one.was, one.now)))
-    ]
+    for text in texts:
+        pairs = zip(original.splitlines(), text.splitlines(), strict=False)
+        changed = [(n, *pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1]]
+        for number, was, now in changed[:1]:
+            was, now = was.strip(), now.strip()
+            if not _SPOKEN.match(was) and not _SPOKEN.match(now):
+                yield Mutant(file, f"{number}: {was} -> {now}", text)
 
 
 def _verdicts(copy: Workshop, file: str) -> Iterator[str]:
@@ -90,35 +80,32 @@ def _verdicts(copy: Workshop, file: str) -> Iterator[str]:
 def try_one(place: Workshop, mutant: Mutant, decided: set[str]) -> str:
     name = digest(str(mutant), mutant.text)
     with place.changed(name, f"kmod/{mutant.file}", mutant.text) as copy:
-        if any(copy.build(program) is not None for program in ("examples", "steps")):
+        if any(copy.build(program) is not None for program in BUILT):
             return "does not compile"
-        if (code := copy.digest("examples", "steps")) in decided:
+        if (code := copy.digest(*BUILT)) in decided:
             return "same code"
         decided.add(code)
         killed = any(verdict != FINE for verdict in _verdicts(copy, mutant.file))
     return "killed" if killed else "survives"
 
 
-def mutants(
-    sample: int = 0, seed: int | None = None, files: tuple[str, ...] = FILES
-) -> int:
+def mutants(sample: int = 0, seed: int | None = None) -> int:
     """Print the survivors; sample: of so many drawn at random, 0 for all."""
     python = ensure_venv()
-    made = [mutant for file in files for mutant in make_mutants(python, file)]
+    made = [mutant for file in FILES for mutant in make_mutants(python, file)]
     if sample:
         seed = random.SystemRandom().randrange(1 << 16) if seed is None else seed
         say(f"mutants: a sample; to repeat it: --seed {seed}")
         made = random.Random(seed).sample(made, min(sample, len(made)))
     counts: Counter[str] = Counter()
     with workshop() as place:
-        place.must_build("examples", "steps")
-        decided = {place.digest("examples", "steps")}  # steps has no events.c
+        place.must_build(*BUILT)
+        decided = {place.digest(*BUILT)}  # steps has no events.c
         for mutant in made:
             verdict = try_one(place, mutant, decided)
             counts[verdict] += 1
             if verdict == "survives":
                 print(f"survives  {mutant}", flush=True)
-    print(
-        "mutants:", ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    )
+    told = (f"{count} {verdict}" for verdict, count in counts.items())
+    print(f"mutants: {', '.join(told)}")
     return 0

@@ -13,18 +13,16 @@ import re
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest
 from lab.checks.driver import driver_files
 from lab.failure import LabError
-from lab.machines.build import KMOD, ensure_kernel_files
+from lab.machines.build import KMOD, MEMORY_MODEL, RING, ensure_kernel_files
 from lab.machines.chroot import Root, run_in_root
-from lab.machines.matrix import kernel_named
-from lab.machines.roots import ensure_root, unpack
+from lab.machines.roots import unpack
 from lab.machines.vm import REPOSITORY
 from lab.processes import last_line
 from lab.setup import say
@@ -48,9 +46,6 @@ PACKAGES = (
     "spin",
 )
 MOUNTED = ("dev", "mnt", "proc", "tmp")  # see chroot.run_in_root()
-RING = "ptr_ring.h"
-# Runs a script in a directory, where the compiler is: its status and output.
-Runner = Callable[[Path, str], tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -76,8 +71,8 @@ class Fault:
 
 def read_faults(folder: str) -> list[Fault]:
     listed = tomllib.loads((PROOFS / folder / "guards.toml").read_text())
-    if "patterns" in listed:
-        return read_meanings(listed["patterns"], listed["ring"])
+    if patterns := listed.get("patterns"):
+        return [_meaning(patterns, *one) for one in listed["ring"].items()]
     return [
         Fault(program, name, file, {re.escape(old): new.replace("\\", r"\\")})
         for file, guards in listed.items()
@@ -85,43 +80,31 @@ def read_faults(folder: str) -> list[Fault]:
     ]
 
 
-def read_meanings(
-    patterns: dict[str, str], listed: dict[str, dict[str, str]]
-) -> list[Fault]:
-    """Other meanings of the fields of a ring: what the self-test must say of each."""
-
-    def fault(name: str, said: str, **replaced: str) -> Fault:
-        edits = {patterns[field]: new for field, new in replaced.items()}
-        said = f"self-test: {said} of a ptr_ring is not"
-        return Fault("ring", name, f"headers/linux/{RING}", edits, said)
-
-    return [fault(name, **one) for name, one in listed.items()]
+def _meaning(patterns: dict[str, str], name: str, listed: dict[str, str]) -> Fault:
+    """Another meaning of fields of a ring, and what the self-test must say of it."""
+    edits = {patterns[one]: new for one, new in listed.items() if one != "said"}
+    said = f"self-test: {listed['said']} of a ptr_ring is not"
+    return Fault("ring", name, "headers/linux/ptr_ring.h", edits, said)
 
 
 def ensure_provers() -> Root:
     """A root to run the tools in: from the cache, or unpacked now."""
     key = digest(SUITE, *PACKAGES, *MOUNTED)
     final = cache_dir() / "provers" / key
-    with cached(final) as unfinished:
-        if unfinished:
+    with cached(final) as work:
+        if work:
             say(f"provers: unpacking those of {SUITE} (less than a minute)")
-            tree = unfinished / "tree"
-            unpack("provers", SUITE, PACKAGES, tree)
+            unpack("provers", SUITE, PACKAGES, work / "tree")
             for folder in MOUNTED:
-                (tree / folder).mkdir(exist_ok=True)
+                (work / "tree" / folder).mkdir(exist_ok=True)
     return Root("provers", final / "tree", key=key)
 
 
-def headers_named(sources: list[str]) -> set[str]:
-    """But asm/, which the compiler has."""
-    names = {name for text in sources for name in re.findall(r"#include <(.+?)>", text)}
-    return {name for name in names if not name.startswith("asm/")}
-
-
 def _stage(folder: Path, kernel: Path) -> None:
-    """Fill a folder with proofs/ and all that it takes; kernel: the "memory-model"."""
+    """Fill a folder with proofs/ and all that it takes; kernel: the files of its
+    source."""
     shutil.copytree(PROOFS, folder)
-    shutil.copytree(kernel, folder / "litmus", dirs_exist_ok=True)
+    shutil.copytree(kernel / MEMORY_MODEL, folder / "litmus", dirs_exist_ok=True)
     shutil.copytree(KMOD, folder / "kmod")
     driver = {Path(file).name: text for file, text in driver_files().items()}
     for name in ("tun_tx_flow_kunit.c", "tun_backpressure.py"):
@@ -132,10 +115,11 @@ def _stage(folder: Path, kernel: Path) -> None:
     added = re.findall(r"^\+(.*\n)", HELPERS.read_text(), re.MULTILINE)
     (folder / "series" / "helpers.h").write_text("".join(added))
     texts = [path.read_text() for path in (kernel / RING, *KMOD.glob("*.[ch]"))]
-    for name in headers_named([*texts, *driver.values()]):
-        path = folder / "headers" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    for name in re.findall(r"#include <(.+?)>", "".join([*texts, *driver.values()])):
+        if not name.startswith("asm/"):  # which the compiler has
+            path = folder / "headers" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
     shutil.copy(kernel / RING, folder / "headers" / "linux")
 
 
@@ -144,11 +128,14 @@ class Workshop:
     """A staged folder, and the programs that are built in it."""
 
     folder: Path
-    run: Runner
+    tools: Root
+
+    def run(self, script: str) -> tuple[int, str]:
+        return run_in_root(self.tools, self.folder, script)
 
     def build(self, program: str) -> str | None:
         """The compiler's complaints, if it does not build."""
-        status, log = self.run(self.folder, f"make -s PROGRAM={program}")
+        status, log = self.run(f"make -s PROGRAM={program}")
         return log if status else None
 
     def must_build(self, *programs: str) -> None:
@@ -170,7 +157,7 @@ class Workshop:
         its seed and the seconds.
         """
         command = " ".join([f"out/{program}/run", *map(str, arguments)])
-        status, log = self.run(self.folder, command)
+        status, log = self.run(command)
         return parse_verdict(log, status)
 
     @contextlib.contextmanager
@@ -181,7 +168,7 @@ class Workshop:
         shutil.copytree(self.folder, folder, ignore=others)
         (folder / file).write_text(text)
         try:
-            yield Workshop(folder, self.run)
+            yield Workshop(folder, self.tools)
         finally:
             shutil.rmtree(folder)
 
@@ -202,12 +189,11 @@ class Workshop:
 @contextlib.contextmanager
 def workshop() -> Iterator[Workshop]:
     """A folder that goes when it is left."""
-    source = ensure_root(kernel_named("6.12"))  # its suite has that source
-    root, kernel = ensure_provers(), ensure_kernel_files(source, "memory-model")
+    tools, kernel = ensure_provers(), ensure_kernel_files()
     with tempfile.TemporaryDirectory(prefix="sluice-proofs-") as name:
         folder = Path(name) / "proofs"
         _stage(folder, kernel)
-        yield Workshop(folder, partial(run_in_root, root))
+        yield Workshop(folder, tools)
 
 
 def parse_verdict(log: str, status: int) -> tuple[str, str]:

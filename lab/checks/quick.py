@@ -13,6 +13,7 @@ from pathlib import Path
 from lab import processes
 from lab.cache import cache_dir
 from lab.checks import slowest
+from lab.failure import FINE, NO
 from lab.machines import build
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
@@ -33,12 +34,6 @@ WORKERS = 2  # steps at a time
 
 # By name: what there is to correct, empty if nothing.
 Steps = dict[str, Callable[[], str]]
-
-
-def tracked_files() -> list[str]:
-    """The files of the repository that people write."""
-    names = read_git("ls-files").split("\n")
-    return [name for name in names if name and not name.endswith((".svg", ".json"))]
 
 
 def run_tool(*command: str | Path) -> str:
@@ -66,7 +61,8 @@ def lint_manual(names: list[str]) -> str:
 
 def static_steps(python: Path) -> Steps:
     """Everything that only reads the sources."""
-    names = tracked_files()
+    tracked = read_git("ls-files").split()
+    names = [name for name in tracked if not name.endswith((".svg", ".json"))]
     is_shell = re.compile(r"#!.*[/ ](ba)?sh\b").match
     shell = [name for name in names if is_shell(read_text(REPOSITORY / name))]
     builders = ("tests/kernel/test_cross.py", "tests/kernel/test_selinux.py")
@@ -118,4 +114,4 @@ def check(kernel: Kernel) -> int:
         f"module on {kernel.name}": lambda: "\n".join(build.complaints(root)),
         **static_steps(python),
     }
-    return 0 if run_steps(steps) else 1
+    return FINE if run_steps(steps) else NO

@@ -76,8 +76,7 @@ def litmus_proofs(place: Workshop) -> list[Proof]:
 
     def ask(name: str) -> tuple[str, str]:
         (place.folder / "litmus" / f"{name}.litmus").write_text(texts[name])
-        script = f"cd litmus; herd7 -conf linux-kernel.cfg {name}.litmus"
-        _, log = place.run(place.folder, script)
+        _, log = place.run(f"cd litmus; herd7 -conf linux-kernel.cfg {name}.litmus")
         said = parse_observation(log, name)
         return said, processes.last_line(log) if said == "no verdict" else ""
 
@@ -96,7 +95,7 @@ def model_proofs(place: Workshop) -> list[Proof]:
             f"spin {define} -a ../queue.pml && gcc -O2 -w -DNFAIR=3 -o pan pan.c && "
             "./pan -E -w24 -m8000000 -a -f -N progress"
         )
-        _, log = place.run(place.folder, script)
+        _, log = place.run(script)
         return parse_search(log)
 
     return [

@@ -3,7 +3,7 @@
 
 The files of lab/machines/configs are merged in their order; every option that they do
 not name is off. Another configuration is one more file there, and a line in the matrix.
-A kernel of the user's own tree has his configuration, and that file on top.
+A kernel of the user's own tree has his configuration, and tree.config on top.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ import shutil
 from pathlib import Path
 
 from lab.cache import digest, digest_files
-from lab.failure import LabError
+from lab.failure import LabError, UsageError
 from lab.machines.chroot import Root, must_run_in_root
 from lab.machines.matrix import Kernel
 from lab.machines.native import source as native
-from lab.machines.tree import IGNORED
 
 CONFIGS = Path(__file__).with_name("configs")
 _OPTION = re.compile(r"(?:# )?(CONFIG_\w+)[ =]")
 FILES = "files"  # what a build leaves, as it lies in a root
+TREE = "tree"  # the name of a user's own, in the lab's output and in configs/
+# The compilers of Debian's suites, the oldest first.
+COMPILERS = {
+    "gcc": {"bullseye": 10, "bookworm": 12, "trixie": 14},
+    "clang": {"bullseye": 11, "bookworm": 14, "trixie": 19},
+}
 
 _CONFIGURE = """
 mkdir linux
@@ -134,7 +139,7 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
             native.add(work, kernel.debug)
         if kernel.tree and kernel.config:
             shutil.copyfile(kernel.config, work / "own.config")
-            ignored = shutil.ignore_patterns(IGNORED)
+            ignored = shutil.ignore_patterns(".git")
             shutil.copytree(kernel.tree, linux, symlinks=True, ignore=ignored)
         _run(kernel, builder, work, configure.format(release=kernel.release))
     if kernel.native:
@@ -146,3 +151,50 @@ def build_kernel(kernel: Kernel, builder: Root, work: Path) -> None:
         )
     _run(kernel, builder, work, build.format(jobs=os.cpu_count() or 1))
     shutil.rmtree(linux)
+
+
+def choose_suite(config: str) -> tuple[str, bool]:
+    """The first suite whose compiler is as new as the configuration's, or the last; and
+    whether that is clang."""
+    clang = "\nCONFIG_CC_IS_CLANG=y\n" in f"\n{config}"
+    name = "clang" if clang else "gcc"
+    found = re.search(rf"^CONFIG_{name.upper()}_VERSION=(\d+)$", config, re.MULTILINE)
+    wanted = int(found[1]) // 10000 if found else 0
+    suites = COMPILERS[name]
+    fitting = [suite for suite in suites if 0 < wanted <= suites[suite]]
+    return (fitting or [*suites][-1:])[0], clang
+
+
+def _describe(tree: Path) -> str:
+    """Changes when a file of the tree does."""
+    lines = []
+    for folder, folders, files in os.walk(tree):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        for name in sorted(files):
+            facts = os.lstat(os.path.join(folder, name))
+            lines.append(f"{folder}/{name} {facts.st_size} {facts.st_mtime_ns}")
+    return "\n".join(lines)
+
+
+def kernel_of(tree: Path, config: Path | None) -> Kernel:
+    """config: if it is not the tree's own .config."""
+    tree = tree.absolute()
+    config = (config or tree / ".config").absolute()
+    if not (tree / "Kconfig").is_file():
+        raise UsageError(f"{tree}: no source tree of a kernel; it has no Kconfig")
+    if not config.is_file():
+        raise UsageError(f"{config}: not there; name the configuration with --config")
+    text = config.read_text()
+    suite, clang = choose_suite(text)
+    return Kernel(
+        name=TREE,
+        suite=suite,
+        extra_suites=(),
+        release=tree.name,
+        often=False,
+        configs=("guest", "qemu", TREE),
+        clang=clang,
+        tree=tree,
+        config=config,
+        version=digest(_describe(tree), text),
+    )

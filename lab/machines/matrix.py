@@ -32,7 +32,7 @@ class Kernel:
     only: tuple[str, ...] = ()  # of its scenarios these files; all if none is named
     series: str = ""  # of the newest only these: "7.2"
     version: str = ""  # of its package, once it is found; or a digest of its tree
-    tree: Path | None = None  # its source, if that is the user's, see lab.machines.tree
+    tree: Path | None = None  # its source, if that is the user's, see kernels.kernel_of()
     config: Path | None = None  # and the configuration of that
 
     @property

@@ -17,7 +17,7 @@ from lab.machines.matrix import NEWEST, kernel_named
 
 def stage_with_ynl(root: Root, output: Path) -> None:
     """What the guest needs, and the kernel's own netlink client below /out/linux."""
-    files = build.ensure_kernel_files(root, "netlink")
+    files = build.ensure_kernel_files()
     shutil.copytree(files, output / "linux", dirs_exist_ok=True)
     build.stage(root, output)
 
