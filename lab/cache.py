@@ -84,21 +84,20 @@ def hold_cache(cache: Path) -> TextIO:
 
 def empty_cache() -> None:
     """All that is left are the lock files."""
+    cache, removed = cache_dir(), cache_dir() / ".removed"
     with _open_lock(USE) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LabError(
-                f"{cache_dir()}: another run of the lab uses it; wait for its end, "
+                f"{cache}: another run of the lab uses it; wait for its end, "
                 "or interrupt it, and run this again"
             ) from None
         # Renamed first: what an interrupted removal leaves is not taken for complete.
-        removed = cache_dir() / ".removed"
         shutil.rmtree(removed, ignore_errors=True)
         removed.mkdir()
-        for path in cache_dir().iterdir():
-            if path.name not in ("locks", removed.name):
-                path.rename(removed / path.name)
+        for path in {*cache.iterdir()} - {cache / "locks", removed}:
+            path.rename(removed / path.name)
         shutil.rmtree(removed)
 
 

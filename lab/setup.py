@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab import processes
 from lab.cache import cache_dir, digest, locked, require_space
-from lab.failure import LabError, Unsuitable
+from lab.failure import Unsuitable
 
 REQUIREMENTS = Path(__file__).resolve().parents[1] / "tests" / "requirements.txt"
 
@@ -94,10 +94,8 @@ def ensure_promtool() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         say("+ apt-get download prometheus (for promtool)")
-        download = ["sh", "-c", 'cd "$1" && apt-get -qq download prometheus', "sh", name]
-        _run(download)
-        packages = list(Path(name).glob("*.deb"))
-        if not packages or _run(["dpkg-deb", "-x", str(packages[0]), name]) != 0:
+        script = 'cd "$0" && apt-get -qq download prometheus && dpkg-deb -x *.deb .'
+        if _run(["sh", "-c", script, name]) != 0:
             say("promtool: cannot be had, alert rules are not tested; apt-get update?")
             return
         cache_dir().mkdir(parents=True, exist_ok=True)
@@ -118,11 +116,8 @@ def ensure_venv() -> Path:
             say("installing the test tools into the cache (pip)")
             pip = [str(final / "bin/python"), "-m", "pip", "install", "--quiet"]
             pip += ["--disable-pip-version-check", "-r", str(REQUIREMENTS)]
+            remedy = f"check the network and the free space in {final}, and run again"
             for command in ([sys.executable, "-m", "venv", "--clear", str(final)], pip):
-                if status := _run(command):
-                    raise LabError(
-                        f"{' '.join(command)}: status {status} (see above); check the "
-                        f"network and the free space in {cache_dir()}, and run again"
-                    )
+                processes.must_run(command, f"{' '.join(command)}: fails", remedy)
             (final / "complete").touch()
     return final / "bin" / "python"

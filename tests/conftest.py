@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from lab.checks import slowest
-from lab.checks.testing import Played, Plays, Suite, left_out, play, plays
+from lab.checks.testing import LEFT_OUT, LEFT_TO_ALL, Played, Plays, Suite, play, plays
 from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import find_scenarios
 from lab.machines.matrix import Kernel
@@ -59,7 +59,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         terminalreporter.write_line("\n".join(lines))
     if part := config.getoption("--part"):
         terminalreporter.section("left out")
-        for line in left_out(part):
+        for line in (*LEFT_OUT[part], LEFT_TO_ALL):
             terminalreporter.write_line(line)
 
 

@@ -48,8 +48,8 @@ Facts = dict[str, Any]
 def conclude(
     settled: Sequence[Outcome],
     trouble: list[str],
-    asked: int,
     facts: Facts,
+    asked: int,
     path: Path | None,
     name: str,
 ) -> int:
@@ -100,10 +100,8 @@ def again(kernel: Kernel, scenarios: list[str], times: int, path: Path | None) -
         if f"\ndef {function}(" not in vm.read_text(source):
             raise UsageError(f"{name}: no kernel scenario; name it MODULE.FUNCTION")
     asked = times * len(scenarios)
-    seconds = KERNEL.seconds * asked
-    plays = play_in_one_boot(kernel, scenarios, seconds, times=times)
-    settled, trouble, facts = plays
-    return conclude(settled, trouble, asked, facts, path, f"again-{kernel.name}")
+    plays = play_in_one_boot(kernel, scenarios, KERNEL.seconds * asked, times=times)
+    return conclude(*plays, asked, path, f"again-{kernel.name}")
 
 
 def _endure(
@@ -112,9 +110,7 @@ def _endure(
     """settings: of the scenario's environment."""
     environment = {f"SLUICE_{name}": str(value) for name, value in settings.items()}
     plays = play_in_one_boot(kernel, [scenario], seconds, environment=environment)
-    settled, trouble, facts = plays
-    name = f"{scenario.partition('.')[0]}-{kernel.name}"
-    return conclude(settled, trouble, 1, facts, path, name)
+    return conclude(*plays, 1, path, f"{scenario.partition('.')[0]}-{kernel.name}")
 
 
 def abuse(kernel: Kernel, seed: int, sequences: int, path: Path | None) -> int:
@@ -167,6 +163,5 @@ def play_on_tree(kernel: Kernel, patterns: list[str], path: Path | None) -> int:
     facts = facts_of(kernel, root)
     say(f"kernel {root.release}: {len(names)} scenarios")
     played = play(kernel, names, say)
-    settled = [*played.outcomes.values()]
-    name = f"tree-{root.release}"
-    return conclude(settled, played.trouble, len(names), facts, path, name)
+    ended = [*played.outcomes.values()], played.trouble, facts
+    return conclude(*ended, len(names), path, f"tree-{root.release}")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,14 +13,13 @@ from typing import Any
 
 from lab import processes
 from lab.checks import packages, quick, slowest, verify
-from lab.failure import NO, LabError
+from lab.failure import FINE, NO, LabError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, matrix, vm
 from lab.machines.chroot import Root
 from lab.machines.disk import ensure_disk, make_empty
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root, has_root
-from lab.report.tables import WIDTH
 from lab.setup import ensure_promtool, ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
@@ -167,27 +165,24 @@ def plays(suite: Suite, part: str, native: bool) -> Plays:
     every = part == "every"
     whole = {one: choose_scenarios(suite, one, every) for one in suite.chosen(every)}
     if part == "more" and suite is KERNEL:
-        done = {one.name: set(names) for one, names in short_plays(native).items()}
+        done = {one.name: names for one, names in short_plays(native).items()}
         for kernel, names in whole.items():
-            own = done.get(kernel.name, set())
+            own = done.get(kernel.name, [])
             whole[kernel] = [name for name in names if name not in own]
     return {kernel: names for kernel, names in whole.items() if names}
 
 
-def left_out(part: str) -> list[str]:
-    """What make test, or make test-more, does not play, and which target does."""
-    lines = ["make test: linters, proofs, unit tests, and what it plays of tests/kernel"]
-    if part == "short":
-        more = [
-            f"tests/{suite.name} on {', '.join(one.name for one in suite.chosen(False))}"
-            for suite in (KERNEL, COMMAND, PACKAGING)
-        ]
-        more.append("the module with W=1 and sparse on each packaged kernel")
-        more.append("some faults that the proofs must find")
-        lines = [f"make test-more: {'; '.join(more)}"]
-    whole = f"every scenario on each of {len(KERNEL.kernels)} kernels, also below systemd"
-    lines.append(f"make test-all: {whole}; the longest proofs; make debug")
-    return [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines]
+# What make test, or make test-more, does not play, and which target does.
+LEFT_OUT = {
+    "short": (
+        "make test-more: the other scenarios of tests/kernel, on more kernels",
+        "make test-more: tests/command, tests/packaging, the module with W=1 and sparse",
+    ),
+    "more": (
+        "make test: linters, proofs, unit tests, and what it plays of tests/kernel",
+    ),
+}
+LEFT_TO_ALL = "make test-all: all scenarios on all kernels; longer proofs; make debug"
 
 
 def boot(
@@ -225,12 +220,6 @@ def scenario_root(kernel: Kernel, suite: Suite = KERNEL) -> Root:
     return ensure_root(kernel, suite.extra or applications)
 
 
-def _vcpus(kernel: Kernel) -> int:
-    """A native machine's do not share the host's: docs/kernels.md, "A host that forgets
-    its threads"."""
-    return max(2, vm.default_vcpus(kernel))
-
-
 @contextlib.contextmanager
 def machine_for(
     kernel: Kernel, suite: Suite = KERNEL, keeps: bool = False
@@ -244,7 +233,9 @@ def machine_for(
         yield vm.Machine(
             root,
             Path(name, "out"),
-            vcpus=_vcpus(kernel),
+            # A native machine's need not be the host's: docs/kernels.md, "A host that
+            # forgets its threads".
+            vcpus=max(2, vm.default_vcpus(kernel)),
             memory_mb=kernel.memory_mb,
             disk=ensure_disk(root) if suite.disk or keeps else None,
             changes=changes,
@@ -310,60 +301,36 @@ SUITES = {
     "systemd": SYSTEMD,
     "debug": DEBUGGED,
 }
-_EACH = ("unit", *SUITES)
-_SHORT = ("unit", "kernel/test_scenarios.py")
 # By what is asked for: the folders and files of tests/.
 FOLDERS = {
-    "short": _SHORT,
-    "more": _EACH[1:4],
-    **{name: (name,) for name in _EACH},
-    "long": _EACH,
+    "short": ("unit", "kernel/test_scenarios.py"),
+    "more": ("kernel", "command", "packaging"),
+    "long": ("unit", *SUITES),
+    **{name: (name,) for name in ("unit", *SUITES)},
 }
 EVERY = ("debug", "long", "systemd")  # what is not played often, too
 
 
-def build_roots(suite: Suite, every: bool) -> None:
-    kernels = suite.chosen(every)
-    if suite is KERNEL:  # its module is built for these
-        kernels = tuple(dict.fromkeys((*PACKAGED, *kernels)))
+def _build_root(suite: Suite, kernel: Kernel) -> None:
+    with slowest.timed(f"the root of {kernel.name} for tests/{suite.name}"):
+        root = scenario_root(kernel, suite)
     if suite is PACKAGING:
         packages.ensure_packages()
-    for kernel in kernels:
-        with slowest.timed(f"the root of {kernel.name} for tests/{suite.name}"):
-            root = scenario_root(kernel, suite)
-        if suite is PACKAGING:
-            packages.ensure_compiled(root)
-        if suite.disk:
-            ensure_disk(root)
+        packages.ensure_compiled(root)
+    if suite.disk:
+        ensure_disk(root)
 
 
-def _build_root(kernel: Kernel) -> None:
-    with slowest.timed(f"the root of {kernel.name}"):
-        scenario_root(kernel)
-
-
-def _build_all(what: str, native: bool) -> None:
+def _build_roots(what: str, native: bool) -> None:
     """Before pytest, which would hide the progress."""
-    if what == "short":
-        with processes.workers(WORKERS) as pool:
-            list(pool.map(_build_root, short_kernels(native)))
+    wanted = [(KERNEL, kernel) for kernel in short_kernels(native) if what == "short"]
     for folder in FOLDERS[what]:
-        if folder in SUITES:
-            build_roots(SUITES[folder], what in EVERY)
-
-
-def _before_pytest(what: str) -> bool:
-    """The linters and the proofs; whether all are fine."""
-    steps: dict[str, Callable[[], object]] = {
-        "the linters": lambda: not quick.lint(),
-        "the proofs": lambda: verify.verify(short=what == "short"),
-    }
-    for name, fails in steps.items() if what in ("short", "long") else ():
-        say(name)
-        with slowest.timed(name):
-            if fails():
-                return False
-    return True
+        if suite := SUITES.get(folder):
+            also = PACKAGED if suite is KERNEL else ()  # its module is built for these
+            kernels = dict.fromkeys((*also, *suite.chosen(what in EVERY)))
+            wanted += [(suite, kernel) for kernel in kernels]
+    with processes.workers(WORKERS) as pool:
+        list(pool.map(lambda one: _build_root(*one), wanted))
 
 
 @slowest.kept()
@@ -374,9 +341,16 @@ def test(what: str, arguments: list[str]) -> int:
         ensure_promtool()
     # Asked now: what is built next does not change what is played where.
     native = what in ("short", "more") and has_root(NATIVE)
-    if not _before_pytest(what):
-        return NO
-    _build_all(what, native)
+    steps: dict[str, Callable[[], bool]] = {
+        "the linters": quick.lint,
+        "the proofs": lambda: verify.verify(short=what == "short") == FINE,
+    }
+    for name, passes in steps.items() if what in ("short", "long") else ():
+        say(name)
+        with slowest.timed(name):
+            if not passes():
+                return NO
+    _build_roots(what, native)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
     command += [f"tests/{folder}" for folder in FOLDERS[what]]
     command += ["--every"] if what in EVERY else []

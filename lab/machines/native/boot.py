@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.failure import Unsuitable
 from lab.machines.chroot import Machine
-from lab.processes import read_stat, running
+from lab.processes import children, read_stat, running
 
 MEMORY_FOLDER = Path("/dev/shm")  # the guest's memory is a file in there
 ENVIRONMENT = {"TMPDIR": str(MEMORY_FOLDER)}
@@ -102,25 +102,18 @@ def read_busy_ticks() -> int:
     return user + nice + system + sum(others)
 
 
-def _ticks(pid: int | str) -> int:
+def _ticks(pid: int) -> int:
     """Of a process, and of its children that have ended."""
     with suppress(OSError):
         return sum(map(int, read_stat(pid)[11:15]))
     return 0
 
 
-def _own_ticks(pid: int) -> int:
-    """Of the kernel's threads, and of the host's processes that run the guest's."""
-    total = _ticks(pid)
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            total += sum(_ticks(child) for child in children.read_text().split())
-    return total
-
-
 def write_load(pid: int, output: Path) -> None:
     """The time, and the seconds that others have used of the host's CPUs until now, for
     who measures in the guest."""
-    used = (read_busy_ticks() - _own_ticks(pid)) / TICK
+    # Of the kernel's threads, and of the host's processes that run the guest's.
+    own = sum(map(_ticks, (pid, *children(pid))))
+    used = (read_busy_ticks() - own) / TICK
     (output / "load.new").write_text(f"{time.monotonic():.2f} {used:.2f}\n")
     (output / "load.new").rename(output / "load")

@@ -82,23 +82,14 @@ def add(work: Path, debug: bool) -> None:
         shutil.copytree(folder, work / "native", dirs_exist_ok=True)
 
 
-def patches(folder: Path) -> list[Path]:
-    return sorted((folder / "patches").glob("*.cocci"))
-
-
-def place_and_sign(patch: str) -> tuple[str, str]:
-    """The kernel's file that a patch is for, and what its last rule adds to it: that one
-    depends on all the others."""
-    first, *lines = patch.splitlines()
-    added = [line[1:].strip() for line in lines if line.startswith("+")]
-    return first.removeprefix("// "), added[-1]
-
-
 def require_patched(linux: Path, native: Path) -> None:
     """LabError if one of add()'s patches did not apply; spatch does not report that."""
-    for path in patches(native):
-        file, sign = place_and_sign(path.read_text())
+    for patch in sorted(native.glob("patches/*.cocci")):
+        first, *lines = patch.read_text().splitlines()
+        file = first.removeprefix("// ")
+        # What the last rule adds, for that depends on all the others.
+        sign = [line[1:].strip() for line in lines if line.startswith("+")][-1]
         if sign not in (linux / file).read_text():
             raise LabError(
-                f"{path.name}: does not match this kernel's {file}; correct it"
+                f"{patch.name}: does not match this kernel's {file}; correct it"
             )
