@@ -23,7 +23,7 @@ from lab.checks import series_boot
 from lab.checks.driver import driver_files
 from lab.checks.semantic import SemanticPatch, insert, parse_semantic_patch, tidy
 from lab.checks.series_boot import KUNIT, stage_drivers
-from lab.checks.series_tree import Source, Tree, ensure_tree, of_user
+from lab.checks.series_tree import Tree, ensure_tree, of_user
 from lab.failure import LabError, UsageError
 from lab.machines.build import SPARSE
 from lab.machines.chroot import Root
@@ -130,14 +130,14 @@ def read_series(newest: bool) -> list[Patch]:
     return [Patch(folder, newest) for folder in wanted]
 
 
-def find_source(name: str) -> Source:
-    """linux-source of the distribution; name: of KERNELS."""
+def find_source(name: str) -> Tree:
+    """linux-source of the distribution, not unpacked; name: of KERNELS."""
     kernel = find_kernel(kernel_named(KERNELS[name][0]))
     root = ensure_source_root(kernel)
-    return Source(root, kernel.release, kernel.version, newest=name == NEWEST)
+    return Tree(root, kernel.release, kernel.version, newest=name == NEWEST)
 
 
-def tree_of(source: Source) -> Tree:
+def unpack(source: Tree) -> Tree:
     touched = set().union(*(patch.touched for patch in read_series(source.newest)))
     return ensure_tree(source, touched)
 
@@ -186,13 +186,12 @@ def _apply(tree: Tree, patch: Patch) -> bool:
 def make_patches(tree: Tree, output: Path) -> list[Path]:
     """The files for git am, and a cover letter before them."""
     tree.must("git am --abort 2>/dev/null || :; git checkout -q -f base")
-    for patch in read_series(tree.source.newest):
+    for patch in read_series(tree.newest):
         subject = patch.message.splitlines()[0]
         made = _apply(tree, patch)
         say(f"series: {subject}" + ("" if made else ": no change for this kernel"))
     shutil.rmtree(tree.work / "patches", ignore_errors=True)
-    source = tree.source
-    what = f"RFC PATCH {'net-next' if source.newest else source.release}"
+    what = f"RFC PATCH {'net-next' if tree.newest else tree.release}"
     tree.must("git tag -f made")
     options = f"--cover-letter --subject-prefix='{what}' -o ../patches"
     tree.must(f"git format-patch -q {options} base")
@@ -203,8 +202,8 @@ def make_patches(tree: Tree, output: Path) -> list[Path]:
     text = cover.read_text().replace("*** SUBJECT HERE ***", subject)
     blurb = f"{body.strip()}\n\n{format_for_cover(read_run(MEASURED), COVER_ROWS)}"
     text = text.replace("*** BLURB HERE ***", blurb)
-    if source.own:
-        text = text.replace("\n-- \n", f"\nbase-commit: {source.version}\n-- \n")
+    if tree.own:
+        text = text.replace("\n-- \n", f"\nbase-commit: {tree.version}\n-- \n")
     cover.write_text(text)
     return sorted(path for path in output.glob("*.patch") if path != cover)
 
@@ -246,7 +245,7 @@ def stage_newest_drivers(root: Root, output: Path, names: set[str]) -> None:
     """Those of the newest source, for a root of that kernel, each in a folder of its
     name (of DRIVERS): see stage_drivers()."""
     with locked("series"), tempfile.TemporaryDirectory() as folder:
-        tree = tree_of(find_source(NEWEST))
+        tree = unpack(find_source(NEWEST))
         make_patches(tree, Path(folder))
         for name in sorted(names):
             tree.must(DRIVERS[name])
@@ -255,10 +254,10 @@ def stage_newest_drivers(root: Root, output: Path, names: set[str]) -> None:
 
 def _boot(tree: Tree, names: Sequence[str]) -> None:
     """Play the tests on these kernels, and those of the first patches on the native."""
-    newest = tree if tree.source.newest else tree_of(find_source(NEWEST))
+    newest = tree if tree.newest else unpack(find_source(NEWEST))
     for name in names:
         series_boot.boot(kernel_named(name), tree.linux, newest.linux)
-    if tree.source.newest:
+    if tree.newest:
         tree.must(DRIVERS[SLOTS])
         series_boot.boot(NATIVE, tree.linux, newest.linux, SLOTS, _ALONE)
 
@@ -274,7 +273,7 @@ def series(source: str, output: Path, booted: bool, own: Path | None = None) -> 
         )
     with locked("series"):
         found = find_source(source)
-        tree = tree_of(of_user(own, found.root) if own else found)
+        tree = unpack(of_user(own, found.root) if own else found)
         files = make_patches(tree, output)
         wrong = check_patches(tree, files)
         if booted and not wrong:
@@ -282,5 +281,5 @@ def series(source: str, output: Path, booted: bool, own: Path | None = None) -> 
     if wrong:
         print("\n".join(wrong))
         raise LabError(f"series: {len(wrong)} complaints (see above); correct series/")
-    print(f"{len(files)} patches against Linux {tree.source.version} in {output}")
+    print(f"{len(files)} patches against Linux {tree.version} in {output}")
     return 0

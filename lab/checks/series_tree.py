@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab import processes
@@ -45,44 +45,32 @@ _OF_NEWEST = "__tun_wake_queue"
 
 
 @dataclass(frozen=True)
-class Source:
-    """A kernel's source, packed."""
+class Tree:
+    """A kernel's source, and what the patches need to know of it."""
 
-    root: Root
+    root: Root  # the tools
     release: str  # 7.3
     version: str  # of the package, or of the tree's last commit
     newest: bool  # the driver wakes its queue as that of the newest package does
     own: Path | None = None  # a git tree of the user's
-
-    @property
-    def archive(self) -> str:
-        """In the root, whose /mnt is the directory to unpack into."""
-        own = f"/mnt/{_OWN_ARCHIVE}"
-        return own if self.own else f"/usr/src/linux-source-{self.release}.tar.xz"
+    work: Path = Path()  # in the cache, once ensure_tree() has unpacked it there
 
     @property
     def name(self) -> str:
         return f"{self.own}" if self.own else f"linux-source-{self.release}"
 
-
-@dataclass(frozen=True)
-class Tree:
-    """The source in the cache, a git repository of the touched files."""
-
-    source: Source
-    work: Path
-
     @property
     def linux(self) -> Path:
+        """A git repository of the touched files."""
         return self.work / "linux"
 
     def run(self, script: str) -> tuple[int, str]:
-        return run_in_root(self.source.root, self.work, _IN_TREE + script)
+        return run_in_root(self.root, self.work, _IN_TREE + script)
 
     def must(self, script: str) -> str:
         failure, remedy = f"series: '{script}' fails", "correct series/"
         script = _IN_TREE + script
-        return must_run_in_root(self.source.root, self.work, script, failure, remedy)
+        return must_run_in_root(self.root, self.work, script, failure, remedy)
 
 
 def _git(tree: Path, *arguments: str) -> str:
@@ -97,33 +85,34 @@ def _git(tree: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def of_user(tree: Path, tools: Root) -> Source:
+def of_user(tree: Path, tools: Root) -> Tree:
     """What is committed in a git tree; tools: the root in which it is built."""
     tree = tree.absolute()
     makefile = _git(tree, "show", "HEAD:Makefile")
     release = ".".join(re.findall(r"^(?:VERSION|PATCHLEVEL) = (\d+)$", makefile, re.M))
     newest = _OF_NEWEST in _git(tree, "show", "HEAD:drivers/net/tun.c")
     commit = _git(tree, "rev-parse", "HEAD").strip()
-    return Source(tools, release, commit, newest, tree)
+    return Tree(tools, release, commit, newest, tree)
 
 
-def ensure_tree(source: Source, touched: set[str]) -> Tree:
+def ensure_tree(tree: Tree, touched: set[str]) -> Tree:
     """It, with these files in git: from the cache, or unpacked now."""
     files = " ".join(sorted(touched))
-    jobs = os.cpu_count() or 1
-    script = _PREPARE.format(archive=source.archive, jobs=jobs, files=files)
-    own = [source.version] if source.own else []
-    key = digest(source.root.key, script, digest_files([CONFIG]), *own)
-    final = cache_dir() / "series" / f"{source.release}-{key}"
-    failure = f"{source.name}: cannot be prepared"
+    packed = f"/mnt/{_OWN_ARCHIVE}" if tree.own else f"/usr/src/{tree.name}.tar.xz"
+    script = _PREPARE.format(archive=packed, jobs=os.cpu_count() or 1, files=files)
+    own = [tree.version] if tree.own else []
+    key = digest(tree.root.key, script, digest_files([CONFIG]), *own)
+    final = cache_dir() / "series" / f"{tree.release}-{key}"
+    failure = f"{tree.name}: cannot be prepared"
     remedy = "correct series/kernel.config or the names of files in series/"
     with cached(final) as work:
         if work:
-            say(f"series: unpacking {source.name} (2 minutes)")
+            say(f"series: unpacking {tree.name} (2 minutes)")
             shutil.copy(CONFIG, work / "kernel.config")
-            if source.own:
-                archive = f"--output={work / _OWN_ARCHIVE}"
-                _git(source.own, "archive", "--prefix=linux/", archive, source.version)
-            must_run_in_root(source.root, work, script, failure, remedy)
-            (work / _OWN_ARCHIVE).unlink(missing_ok=True)
-    return Tree(source, final)
+            archive = work / _OWN_ARCHIVE
+            if tree.own:
+                options = ("--prefix=linux/", f"--output={archive}", tree.version)
+                _git(tree.own, "archive", *options)
+            must_run_in_root(tree.root, work, script, failure, remedy)
+            archive.unlink(missing_ok=True)
+    return replace(tree, work=final)
