@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,31 +53,21 @@ Option = tuple[str, dict[str, Any]]  # what add_argument() takes
 Function = Callable[..., int]  # its arguments have the names of its options
 
 
-def positive(kind: type[float]) -> Callable[[str], float]:
-    """An argparse type: a number above 0."""
-
-    def parse(text: str) -> float:
-        value = kind(text)
-        if not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text}: must be above 0")
-        return value
-
-    parse.__name__ = kind.__name__
-    return parse
-
-
 def option(name: str, text: str | None = None, **settings: Any) -> Option:
     return name, {"help": text, **settings}
 
 
 def number(name: str, default: float, text: str, **settings: Any) -> Option:
     """A number above 0, of the type of its default."""
-    settings = {
-        "type": positive(type(default)),
-        "default": default,
-        "metavar": "N",
-        **settings,
-    }
+    kind = type(default)
+
+    def parse(text: str) -> float:
+        if not 0 < kind(text) < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text}: must be above 0")
+        return kind(text)
+
+    parse.__name__ = kind.__name__
+    settings = {"type": parse, "default": default, "metavar": "N", **settings}
     return option(name, text, **settings)
 
 
@@ -185,15 +174,10 @@ def _write_page(result: Path, page: Path) -> None:
 
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
 def command_demo(**settings: Any) -> int:
-    started = time.monotonic()
-    measure.choose_rows(settings["patterns"], rows_of("demo"))  # before minutes of set-up
-    measure.prepare(settings["kernel"])
-    ensure_venv()
-    prepared = time.monotonic()
+    ensure_venv()  # before minutes of measuring
     run, path = _measured(rows_of("demo"), **settings)
     _draw("lab.report.demo", path)
-    spent = time.monotonic() - prepared
-    print(f"\nset-up {prepared - started:.0f} s, demo {spent:.0f} s; saved in {path}")
+    print(f"\nsaved in {path}")
     _write_page(path, path.with_suffix(".html"))
     return measure.bench_status(run, demo=True)
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pytest
 
-from lab.checks import slowest
 from lab.checks.testing import LEFT_OUT, LEFT_TO_ALL, Played, Plays, Suite, play, plays
 from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import find_scenarios
@@ -47,16 +46,7 @@ def plays_of(config: pytest.Config, suite: Suite) -> Plays:
     return plays(suite, part_of(config), config.getoption("--native"))
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    # What a scenario takes, the guest tells: its first test waits for all of them.
-    if report.when == "call" and "/test_scenarios.py" not in report.nodeid:
-        slowest.note(report.nodeid, report.duration)
-
-
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    if lines := slowest.read_slowest():
-        terminalreporter.section("ten slowest")
-        terminalreporter.write_line("\n".join(lines))
     if part := config.getoption("--part"):
         terminalreporter.section("left out")
         for line in (*LEFT_OUT[part], LEFT_TO_ALL):
@@ -103,15 +93,10 @@ def play_once(pytestconfig: pytest.Config, show: Callable[[str], None]):
     def attempt(suite: Suite, kernel: Kernel) -> Played | LabError:
         show(f"\n    kernel {kernel.name}: playing the {suite.name} scenarios")
         names = plays_of(pytestconfig, suite)[kernel]
-        what = f"tests/{suite.name} on {kernel.name}: the boot and {len(names)} plays"
-        with slowest.timed(what):
-            try:
-                played = play(kernel, names, show, suite)
-            except LabError as error:
-                return error
-        for one in played.outcomes.values():
-            slowest.note(f"{one.name} on {kernel.name}", one.seconds)
-        return played
+        try:
+            return play(kernel, names, show, suite)
+        except LabError as error:
+            return error
 
     return attempt
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from lab.checks import series
 from lab.failure import FINE, NO, LabError, UsageError
 from lab.machines import build, vm
-from lab.machines.emulator import ensure_qemu
-from lab.machines.initramfs import ensure_initramfs
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
 from lab.report.results import HostLoad, Run, format_run, read_provenance, run_of, save
@@ -88,16 +86,6 @@ def _save_measured(
     run = run_of(read_provenance(machine, load), measured, trouble)
     stamp = run.provenance.date.replace(":", "")
     return run, save(format_run(run), path, f"{run.provenance.kernel}-{stamp}")
-
-
-def prepare(kernel: Kernel) -> None:
-    """What a run on this kernel needs of the cache, which can take minutes."""
-    root = ensure_root(kernel)
-    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        build.stage(root, Path(name))
-    ensure_initramfs(root)
-    if not root.native:
-        ensure_qemu(root.arch)
 
 
 def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from lab import processes
 from lab.cache import cache_dir
-from lab.checks import slowest
 from lab.failure import FINE, NO
 from lab.machines import build
 from lab.machines.matrix import Kernel
@@ -80,8 +79,7 @@ def static_steps(python: Path) -> Steps:
 
 def _timed(name: str, run: Callable[[], str]) -> bool:
     started = time.monotonic()
-    with slowest.timed(name):
-        complaints = run()
+    complaints = run()
     # Ctrl-C ends the tools, too: that is no complaint.
     if complaints and processes.interrupted.wait(0.3):
         return False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import processes
-from lab.checks import packages, quick, slowest, verify
+from lab.checks import packages, quick, verify
 from lab.failure import FINE, NO, LabError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, matrix, vm
@@ -312,8 +312,7 @@ EVERY = ("debug", "long", "systemd")  # what is not played often, too
 
 
 def _build_root(suite: Suite, kernel: Kernel) -> None:
-    with slowest.timed(f"the root of {kernel.name} for tests/{suite.name}"):
-        root = scenario_root(kernel, suite)
+    root = scenario_root(kernel, suite)
     if suite is PACKAGING:
         packages.ensure_packages()
         packages.ensure_compiled(root)
@@ -333,26 +332,19 @@ def _build_roots(what: str, native: bool) -> None:
         list(pool.map(lambda one: _build_root(*one), wanted))
 
 
-@slowest.kept()
 def test(what: str, arguments: list[str]) -> int:
     """Run the linters, the proofs and pytest; what: one of FOLDERS."""
-    with slowest.timed("the test tools"):
-        python = ensure_venv()
-        ensure_promtool()
+    python = ensure_venv()
+    ensure_promtool()
     # Asked now: what is built next does not change what is played where.
     native = what in ("short", "more") and has_root(NATIVE)
-    steps: dict[str, Callable[[], bool]] = {
-        "the linters": quick.lint,
-        "the proofs": lambda: verify.verify(short=what == "short") == FINE,
-    }
-    for name, passes in steps.items() if what in ("short", "long") else ():
-        say(name)
-        with slowest.timed(name):
-            if not passes():
-                return NO
+    if what in ("short", "long"):
+        say("linters and proofs")
+        if not quick.lint() or verify.verify(short=what == "short") != FINE:
+            return NO
     _build_roots(what, native)
     command = [str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider"]
-    command += [f"tests/{folder}" for folder in FOLDERS[what]]
+    command += ["--durations", "10", *(f"tests/{folder}" for folder in FOLDERS[what])]
     command += ["--every"] if what in EVERY else []
     command += ["--part", what] if what in ("short", "more") else []
     command += ["--native"] if native else []

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lab import processes
-from lab.checks import copies, programs, slowest
+from lab.checks import copies, programs
 from lab.checks.programs import FINE, FOUND, PROOFS, Workshop, read_faults
 from lab.failure import LabError
 from lab.setup import say
@@ -133,7 +133,6 @@ def ask(proof: Proof) -> tuple[bool, str]:
     started = time.monotonic()
     said, detail = proof.ask()
     seconds = time.monotonic() - started
-    slowest.note(f"proof {proof.name}", seconds)
     told = said if said == proof.expected else f"{said} NOT {proof.expected}"
     line = f"{proof.name:44} {told:10} {seconds:5.1f} s  {detail}"
     return said == proof.expected, line.rstrip()
