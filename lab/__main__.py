@@ -142,11 +142,10 @@ def _measured(
     **settings: Any,
 ) -> tuple[Run, Path]:
     """settings: the further fields of measure.Plan."""
-    rows = measure.choose_rows(patterns, known)
-    if patched or slots:
-        series.require_source(kernel)
-        rows = [row.with_patched(patched, slots) for row in rows]
-    settings.setdefault("vcpus", vm.default_vcpus(kernel))
+    rows = [
+        row.with_patched(patched, slots) for row in measure.choose_rows(patterns, known)
+    ]
+    settings |= {"series": patched, "slots": slots}
     return measure.measure(measure.Plan(kernel, rows, **settings), path)
 
 

@@ -37,15 +37,9 @@ class Plan:
     packages: tuple[str, ...] = ()  # the root has them, too
     counted: bool = False  # instructions, not time
     minutes: float = 0.0  # at most, of further rounds until the ratios are sure
-    vcpus: int = vm.VCPUS
-
-    @property
-    def series(self) -> bool:
-        return any(row.series for row in self.rows)
-
-    @property
-    def slots(self) -> bool:
-        return any(row.slots for row in self.rows)
+    series: bool = False  # its rows are with the patched drivers, too
+    slots: bool = False  # and with those of the first patches
+    vcpus: int = 0  # as many as the kernel's machine has
 
     @property
     def drivers(self) -> set[str]:
@@ -94,7 +88,10 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
     Raises what vm.run_job() raises. What was measured until then is saved all the
     same, also if the user ends it.
     """
+    if plan.drivers:
+        series.require_source(plan.kernel)
     root = ensure_root(plan.kernel, plan.packages)
+    vcpus = plan.vcpus or vm.default_vcpus(plan.kernel)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
         job: dict[str, object] = {"kind": "bench", "native": root.native}
@@ -103,7 +100,7 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
         build.stage(root, output)
         if plan.drivers:
             series.stage_newest_drivers(root, output, plan.drivers)
-        machine = vm.Machine(root, output, plan.vcpus, counted=plan.counted)
+        machine = vm.Machine(root, output, vcpus, counted=plan.counted)
         say(f"kernel {root.release}: booting under {vm.accelerator(root, plan.counted)}")
         load = HostLoad()
         try:

@@ -17,9 +17,8 @@ from lab.failure import FINE, NO, LabError
 from lab.guest.scenarios import find_scenarios
 from lab.machines import build, matrix, vm
 from lab.machines.chroot import Root
-from lab.machines.disk import ensure_disk, make_empty
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
-from lab.machines.roots import ensure_root, has_root
+from lab.machines.roots import ensure_disk, ensure_root, has_root, make_empty_disk
 from lab.setup import ensure_promtool, ensure_venv, say
 from lab.workloads.applications import PACKAGES
 
@@ -229,7 +228,7 @@ def machine_for(
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         changes = Path(name, "changes.ext4") if keeps else None
         if changes:
-            make_empty(changes)
+            make_empty_disk(changes)
         yield vm.Machine(
             root,
             Path(name, "out"),

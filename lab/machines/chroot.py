@@ -10,8 +10,7 @@ from pathlib import Path
 
 from lab import processes
 from lab.failure import LabError
-from lab.machines.arch import HOST, Arch
-from lab.machines.matrix import MEMORY_MB
+from lab.machines.matrix import HOST, MEMORY_MB, Arch
 
 VCPUS = 4
 NO_POLICY = "audit=0 apparmor=0 selinux=0"  # nothing watches the guest's processes

@@ -18,7 +18,7 @@ import shutil
 from pathlib import Path
 
 from lab.cache import cache_dir, cached, digest
-from lab.machines.arch import Arch
+from lab.machines.matrix import Arch
 from lab.machines.roots import unpack
 from lab.setup import say
 

@@ -23,12 +23,12 @@ from typing import Any
 
 from lab.cache import cache_dir
 from lab.failure import LabError
-from lab.machines.arch import HOST
 from lab.machines.chroot import VCPUS, Machine, Root
 from lab.machines.emulator import ensure_qemu
 from lab.machines.initramfs import ensure_initramfs
-from lab.machines.matrix import Kernel
+from lab.machines.matrix import HOST, Kernel
 from lab.machines.native import boot as native
+from lab.processes import running
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -156,29 +156,24 @@ def _command(machine: Machine, shell: bool = False) -> list[str]:
 @contextmanager
 def _started(
     machine: Machine, command: list[str], shell: bool = False
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[subprocess.Popen[str]]:
     """QEMU or the kernel, killed at the end, or when we die; a shell's has our terminal,
     a job's has a session of its own."""
-    root = machine.root
-    log = machine.output / ("console.log" if root.native else "qemu.log")
-    privileges = native.WITHOUT_PRIVILEGES if root.native else ()
-    with open(log, "w") as errors:
-        process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *privileges, *command],
-            stdin=None if shell else subprocess.DEVNULL,
-            stdout=None if shell else errors,
-            stderr=errors,
-            start_new_session=not shell,
-            env={**os.environ, **native.ENVIRONMENT} if root.native else None,
-        )
-    try:
+    is_native = machine.root.native
+    privileges = native.WITHOUT_PRIVILEGES if is_native else ()
+    log = machine.output / ("console.log" if is_native else "qemu.log")
+    with open(log, "w") as errors, running(
+        ["setpriv", "--pdeathsig", "KILL", *privileges, *command],
+        stdin=None if shell else subprocess.DEVNULL,
+        stdout=None if shell else errors,
+        stderr=errors,
+        start_new_session=not shell,
+        env={**os.environ, **native.ENVIRONMENT} if is_native else None,
+    ) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
-def _prefer_timers(process: subprocess.Popen[bytes], vcpus: int) -> None:
+def _prefer_timers(pid: int, vcpus: int) -> None:
     """Let the thread that delivers interrupts run before the virtual CPUs, once these
     have threads of their own.
 
@@ -186,12 +181,12 @@ def _prefer_timers(process: subprocess.Popen[bytes], vcpus: int) -> None:
     milliseconds late otherwise, which no machine's timers do.
     """
     with suppress(OSError):
-        if len(os.listdir(f"/proc/{process.pid}/task")) > vcpus:
-            os.setpriority(os.PRIO_PROCESS, process.pid, INTERRUPTS_NICE)
+        if len(os.listdir(f"/proc/{pid}/task")) > vcpus:
+            os.setpriority(os.PRIO_PROCESS, pid, INTERRUPTS_NICE)
 
 
 def _follow(
-    process: subprocess.Popen[bytes],
+    process: subprocess.Popen[str],
     machine: Machine,
     deadline: float,
     progress: Callable[[str], None],
@@ -212,7 +207,7 @@ def _follow(
             if machine.root.native:
                 native.write_load(process.pid, machine.output)
             else:
-                _prefer_timers(process, machine.vcpus)
+                _prefer_timers(process.pid, machine.vcpus)
             time.sleep(0.2)
 
 

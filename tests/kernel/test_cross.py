@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from lab.machines import roots
-from lab.machines.arch import HOST
 from lab.machines.build import KMOD, copy_source, parse_warnings
 from lab.machines.chroot import Root, run_in_root
-from lab.machines.matrix import NEWEST, Kernel, kernel_named
+from lab.machines.matrix import HOST, NEWEST, Kernel, kernel_named
 from lab.machines.suites import find_kernel, read_mirror, version_order
 
 

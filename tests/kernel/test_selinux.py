@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from lab.cache import cache_dir, cached, digest, digest_files
-from lab.machines import build, disk, vm
+from lab.machines import build, vm
 from lab.machines.chroot import must_run_in_root
 from lab.machines.matrix import kernel_named
-from lab.machines.roots import Root, ensure_root
+from lab.machines.roots import DISK_SIZE, MAKE_DISK, Root, ensure_root, make_disk
 
 # Loaded by systemd-modules-load too, when the unit of this name is started.
 OPEN_TUN = build.REPOSITORY / "tests" / "kernel" / "open_tun"
@@ -89,7 +89,7 @@ OURS = ("sluice", "tun", "modules-load", "modules_load", "modprobe", "kmod")
 
 def _ensure_labelled(root: Root) -> Path:
     modules = [build.build_module(root, source) for source in (build.KMOD, OPEN_TUN)]
-    key = digest(root.key, digest_files(modules), _PREPARE, *disk.COMMAND, disk.SIZE)
+    key = digest(root.key, digest_files(modules), _PREPARE, *MAKE_DISK, DISK_SIZE)
     final = cache_dir() / "disks" / f"{root.kernel}-selinux-{key}"
     with cached(final) as work:
         if work:
@@ -101,7 +101,7 @@ def _ensure_labelled(root: Root) -> Path:
             script = _PREPARE.format(release=root.release)
             failure = f"kernel {root.kernel}: its files cannot be labelled"
             must_run_in_root(tree, work / "in", script, failure, "see the log")
-            disk.make(tree, work / "root.ext4")
+            make_disk(tree, work / "root.ext4")
             shutil.rmtree(tree.path)
     return final / "root.ext4"
 
