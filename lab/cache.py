@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from lab.failure import LabError, Unsuitable
+from lab.failure import Unsuitable
 
 LEAST_FREE = 500 << 20  # bytes; with less, apt-get may hang
 ELSEWHERE = "SLUICE_CACHE may name another folder for the cache, of some GB"
@@ -53,22 +53,20 @@ def require_space(folder: Path) -> None:
         raise Unsuitable(f"{folder}: {free >> 20} MB free, {needed}; {ELSEWHERE}")
 
 
-def _open_lock(name: str) -> TextIO:
+def _lock(name: str, operation: int, waits: str) -> TextIO:
+    """A lock's file, locked; if another process has it, say so once and wait."""
     locks = cache_dir() / "locks"
     try:
         locks.mkdir(parents=True, exist_ok=True)
-        return open(locks / name, "w")
+        handle = open(locks / name, "w")  # noqa: SIM115
     except OSError as error:
         raise Unsuitable(f"{locks}: {error.strerror}; {ELSEWHERE}") from None
-
-
-def _lock(handle: TextIO, operation: int, waits: str) -> None:
-    """Take a lock; if another process has it, say so once and wait."""
     try:
         fcntl.flock(handle, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         print(f"lab: {waits}", file=sys.stderr, flush=True)
         fcntl.flock(handle, operation)
+    return handle
 
 
 USE = "use"  # the lock that every user of the cache shares
@@ -76,23 +74,14 @@ USE = "use"  # the lock that every user of the cache shares
 
 @functools.cache
 def hold_cache(cache: Path) -> TextIO:
-    """Until this process ends, empty_cache() refuses."""
-    handle = _open_lock(USE)
-    _lock(handle, fcntl.LOCK_SH, f"{cache}: waits for another process that empties it")
-    return handle
+    """Until this process ends, empty_cache() waits."""
+    return _lock(USE, fcntl.LOCK_SH, f"{cache}: waits for a process that empties it")
 
 
 def empty_cache() -> None:
     """All that is left are the lock files."""
     cache, removed = cache_dir(), cache_dir() / ".removed"
-    with _open_lock(USE) as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LabError(
-                f"{cache}: another run of the lab uses it; wait for its end, "
-                "or interrupt it, and run this again"
-            ) from None
+    with _lock(USE, fcntl.LOCK_EX, f"{cache}: waits for a run of the lab that uses it"):
         # Renamed first: what an interrupted removal leaves is not taken for complete.
         shutil.rmtree(removed, ignore_errors=True)
         removed.mkdir()
@@ -105,9 +94,7 @@ def empty_cache() -> None:
 def locked(name: str) -> Iterator[None]:
     """Held by one process at a time."""
     hold_cache(cache_dir())
-    with _open_lock(name) as handle:
-        waits = f"{name}: waits for another process that makes it"
-        _lock(handle, fcntl.LOCK_EX, waits)
+    with _lock(name, fcntl.LOCK_EX, f"{name}: waits for another process that makes it"):
         yield
 
 

@@ -108,14 +108,10 @@ class Patch:
         left_out = () if self.newest else NEWEST_ONLY
         return {file: one for file, one in files.items() if not file.startswith(left_out)}
 
-    @property
-    def number(self) -> int:
-        return int(self.folder.name[:2])
-
     def new_files(self) -> dict[str, str]:
         """Path in the kernel -> text."""
         files = {file: path.read_text() for file, path in self.below("files").items()}
-        return files | self._wanted(driver_files(self.number))
+        return files | self._wanted(driver_files(int(self.folder.name[:2])))
 
     @property
     def touched(self) -> set[str]:

@@ -4,7 +4,6 @@ in a VM instead of that kernel's own: the series' selftests are played there."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -13,14 +12,20 @@ from pathlib import Path
 from lab.checks.driver import LAST, SELFTEST, driver_files
 from lab.failure import LabError
 from lab.machines import vm
-from lab.machines.build import KERNEL_READER, build_module, source_files
+from lab.machines.build import (
+    KERNEL_READER,
+    Files,
+    build_module,
+    build_modules,
+    source_files,
+)
 from lab.machines.chroot import Root
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
 from lab.setup import say
 from lab.variants import SERIES
 
-# Where a file is in the kernel -> where it is built. One module has all of tun.
+# Where a file is in the kernel -> where it is built.
 _DRIVERS = {
     "drivers/net/tun.c": "tun_main.c",
     "drivers/net/tun_vnet.h": "tun_vnet.h",
@@ -31,6 +36,8 @@ _DRIVERS = {
     "drivers/vhost/net.c": "vhost_net.c",
     "drivers/vhost/vhost.h": "vhost.h",
 }
+# One module has all of tun.
+_TUN = ("tun_main.c", "tun_txq.c", "tun_tx_flow.c")
 # The headers that the series changes keep their place.
 _HEADERS = (
     "include/linux/hrtimer.h",
@@ -89,46 +96,32 @@ subprocess.run(['python3', '-m', 'sluice', 'status', 'tap0'], check=True)" |
 """
 
 
-def _objects(source: Path, names: Iterable[str]) -> str:
-    found = (name for name in names if (source / name).exists())
-    return " ".join(name.replace(".c", ".o") for name in found)
-
-
-def _write_kbuild(root: Root, source: Path) -> None:
-    """What is built of the files that are in the folder: an early patch has fewer."""
-    driver = (name for name in _DRIVERS.values() if re.match(r"tun_.*\.c$", name))
-    text = _KBUILD.format(objects=_objects(source, driver))
-    if root.native:
-        tests = _objects(source, (Path(test).name for test in KUNIT))
-        text += _NATIVE_KBUILD.format(tests=tests)
-        if "tun_wake_queue" not in (source / "include/linux/if_tun.h").read_text():
-            text += _NO_WAKE
-    (source / "Kbuild").write_text(text.lstrip())
-
-
 def stage_drivers(root: Root, linux: Path, output: Path) -> None:
     """tun.ko and vhost_net.ko for the root's kernel, in this new folder. A native kernel,
     which has KUnit, gets the KUnit tests and kernel_reader.ko, too.
 
     linux: the patched tree.
     """
-    with tempfile.TemporaryDirectory(prefix="sluice-drivers-") as name:
-        source = Path(name)
-        places = _DRIVERS | {header: header for header in _HEADERS}
-        if root.native:
-            places |= {test: Path(test).name for test in KUNIT}
-            for path in source_files(KERNEL_READER):
-                shutil.copy(path, source)
-        for file, short in places.items():
-            if (linux / file).exists():  # older kernels and early patches lack some
-                target = source / short
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(linux / file, target)
-        _write_kbuild(root, source)
-        modules = build_module(root, source).parent.glob("*.ko")
-        output.mkdir()
-        for module in modules:
-            shutil.copy(module, output)
+    tests = {test: Path(test).name for test in KUNIT if root.native}
+    places = _DRIVERS | {header: header for header in _HEADERS} | tests
+    there = {name: linux / file for file, name in places.items()}
+    # Older kernels and early patches lack some.
+    there = {name: path for name, path in there.items() if path.exists()}
+
+    def objects(names: Iterable[str]) -> str:
+        return " ".join(name.replace(".c", ".o") for name in names if name in there)
+
+    kbuild = _KBUILD.format(objects=objects(_TUN))
+    files: Files = {**there}
+    if root.native:
+        files |= {path.name: path for path in source_files(KERNEL_READER)}
+        kbuild += _NATIVE_KBUILD.format(tests=objects(tests.values()))
+        if "tun_wake_queue" not in there["include/linux/if_tun.h"].read_text():
+            kbuild += _NO_WAKE
+    files["Kbuild"] = kbuild.lstrip()
+    output.mkdir()
+    for module in build_modules(root, "series/", files):
+        shutil.copy(module, output)
 
 
 def boot(

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from lab.cache import cache_dir, cached, digest, digest_files
+from lab.cache import cache_dir, cached, digest
 from lab.failure import LabError
 from lab.machines.chroot import Root, first_error, must_run_in_root, run_in_root
 from lab.machines.roots import unpack
@@ -59,6 +59,8 @@ _WARNING = re.compile(
     r"^(?P<file>[^\s:]+):(\d+.*\b(warning|error)| warning: objtool|(?<=ld:) warning):"
 )
 
+Files = dict[str, Path | str]  # where each is to be -> where it is, or its text
+
 
 def source_files(source: Path) -> list[Path]:
     """The files a module is built from, without the products of a build."""
@@ -71,16 +73,22 @@ def source_files(source: Path) -> list[Path]:
     )
 
 
-def copy_files(paths: list[Path], source: Path, target: Path) -> None:
-    """Files of one folder to the same places in another."""
-    for path in paths:
-        copy = target / path.relative_to(source)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, copy)
+def files_of(source: Path, place: str = "") -> Files:
+    """The same, by their names in the source; place: what these begin with."""
+    return {f"{place}{one.relative_to(source)}": one for one in source_files(source)}
+
+
+def _copy(files: Files, target: Path) -> None:
+    for name, content in files.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            (target / name).write_text(content)
+        else:
+            shutil.copy(content, target / name)
 
 
 def copy_source(source: Path, target: Path) -> None:
-    copy_files(source_files(source), source, target)
+    _copy(files_of(source), target)
 
 
 def _make(root: Root, *arguments: str) -> str:
@@ -99,20 +107,39 @@ def parse_warnings(log: str) -> list[str]:
     ]
 
 
-def build_module(root: Root, source: Path = KMOD) -> Path:
-    """The module for this root's kernel: from the cache, or built now."""
-    natives = NATIVE_FILES.iterdir() if root.native else ()
-    replacements = [path for path in natives if (source / path.name).exists()]
-    key = digest(root.key, digest_files([*source_files(source), *replacements]))
-    final = cache_dir() / "modules" / f"{root.release}-{key}"
+def build_in_root(
+    root: Root, place: str, files: Files, script: str, failure: str
+) -> Path:
+    """Files, and what a script makes of them in the root: from the cache (place), or made
+    now."""
+    parts: list[bytes | str] = [root.key, script]
+    for name, content in files.items():
+        parts.append(name)
+        if isinstance(content, str):
+            parts.append(content)
+        else:
+            parts += [oct(content.stat().st_mode), content.read_bytes()]
+    final = cache_dir() / f"{place}-{digest(*parts)}"
     with cached(final) as work:
         if work:
-            copy_source(source, work)
-            for path in replacements:
-                shutil.copyfile(path, work / path.name)
-            failure = f"{source.name}/: does not build for {root.release}"
-            must_run_in_root(root, work, _make(root), failure, "correct it")
-    return min(final.glob("*.ko"))
+            say(f"building {place}")
+            _copy(files, work)
+            must_run_in_root(root, work, script, failure, "correct it")
+    return final
+
+
+def build_modules(root: Root, what: str, files: Files) -> list[Path]:
+    """Modules for this root's kernel; what: for the error."""
+    failure = f"{what}: does not build for {root.release}"
+    place = f"modules/{root.release}"
+    return sorted(build_in_root(root, place, files, _make(root), failure).glob("*.ko"))
+
+
+def build_module(root: Root, source: Path = KMOD) -> Path:
+    files = files_of(source)
+    if root.native:
+        files |= {p.name: p for p in NATIVE_FILES.iterdir() if p.name in files}
+    return build_modules(root, f"{source.name}/", files)[0]
 
 
 def check_module(root: Root, source: Path = KMOD) -> list[str]:
@@ -166,20 +193,14 @@ def complaints(root: Root) -> list[str]:
 
 def build_helpers(root: Root) -> Path:
     """The directory of the C helpers, named as their sources without .c."""
-    files = sorted(path for folder in HELPER_FOLDERS for path in folder.glob("*.[ch]"))
-    files += KERNEL_READER.glob("*.h")
-    key = digest(root.key, HELPER_FLAGS, digest_files(files))
-    final = cache_dir() / "helpers" / f"{root.kernel}-{key}"
+    paths = [path for folder in HELPER_FOLDERS for path in folder.glob("*.[ch]")]
+    paths += KERNEL_READER.glob("*.h")
+    files: Files = {path.name: path for path in sorted(paths)}
     compiler = f"{root.arch.compiler}gcc {HELPER_FLAGS} -static"
-    with cached(final) as work:
-        if work:
-            for path in files:
-                shutil.copyfile(path, work / path.name)
-            names = [path.stem for path in files if path.suffix == ".c"]
-            script = "\n".join(f"{compiler} -o {name} {name}.c" for name in names)
-            failure = f"C helpers: do not build for kernel {root.kernel}"
-            must_run_in_root(root, work, script, failure, "correct them")
-    return final
+    names = [path.stem for path in paths if path.suffix == ".c"]
+    script = "\n".join(f"{compiler} -o {name} {name}.c" for name in names)
+    failure = f"C helpers: do not build for kernel {root.kernel}"
+    return build_in_root(root, f"helpers/{root.kernel}", files, script, failure)
 
 
 def stage(root: Root, output: Path) -> None:

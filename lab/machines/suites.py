@@ -85,18 +85,16 @@ def read_listing(kernel: Kernel) -> Listing:
     state = cache_dir() / "suites" / key
     kept = state / "kernels.json"
     with locked(f"suites-{key}"):
-        old = kept.exists()
-        if not old or time.time() - kept.stat().st_mtime > MAX_AGE_SECONDS:
-            found = _fetch(kernel, state)
-            if found:
+        if not kept.exists() or time.time() - kept.stat().st_mtime > MAX_AGE_SECONDS:
+            if found := _fetch(kernel, state):
                 kept.write_text(json.dumps(found))
-            elif not old:
+            elif kept.exists():
+                say(f"apt cannot read {', '.join(suites)}; using the older list")
+            else:
                 raise LabError(
                     f"kernel {kernel.name}: apt cannot read {', '.join(suites)}; "
                     "check the network and apt's sources, then run again"
                 )
-            else:
-                say(f"apt cannot read {', '.join(suites)}; using the older list")
         listing: Listing = json.loads(kept.read_text())
         return listing
 
