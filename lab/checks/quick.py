@@ -60,7 +60,7 @@ def lint_manual(names: list[str]) -> str:
 
 def static_steps(python: Path) -> Steps:
     """Everything that only reads the sources."""
-    tracked = read_git("ls-files").split()
+    tracked = read_git("ls-files").splitlines()
     names = [name for name in tracked if not name.endswith((".svg", ".json"))]
     is_shell = re.compile(r"#!.*[/ ](ba)?sh\b").match
     shell = [name for name in names if is_shell(read_text(REPOSITORY / name))]

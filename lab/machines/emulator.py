@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """QEMU: the same on every machine, from the packages of one suite.
 
-The machine's own may be too old. Before QEMU 8.1 (commit deba78709ae8) a
-virtual CPU could translate code while another changed it and keep what it had
-read: a kernel that patches its text under traffic, as ftrace does when sluice
-is loaded, then runs into the same breakpoint for ever. And QEMU 10.0.13, that
-of trixie, mistakes one device's registers for another's now and then while a
-kernel moves its devices: 6 of 38 boots of 5.10 and 6.12 ended in an assertion
-(iotlb_to_section, msix_table_mmio_write), one more came to nothing; 11.1 keeps
-the device itself where 10.0 keeps its index in a map that changes.
+Before 8.1 (commit deba78709ae8) a kernel that patches its text under traffic could run
+into the same breakpoint for ever. 10.0.13, that of trixie, mistakes one device's
+registers for another's while a kernel moves its devices: 7 of 38 boots came to nothing.
 """
 
 from __future__ import annotations

@@ -29,10 +29,8 @@ class Arch:
     compiler_packages: tuple[str, ...] = ()  # if it is not the host's own
 
 
-# What QEMU's own "max" adds to x86-64-v2 only costs: it advertises fast short
-# "rep movsb" (fsrm), and a kernel that believes it copies byte by byte. One
-# pktgen sender read 1.9 times as much with this model, TCP 1.4 times.
-# AES is the host's own: with it a VPN's AES-256-GCM was 8.5 times as fast.
+# Not QEMU's "max", which the kernel copies byte by byte on (docs/bench.md). AES is the
+# host's own: with it a VPN's AES-256-GCM was 8.5 times as fast.
 _EMULATED_X86 = "qemu64,+ssse3,+sse4_1,+sse4_2,+popcnt,+smap,+smep,+aes,+pclmulqdq"
 
 HOST = Arch(
