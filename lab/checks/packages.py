@@ -43,8 +43,7 @@ def ensure_packages() -> list[Path]:
     root = ensure_root(kernel_named(BUILDER), extra=TOOLS)
     # As Debian's tools want it: with debian/ at its top.
     files: build.Files = {f"tree/{name}": path for name, path in package_files().items()}
-    failure = "the packages: do not build, or lintian complains"
-    final = build.build_in_root(root, "packages/deb", files, BUILD, failure)
+    final = build.build_in_root(root, "packages/deb", files, BUILD, "debian/")
     return sorted(final.glob("*.deb"))
 
 
@@ -64,9 +63,8 @@ def ensure_compiled(root: Root) -> Path:
     """A ccache directory with the module's objects for this root's kernel."""
     files = build.files_of(build.KMOD, "source/")
     script = _COMPILE.format(version=VERSION, release=root.release)
-    failure = f"kernel {root.kernel}: the module does not build with ccache"
-    place = f"compiled/{root.release}"
-    return build.build_in_root(root, place, files, script, failure) / "ccache"
+    place, what = f"compiled/{root.release}", "kmod/, with ccache"
+    return build.build_in_root(root, place, files, script, what) / "ccache"
 
 
 def stage(root: Root, output: Path) -> None:

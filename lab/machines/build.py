@@ -108,10 +108,10 @@ def parse_warnings(log: str) -> list[str]:
 
 
 def build_in_root(
-    root: Root, place: str, files: Files, script: str, failure: str
+    root: Root, place: str, files: Files, script: str, what: str
 ) -> Path:
     """Files, and what a script makes of them in the root: from the cache (place), or made
-    now."""
+    now; what: to be told."""
     parts: list[bytes | str] = [root.key, script]
     for name, content in files.items():
         parts.append(name)
@@ -122,17 +122,17 @@ def build_in_root(
     final = cache_dir() / f"{place}-{digest(*parts)}"
     with cached(final) as work:
         if work:
-            say(f"building {place}")
+            say(f"{what}: building for kernel {root.kernel}")
             _copy(files, work)
+            failure = f"{what}: does not build for kernel {root.kernel}"
             must_run_in_root(root, work, script, failure, "correct it")
     return final
 
 
 def build_modules(root: Root, what: str, files: Files) -> list[Path]:
-    """Modules for this root's kernel; what: for the error."""
-    failure = f"{what}: does not build for {root.release}"
+    """Modules for this root's kernel."""
     place = f"modules/{root.release}"
-    return sorted(build_in_root(root, place, files, _make(root), failure).glob("*.ko"))
+    return sorted(build_in_root(root, place, files, _make(root), what).glob("*.ko"))
 
 
 def build_module(root: Root, source: Path = KMOD) -> Path:
@@ -199,8 +199,7 @@ def build_helpers(root: Root) -> Path:
     compiler = f"{root.arch.compiler}gcc {HELPER_FLAGS} -static"
     names = [path.stem for path in paths if path.suffix == ".c"]
     script = "\n".join(f"{compiler} -o {name} {name}.c" for name in names)
-    failure = f"C helpers: do not build for kernel {root.kernel}"
-    return build_in_root(root, f"helpers/{root.kernel}", files, script, failure)
+    return build_in_root(root, f"helpers/{root.kernel}", files, script, "C helpers")
 
 
 def stage(root: Root, output: Path) -> None:
