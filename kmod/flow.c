@@ -51,9 +51,8 @@
 
 #define DEPTH_MIN		4
 
-/* Such parts of what was added to the depth go: with each wake, and after a visit. */
+/* Such a part of what was added to the depth goes with each wake. */
 #define WAKE_FADES		128
-#define VISIT_FADES		4
 /* Longer than any ring: a reader that does not rest has no visits. */
 #define VISIT_MAX		1000000
 
@@ -225,16 +224,10 @@ bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings
 	return false;
 }
 
-/* A quarter more than the reader took since it last rested, in 1/SCALE packets. */
-static u64 more_than_visit(const struct sluice_flow *f)
-{
-	return (u64)f->visit * (SCALE + SCALE / 4);
-}
-
 /*
  * The reader rested in this stop, and reads again. If it may have rested for want of
  * packets, the ring may hold twice as many and what it could have read meanwhile, up to
- * f->most. If it held more than the visit needs, a part of the difference goes.
+ * f->most.
  */
 static void visit_begins(struct sluice_flow *f, int size)
 {
@@ -243,23 +236,20 @@ static void visit_begins(struct sluice_flow *f, int size)
 
 	if (f->held < most)
 		f->held = min(SCALE * (2 * min(f->depth, size) + more), most);
-	else
-		f->held -= div_u64(f->held - min(f->held, more_than_visit(f)),
-				   VISIT_FADES);
 	f->visit = 0;
 }
 
 /*
  * The queue stops, and woke with @left packets in the ring. What may f->held become if
  * the reader rests now? Anything if it had found the ring empty. Else it may have: then
- * a little more than the visit took; but not if it took more than a ring, for that
+ * a quarter more than the visit took; but not if it took more than a ring, for that
  * reader has no visits.
  */
 static u64 most_after_rest(const struct sluice_flow *f, int size, int left)
 {
 	if (!left)
 		return ~0ULL;
-	return f->visit <= size ? more_than_visit(f) : 0;
+	return f->visit <= size ? (u64)f->visit * (SCALE + SCALE / 4) : 0;
 }
 
 /**
@@ -366,13 +356,13 @@ static u64 learn_pace(struct sluice_flow *f, int read, u64 ns, bool dry)
 
 /* A stop ends: has the ring been too short for its reader? */
 static void learn_depth(struct sluice_flow *f, const struct sluice_flow_settings *s,
-			int size, bool rested)
+			int size)
 {
 	u64 more = div_u64(f->lost_ns, f->pace_ns + 1);
 
 	if (f->lost_ns)
 		f->held = SCALE * min_t(u64, min(f->depth, size) + more + 1, size);
-	else if (!rested)
+	else
 		f->held -= f->held / WAKE_FADES;
 	set_depth(f, s);
 }
@@ -425,14 +415,13 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 		   struct sluice_flow_device *device, u64 now, u64 *next_ns)
 {
 	u64 stopped_ns = now - f->stopped_at;
-	bool rested = f->resting;
 	int read = look(f, ring);
 	int depth, low;
 
 	WRITE_ONCE(device->stopped_at, now);
 	charge(f, s, ring->fill, now);
 	if (read > 0) {
-		if (rested)
+		if (f->resting)
 			visit_begins(f, ring->size);
 		f->most = 0;
 		f->visit = min(f->visit + read, VISIT_MAX);
@@ -456,7 +445,7 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 		return SLUICE_FLOW_STALL;
 	}
 	if (ring->used < ring->safe_limit && ring->fill <= low) {
-		learn_depth(f, s, ring->size, rested);
+		learn_depth(f, s, ring->size);
 		return SLUICE_FLOW_WAKE;
 	}
 	if (stopped_ns >= stall_ns(s))
