@@ -97,8 +97,8 @@ class Sample:
 def sample(
     value: float,
     after: Counters,
-    extra: dict[str, Any],
     ping: Latency = NOT_ASKED,
+    extra: dict[str, Any] | None = None,
     **known: Any,
 ) -> Sample:
     """From its devices' counters and its ping; known: fields of Sample that these do not
@@ -117,7 +117,7 @@ def sample(
             # of which the report makes the share that was answered
             "pings_sent": ping.sent,
             "pings_received": ping.received,
-            **extra,
+            **(extra or {}),
         },
     )
 

@@ -36,10 +36,6 @@ class Device:
     mac: str
     netns: str | None = None  # None: the guest's first
 
-    @property
-    def spec(self) -> str:
-        return f"{self.name}@{self.netns}" if self.netns else self.name
-
     def command(self, *argv: str) -> list[str]:
         if self.netns is None:
             return list(argv)
@@ -235,42 +231,42 @@ def attach(
     run_tool(["ip", *namespace, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
 
-def parse_reader_line(text: str, state: str) -> list[dict[str, Any]]:
-    """The counts of each device from a line of the reader helper."""
+def parse_reader_line(text: str, state: str) -> dict[str, Any]:
+    """The counts in a line of the reader helper."""
     try:
-        line = json.loads(text)
+        line = dict(json.loads(text))
     except ValueError:
         line = {}
     if line.get("state") != state:
         raise WorkloadError(
             f"reader: said {text.strip()!r} instead of {state!r}; see its message"
         )
-    return list(line["devices"])
+    return line
 
 
 class Reader:
     """The processes that read the rings of devices, which vanish with them.
 
-    A sink is one process. Of "forward" each direction is one: in User-Mode Linux the
-    threads of a process run one at a time, and the others spin meanwhile.
+    One for each queue of a sink, or for each direction of "forward": in User-Mode Linux
+    the threads of a process run one at a time, and the others spin meanwhile.
     """
 
     def __init__(
         self, helper: str, mode: str, queues: Sequence[int], options: Sequence[str]
     ) -> None:
         """queues: files, which are the processes' alone from now on."""
-        orders = [(mode, queues)]
+        orders = [[queue] for queue in queues]
         if mode == "forward":
-            orders = [("relay", queues), ("relay", queues[::-1])]
+            orders = [[*queues], [*queues[::-1]]]
         try:
             self._processes = [
                 subprocess.Popen(
-                    [helper, what, *options, *map(str, files)],
+                    [helper, *options, *map(str, files)],
                     stdout=subprocess.PIPE,
                     universal_newlines=True,
                     pass_fds=files,
                 )
-                for what, files in orders
+                for files in orders
             ]
         finally:
             for queue in queues:
@@ -279,7 +275,7 @@ class Reader:
 
     @property
     def pid(self) -> int:
-        """Of a sink."""
+        """Of a sink with one queue."""
         [process] = self._processes
         return process.pid
 
@@ -291,7 +287,7 @@ class Reader:
     def _wait_for(self, state: str) -> list[dict[str, Any]]:
         """The counts of each queue that is read, in the order of the queues."""
         lines = [process.stdout.readline() for process in self._processes]  # type: ignore[union-attr]
-        self.counts = [one for line in lines for one in parse_reader_line(line, state)]
+        self.counts = [parse_reader_line(line, state) for line in lines]
         return self.counts
 
     def _change(self, number: int, state: str) -> list[dict[str, Any]]:
@@ -334,7 +330,7 @@ def _open_queue(device: Device, flags: int) -> int:
         if flags & tun.IFF_VNET_HDR:
             tun.ask_for_large_packets(queue)
     except OSError as error:
-        raise WorkloadError(f"{device.spec}: cannot be opened: {error}") from error
+        raise WorkloadError(f"{device.name}: cannot be opened: {error}") from error
     return queue
 
 
@@ -388,14 +384,13 @@ def forwarder(
     helper: str,
     variant: str,
     pace: Sequence[str] = (),
-    qdisc: str = "fq_codel",
     ring: int | None = None,
 ) -> Iterator[Reader]:
     """NEAR and FAR, connected by a userspace forwarder."""
     with netns(str(NEAR.netns)), netns(str(FAR.netns)):
         with reader(helper, "forward", (NEAR, FAR), variant, pace) as process:
-            attach(NEAR, FAR, qdisc, ring)
-            attach(FAR, NEAR, qdisc, ring)
+            attach(NEAR, FAR, ring=ring)
+            attach(FAR, NEAR, ring=ring)
             yield process
 
 

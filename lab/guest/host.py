@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a sample is worth on a native machine, whose processes are another's: how much
-of the host's CPUs others use, how late the kernel's timers come (each CPU has one every
-5 ms, in kernel_reader), and what a system call and a timer take.
+of the host's CPUs others use, and what a system call and a timer take.
 
 The host tells the time and the CPU seconds that others have used in /out/load, five times
 a second; see write_load() in lab/machines/native/boot.py.
@@ -15,7 +14,7 @@ from pathlib import Path
 
 LOAD = Path("/out/load")
 QUIET_PERCENT = 10.0  # with more, a sample says little
-READER = Path("/sys/module/kernel_reader/parameters")
+TIMER_NS = Path("/sys/module/kernel_reader/parameters/timer_ns")
 CALLS = 2000
 
 
@@ -39,24 +38,5 @@ def system_call_us() -> float:
 
 
 def timer_us() -> float:
-    return round(int((READER / "timer_ns").read_text()) / 1000, 1)
-
-
-def read_late() -> list[int]:
-    """How many timers were late by up to 1, 2, 4, 8 ... us, since the module's load."""
-    return [int(count) for count in (READER / "late").read_text().split(",")]
-
-
-def late_percentile(counts: list[int], percent: float) -> int | None:
-    """In us, rounded up to a power of two."""
-    below, wanted = 0, percent / 100 * sum(counts)
-    for power, count in enumerate(counts):
-        below += count
-        if count and below >= wanted:
-            return 1 << power
-    return None
-
-
-def late_since(before: list[int]) -> dict[str, int | None]:
-    new = [count - old for count, old in zip(read_late(), before)]
-    return {f"p{percent}": late_percentile(new, percent) for percent in (50, 95, 99)}
+    """Measured by kernel_reader when it was loaded."""
+    return round(int(TIMER_NS.read_text()) / 1000, 1)

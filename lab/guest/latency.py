@@ -64,9 +64,10 @@ class Ping:
 
 @contextlib.contextmanager
 def ping(
-    source: Device, target: Device, tos: int = 0, interval: float = INTERVAL_SECONDS
+    source: Device, target: Device, interval: float = INTERVAL_SECONDS, size: int = 56
 ) -> Iterator[Ping]:
-    words = ("ping", "-n", "-D", "-i", str(interval), "-Q", str(tos))
+    """size: bytes in each packet."""
+    words = ("ping", "-n", "-D", "-i", str(interval), "-s", str(size))
     argv = source.command(*words, target.address)
     # No pipe: ping would wait for ever once it is full, after some 800 answers.
     with tempfile.TemporaryFile("w+") as output:

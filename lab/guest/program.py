@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A process of an application: its log, its CPU time, its end."""
+"""A process of an application: its log, its end."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import socket
-import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 
 from lab.failure import WorkloadError
 from lab.guest.devices import Device, run_tool, wait_until
-from lab.processes import last_line, read_stat, running
+from lab.processes import last_line, running
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0
@@ -35,10 +32,6 @@ class Program:
 
     def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
         self.name, self._process, self._log = name, process, log
-
-    def read_cpu_seconds(self) -> float:
-        ticks = sum(map(int, read_stat(self._process.pid)[11:13]))
-        return ticks / os.sysconf("SC_CLK_TCK")
 
     def wait_until(
         self, ready: Callable[[], bool], what: str, seconds: float = READY_SECONDS
@@ -93,18 +86,6 @@ def has_device(device: Device) -> bool:
 
 def read_version(package: str) -> str:
     return run_tool(["dpkg-query", "-W", "-f", "${Package} ${Version}", package])
-
-
-def open_socket(device: Device, family: int, kind: int, seconds: float) -> socket.socket:
-    """In the device's namespace. A call that waits for longer raises BlockingIOError;
-    unlike settimeout() this leaves the socket blocking."""
-    from sluice.namespaces import netns  # the guest has what it needs
-
-    with netns(device.netns or ""):
-        opened = socket.socket(family, kind)
-    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        opened.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), 0))
-    return opened
 
 
 def read_sent(sender: subprocess.Popen[str]) -> dict[str, Any]:

@@ -99,14 +99,13 @@ class Bench:
             if not self._job.get("native"):
                 return self._take_once(place)
             self._env.use_drivers(place[2])
-            self._env.load_kernel_reader()  # its timers tell how late they come
-            before, late = host.read_load(), host.read_late()
+            self._env.load_kernel_reader()  # it tells what a timer takes
+            before = host.read_load()
             line = self._take_once(place)
             others = host.others_percent(before, host.read_load())
             if line["sample"] is not None:
                 line["sample"]["extra"].update(
                     others_percent=others,
-                    late_us=host.late_since(late),
                     system_call_us=self._call_us,
                     timer_us=host.timer_us(),
                 )

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The tasks of a reader: where they run, and how often they are switched."""
+"""The tasks of a reader: where they run."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,8 +47,3 @@ def unswitched(name: str) -> Iterator[None]:
         yield
     finally:
         _set_policy(name, os.SCHED_OTHER, 0)
-
-
-def read_switches(tasks: list[int]) -> int:
-    text = "".join((PROC / f"{task}/status").read_text() for task in tasks)
-    return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s*(\d+)", text)))

@@ -22,7 +22,6 @@ def by_command() -> dict[str, list[Workload]]:
         dead_reader,
         demo,
         depth,
-        in_kernel,
         never_full,
         pktgen,
         tcp,
@@ -32,14 +31,15 @@ def by_command() -> dict[str, list[Workload]]:
     others = [*dead_reader.WORKLOADS, *never_full.WORKLOADS]
     return {
         "demo": demo.WORKLOADS,
-        "bench": [*senders, *tcp.SHAPING, *others],
+        "bench": [*senders, *others],
         "apps": applications.WORKLOADS,  # needs packages of its own in the root
         "depth": depth.IN_PROCESSES,
-        "native_depth": [*depth.IN_KERNEL, *depth.IN_PROCESSES],
+        "native_depth": [*depth.TO_KERNEL, *depth.IN_PROCESSES],
         # needs the lab's own module; those of make bench that need no more are with it
         "native": [
-            *in_kernel.WORKLOADS,
-            *tcp.away_workloads("", tcp.AWAY),
+            *pktgen.TO_KERNEL,
+            *tcp.TO_KERNEL,
+            *tcp.AWAY,
             *senders,
             *others,
         ],

@@ -32,8 +32,7 @@ from lab.guest.program import (
 )
 from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
-from lab.workloads import qemu
-from lab.workloads.tcp import SMALL_BLOCK, load, server, udp_options
+from lab.workloads import qemu, tcp
 
 
 @dataclass(frozen=True)
@@ -140,11 +139,11 @@ PACKAGES = (
 )
 
 RTTS_MS = (0, 10, 20, 40, 80, 120)
-# Streams, and iperf3's further arguments.
-LOADS: dict[str, tuple[str, int, list[str]]] = {
-    "tcp_1": ("1 TCP", 1, ["--length", SMALL_BLOCK]),
-    "tcp_8": ("8 TCP", 8, ["--length", SMALL_BLOCK]),
-    "udp": ("UDP flood", 1, udp_options(payload_bytes=1200)),
+SLOW = tcp.PACES["link"]
+LOADS = {
+    "tcp_1": ("1 TCP", tcp.Case(1, SLOW)),
+    "tcp_8": ("8 TCP", tcp.Case(8, SLOW)),
+    "udp": ("UDP flood", tcp.Case(1, SLOW, tcp.udp_options(payload_bytes=1200))),
 }
 # Slower than the applications on any machine: the link makes them wait, and
 # their rings fill. Without it the slower of their two ends is what is measured.
@@ -188,8 +187,8 @@ class Case:
 
 
 @contextlib.contextmanager
-def tunnel(case: Case, variant: str) -> Iterator[list[Program]]:
-    """The application's processes at NEAR and FAR, connected."""
+def tunnel(case: Case, variant: str) -> Iterator[None]:
+    """The application between NEAR and FAR, connected."""
     wanted, application = parse_variant(variant), APPLICATIONS[case.application]
     if wanted.sets_flag:
         raise Skipped("IFF_BACKPRESSURE cannot be given to a program from outside")
@@ -208,7 +207,7 @@ def tunnel(case: Case, variant: str) -> Iterator[list[Program]]:
             return succeeds(ping)
 
         near_end.wait_until(answers, "a ping through the tunnel")
-        yield processes
+        yield
 
 
 def wait_settled() -> Counters:
@@ -223,22 +222,16 @@ def wait_settled() -> Counters:
 
 def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """Mbit/s through the tunnel, with a ping beside it."""
-    _, streams, options = LOADS[case.load]
-    with tunnel(case, variant) as processes:
-        before = [process.read_cpu_seconds() for process in processes]
-        with server():
-            received, pinged = load(streams, seconds, *options)
+    with tunnel(case, variant):
+        with tcp.server():
+            received, pinged = tcp.load(LOADS[case.load][1], seconds)
         after = wait_settled()
-        spent = [process.read_cpu_seconds() for process in processes]
-        stops = sum(devices.read_stops(end) for end in (NEAR, FAR))
     extra = {
         "version": read_version(APPLICATIONS[case.application].packages[0]),
         "retransmits": received.retransmits,
-        "stops": stops,
-        "cpu_seconds": [round(b - a, 2) for a, b in zip(before, spent)],
     }
     segmented = case.application == "wireguard-go"
-    return sample(received.mbit, after, extra, pinged, segmented=segmented)
+    return sample(received.mbit, after, pinged, extra, segmented=segmented)
 
 
 CASES = [

@@ -80,8 +80,7 @@ def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
         reader.resume()
         after = wait_drained([HERE])
         reader.end()
-    extra = {"hung": counts["hung"], "living_received": counts["received"]}
-    return sample(counts["living"], after, extra, sent=counts["other"], read=reader.read)
+    return sample(counts["living"], after, sent=counts["other"], read=reader.read)
 
 
 WORKLOADS = [

@@ -11,13 +11,13 @@ from __future__ import annotations
 from functools import partial
 
 from lab.row import Measure, Row, Workload
-from lab.workloads import in_kernel, pktgen
-from lab.workloads.tcp import FLOOD, PACES, Case, Pace, transfer
+from lab.workloads import pktgen
+from lab.workloads.tcp import FLOOD, IN_KERNEL, PACES, Case, Pace, transfer
 
 RINGS = [10, 100]
 TARGETS = [250, 500, 1000, 2000, 5000, 20000]
 STREAMS = 8
-VHOST = pktgen.Case(1, direct=False, vhost=True)
+VHOST = pktgen.Case(direct=False, vhost=True)
 
 
 def _workload(name: str, title: str, measure: Measure, unit: str = "Mbit/s") -> Workload:
@@ -40,6 +40,7 @@ IN_PROCESSES = [
         "packets/s",
     ),
 ]
-IN_KERNEL = [
-    _tcp(f"kernel_depth_{speed}", pace) for speed, pace in in_kernel.PACES.items()
+TO_KERNEL = [
+    _tcp(f"kernel_depth_{speed}", IN_KERNEL[speed])
+    for speed in ("fast", "5us", "slow", "link")
 ]

@@ -6,9 +6,9 @@ Bursts of 40 % of the ring go to a reader that is paused, so that only the
 transmit path is timed; the reader then empties the ring. The ring is ten times
 the default, because each start of pktgen takes more than 200 ms and a burst of
 400 packets is over in one. The value is the fastest burst's: what the path
-costs when the host took no CPU away. The median burst is kept beside it. sluice's
-target is switched off: with it a ring of ten times the default is full after 2 ms of
-the reader's time, and these rows would stop the queue.
+costs when the host took no CPU away. sluice's target is switched off: with it a ring of
+ten times the default is full after 2 ms of the reader's time, and these rows would stop
+the queue.
 
 Even so these rows differ by 5 % from boot to boot. What is demanded of the hook's price
 is asked of COST, where the VM counts instructions: one takes one nanosecond of its time,
@@ -124,14 +124,11 @@ def time_bursts(
         sent = len(spent) * BURST
         after = devices.wait_drained([HERE], direct=sent if path == "direct" else 0)
         reader.end()
-    return sample(BURST / min(spent), after, {}, sent=sent, read=reader.read), spent
+    return sample(BURST / min(spent), after, sent=sent, read=reader.read), spent
 
 
 def run(path: str, variant: str, seconds: float, env: GuestEnv) -> Sample:
-    taken, spent = time_bursts(path, variant, env, MIN_BURSTS, seconds)
-    rates = [BURST / one for one in spent]
-    taken.extra.update(bursts=len(rates), median=statistics.median(rates))
-    return taken
+    return time_bursts(path, variant, env, MIN_BURSTS, seconds)[0]
 
 
 def count(path: str, others: int, variant: str, seconds: float, env: GuestEnv) -> Sample:

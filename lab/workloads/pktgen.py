@@ -15,13 +15,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lab.failure import WorkloadError
-from lab.guest import devices, latency, tasks
+from lab.guest import devices, latency
 from lab.guest.devices import HERE, THERE, Counters
 from lab.guest.env import GuestEnv
 from lab.row import Row, Sample, Workload, sample
@@ -35,11 +35,11 @@ END_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Case:
-    senders: int
+    senders: int = 1
     direct: bool = True
     vhost: bool = False
     qdisc: str = "fq_codel"
-    options: Sequence[str] = ()  # of the reader
+    options: tuple[str, ...] = ()  # of the reader
 
 
 @dataclass(frozen=True)
@@ -181,60 +181,71 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         qdisc=case.qdisc,
         options=case.options,
     ) as reader:
-        readers = tasks.read_tasks(reader.pid, case.vhost)
         with senders(case.senders, case.direct) as names, pings as ping:
             start(names)
-            switches = tasks.read_switches(readers)
             time.sleep(seconds)
-            switches = tasks.read_switches(readers) - switches
             pinged = ping.end() if ping else latency.NOT_ASKED
             write_control("pgctrl", "stop")
             results = wait_ended(names)
         attempts = sum(result.attempts for result in results)
         after = devices.wait_drained([HERE], direct=attempts if case.direct else 0)
-        stops = devices.read_stops(HERE)
         reader.end()
-    refused = 0 if case.direct else count_refused(results, pinged.sent, after)
-    extra = {
-        "senders": [result.packets for result in results],
-        "errors": sum(result.errors for result in results),
-        "refused": refused,
-        "stops": stops,
-        "reader_switches": switches / seconds,
-    }
     rate = reader.read / max(result.seconds for result in results)
-    sent = attempts + pinged.sent - refused
-    return sample(rate, after, extra, pinged, sent=sent, read=reader.read)
+    sent = attempts + pinged.sent
+    if not case.direct:
+        sent -= count_refused(results, pinged.sent, after)
+    return sample(rate, after, pinged, sent=sent, read=reader.read)
 
 
 def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     """demands: further fields of Row, or other ones."""
-    equal = case.direct and case.qdisc != "noqueue"
-    demands = {"floor": 1.0 if equal else 0.97, **demands}
-    lossless = case.qdisc != "noqueue"
-    row = Row(name, title, "packets/s", lossless=lossless, **demands)
-    return Workload(row, partial(receive, case))
+    demands = {"floor": 0.97, "lossless": case.qdisc != "noqueue", **demands}
+    return Workload(Row(name, title, "packets/s", **demands), partial(receive, case))
 
 
-def _direct(
-    names: str, reader: str, counts: Sequence[int], **settings: Any
+def direct_rows(
+    name: str, reader: str, counts: Sequence[int], case: Case, **demands: Any
 ) -> list[Workload]:
-    """A row for each number of direct senders, of which names has the place."""
+    """A row for each number of direct senders, of which the name has the place."""
     return [
         workload(
-            names.format(n),
+            name.format(n),
             f"pktgen, {n} direct sender{'s' * (n > 1)}{reader}",
-            Case(n, **settings),
+            replace(case, senders=n),
+            **demands,
         )
         for n in counts
     ]
 
 
-NO_QUEUE = {"qdisc": "noqueue"}
+IN_KERNEL = ("--in-kernel",)
+NO_QUEUE = "noqueue"
+LOSSLESS = {"lossless_ring": 8000}  # of stock
 WORKLOADS = [
-    *_direct("pktgen_{}", "", (1, 2, 4)),
-    workload("pktgen_queue_xmit", "pktgen through the qdisc", Case(1, direct=False)),
-    *_direct("vhost_{}", ", vhost-net", (1, 2, 4), vhost=True),
-    *_direct("pktgen_{}_noqueue", ", noqueue", (1, 4), **NO_QUEUE),
-    *_direct("vhost_{}_noqueue", ", vhost-net, noqueue", (1, 4), vhost=True, **NO_QUEUE),
+    *direct_rows("pktgen_{}", "", (1, 2, 4), Case(), floor=1.0),
+    workload("pktgen_queue_xmit", "pktgen through the qdisc", Case(direct=False)),
+    *direct_rows("vhost_{}", ", vhost-net", (1, 2, 4), Case(vhost=True), floor=1.0),
+    *direct_rows("pktgen_{}_noqueue", ", noqueue", (1, 4), Case(qdisc=NO_QUEUE)),
+    *direct_rows(
+        "vhost_{}_noqueue",
+        ", vhost-net, noqueue",
+        (1, 4),
+        Case(vhost=True, qdisc=NO_QUEUE),
+    ),
+]
+TO_KERNEL = [
+    *direct_rows(
+        "kernel_pktgen_{}", ", in kernel", (1, 2), Case(options=IN_KERNEL), **LOSSLESS
+    ),
+    *direct_rows("kernel_pktgen_{}", ", in kernel", (4,), Case(options=IN_KERNEL)),
+    workload(
+        "kernel_pktgen_qdisc",
+        "pktgen, qdisc, in kernel",
+        Case(direct=False, options=IN_KERNEL),
+    ),
+    workload(
+        "kernel_pktgen_noqueue",
+        "pktgen, noqueue, in kernel",
+        Case(qdisc=NO_QUEUE, options=IN_KERNEL),
+    ),
 ]

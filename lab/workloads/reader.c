@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * reader: consumes the rings of tun or tap devices.
+ * reader: consumes the ring of a tun or tap device.
  *
- *   reader sink [OPTIONS] QUEUE...         read and count
- *   reader relay [OPTIONS] FROM TO         read FROM, write to TO: one direction of a
+ *   reader [OPTIONS] QUEUE                 a sink: read and count
+ *   reader [OPTIONS] QUEUE TO              read QUEUE, write to TO: one direction of a
  *                                          VPN without crypto
  *
  *   --vhost        let vhost-net read, and take the packets from it
@@ -17,19 +17,20 @@
  *   --pause-us N   read nothing for N microseconds of each second
  *   --paused       do not read before the first SIGUSR2
  *
- * A QUEUE is the number of a file that the parent has opened. The devices vanish with
+ * QUEUE and TO are numbers of files that the parent has opened. The devices vanish with
  * the process unless they were made persistent. A sink answers ICMP echo requests, so
  * that ping can measure the ring it reads.
  * SIGUSR1 pauses reading, SIGUSR2 resumes it or, if the reader is not paused, removes
  * the link. SIGHUP halves the link's rate, SIGTERM or SIGINT ends the process. Each
- * change of state is reported as one JSON line with each queue's counts so far:
- * {"state": "reading|paused|slower|ended", "devices": [...]}, so that a parent waits
+ * change of state is reported as one JSON line with the counts so far: {"state":
+ * "reading|paused|slower|ended", "read", "segments", "largest"}, so that a parent waits
  * for a line, not for a time. Exit: 0 ok, 1 error, 2 usage.
  */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
 #include <linux/virtio_net.h>
@@ -54,61 +55,29 @@
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5
 #endif
 
-#define MAX_QUEUES 8
+#define SECOND_NS 1000000000LL
 #define SLOW_LINK_NS 100000	/* SIGHUP's link where there was none */
 #define SLOWEST_LINK_NS 10000000	/* no sender is slower */
 #define STEADY_NS 20000000	/* what a steady link makes up for */
 
-struct queue {
-	char name[IFNAMSIZ];
-	bool with_vnet;
-	struct kernel_reader work;	/* also of a reader in this process */
-	struct vhost vhost;
-	struct uring uring;
-	pthread_t thread;
-	atomic_bool parked;		/* this thread has seen `paused` */
-	unsigned long long segments, largest;
-};
-
-static struct queue queues[MAX_QUEUES];
-static int queue_count;		/* that are read */
-static long burn_ns, period_ns, pause_ns;
+static int by_vhost, by_uring, in_kernel, steady, begin_paused;
+static struct kernel_reader work;	/* also of a reader in this process */
 static atomic_long link_ns;
-static bool by_vhost, by_uring, in_kernel, steady;
+static bool with_vnet;
+static struct vhost vhost;
+static struct uring uring;
+static unsigned long long segments, largest;
+
+static pthread_t thread;	/* it reads; the first one takes the signals */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
-static atomic_bool paused;
+static atomic_bool paused, parked;	/* parked: the thread has seen `paused` */
 
 static void usage(void)
 {
-	errx(2, "usage: reader sink|relay [--vhost] [--io-uring] [--in-kernel] "
+	errx(2, "usage: reader [--vhost | --io-uring | --in-kernel] "
 	     "[--burn-us N] [--link-us N [--steady]] [--tick-us N] [--pause-us N] "
-	     "[--paused] QUEUE...");
-}
-
-static void add_queue(const char *number)
-{
-	struct queue *queue = &queues[queue_count++];
-	struct ifreq told;
-
-	if (queue_count > MAX_QUEUES)
-		usage();
-	queue->work.from = queue->work.to = atoi(number);
-	if (ioctl(queue->work.from, TUNGETIFF, &told))
-		err(1, "%s", number);
-	strcpy(queue->name, told.ifr_name);
-	queue->work.is_tun = told.ifr_flags & IFF_TUN;
-	queue->with_vnet = told.ifr_flags & IFF_VNET_HDR;
-	queue->work.period_ns = period_ns;
-	queue->work.pause_ns = pause_ns;
-	/* a reader on a tick leaves when the ring is empty */
-	if (period_ns && !pause_ns &&
-	    fcntl(queue->work.from, F_SETFL, O_RDWR | O_NONBLOCK))
-		err(1, "%s", number);
-	if (by_vhost && vhost_open(&queue->vhost, queue->work.from))
-		err(1, "/dev/vhost-net");
-	if (by_uring && uring_open(&queue->uring, queue->work.from))
-		err(1, "io_uring");
+	     "[--paused] QUEUE [TO]");
 }
 
 static int64_t now_ns(void)
@@ -116,60 +85,39 @@ static int64_t now_ns(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000LL + now.tv_nsec;
+	return now.tv_sec * SECOND_NS + now.tv_nsec;
 }
 
 static void burn(void)
 {
-	int64_t end = now_ns() + burn_ns;
+	int64_t end = now_ns() + work.burn_ns;
 
 	while (now_ns() < end)
 		;
 }
 
-/* The packet ends a time after the last, which is not longer ago than STEADY_NS. */
-static bool is_steady_link_busy(__s64 *ends, __s64 now, __s64 ns)
-{
-	if (*ends < now - STEADY_NS)
-		*ends = now - STEADY_NS;
-	*ends += ns;
-	return *ends > now;
-}
-
 static void sleep_until(int64_t ns)
 {
-	struct timespec then = { ns / 1000000000LL, ns % 1000000000LL };
+	struct timespec then = { ns / SECOND_NS, ns % SECOND_NS };
 
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL);
 }
 
-static void wait_for_link(struct kernel_reader *work)
-{
-	bool busy;
-
-	if (steady)
-		busy = is_steady_link_busy(&work->link_free, now_ns(), link_ns);
-	else
-		busy = is_link_busy(&work->link_free, now_ns(), link_ns);
-	if (busy)
-		sleep_until(work->link_free);
-}
-
-static void rest(struct kernel_reader *work, bool empty)
+static void rest(bool empty)
 {
 	int64_t now = now_ns();
 
-	if (work->period_ns && is_visit_over(work, now, empty))
-		sleep_until(next_period(work, now));
+	if (work.period_ns && is_visit_over(&work, now, empty))
+		sleep_until(next_period(&work, now));
 }
 
-static ssize_t take(struct queue *queue, unsigned char *packet, size_t room)
+static ssize_t take(unsigned char *packet, size_t room)
 {
 	if (by_vhost)
-		return vhost_read(&queue->vhost, packet, room);
+		return vhost_read(&vhost, packet, room);
 	if (by_uring)
-		return uring_read(&queue->uring, packet, room);
-	return read(queue->work.from, packet, room);
+		return uring_read(&uring, packet, room);
+	return read(work.from, packet, room);
 }
 
 /* Of a packet with a virtio-net header: up to 64 KB of a stream's segments. */
@@ -187,85 +135,73 @@ static unsigned int count_segments(const unsigned char *packet, size_t length)
 	return (payload + header->gso_size - 1) / header->gso_size;
 }
 
-static void count(struct queue *queue, const unsigned char *packet,
-		  size_t length)
+static void handle(unsigned char *packet, ssize_t length)
 {
-	queue->work.read++;
-	queue->segments += queue->with_vnet ? count_segments(packet, length) : 1;
-	if (length > queue->largest)
-		queue->largest = length;
-}
+	size_t skipped = with_vnet ? sizeof(struct virtio_net_hdr) : 0;
 
-static void handle(struct queue *queue, unsigned char *packet, ssize_t length)
-{
-	size_t skipped = queue->with_vnet ? sizeof(struct virtio_net_hdr) : 0;
-	struct kernel_reader *work = &queue->work;
-
-	if (burn_ns)
+	work.read++;
+	segments += with_vnet ? count_segments(packet, length) : 1;
+	if ((size_t)length > largest)
+		largest = length;
+	if (work.burn_ns)
 		burn();
-	if (link_ns)
-		wait_for_link(work);
-	if (work->to == work->from &&
-	    !make_echo_reply(packet + skipped, length - skipped, work->is_tun))
+	if (link_ns && is_link_busy(&work.link_free, now_ns(), link_ns,
+				    steady ? STEADY_NS : 0))
+		sleep_until(work.link_free);
+	if (work.to == work.from &&
+	    !make_echo_reply(packet + skipped, length - skipped, work.is_tun))
 		return;
-	if (write(work->to, packet, length) != length)
-		work->write_errors++;
+	(void)!write(work.to, packet, length);
 }
 
-static void park(struct queue *queue)
+static void park(void)
 {
 	pthread_mutex_lock(&lock);
-	queue->parked = true;
+	parked = true;
 	while (paused)
 		pthread_cond_wait(&resumed, &lock);
-	queue->parked = false;
+	parked = false;
 	pthread_mutex_unlock(&lock);
 }
 
-static void *read_loop(void *argument)
+static void *read_loop(void *unused)
 {
-	struct queue *queue = argument;
 	unsigned char packet[PACKET_BYTES];
 	ssize_t length;
 
+	(void)unused;
 	for (;;) {
 		if (paused)
-			park(queue);
-		length = take(queue, packet, sizeof(packet));
-		if (length < 0 && errno == EINTR)
-			continue;
-		if (length < 0 && errno == EAGAIN) {
-			rest(&queue->work, true);
-			continue;
+			park();
+		length = take(packet, sizeof(packet));
+		if (length >= 0) {
+			handle(packet, length);
+			work.visit++;
+			rest(false);
+		} else if (errno == EAGAIN) {
+			rest(true);
+		} else if (errno == EIO || errno == EBADFD) {
+			usleep(1000);	/* down or detached: try again soon */
+		} else if (errno != EINTR) {
+			err(1, "cannot read");
 		}
-		if (length < 0 && errno != EIO && errno != EBADFD)
-			err(1, "%s", queue->name);
-		if (length < 0) {	/* down or detached: try again soon */
-			usleep(1000);
-			continue;
-		}
-		count(queue, packet, length);
-		handle(queue, packet, length);
-		queue->work.visit++;
-		rest(&queue->work, false);
 	}
 	return NULL;
 }
 
 /* The module reads the queue's packets, and counts them, until a signal. */
-static void *kernel_loop(void *argument)
+static void *kernel_loop(void *unused)
 {
 	int reader = open(KERNEL_READER, O_RDWR | O_CLOEXEC);
-	struct queue *queue = argument;
 
+	(void)unused;
 	if (reader < 0)
 		err(1, KERNEL_READER);
 	for (;;) {
 		if (paused)
-			park(queue);
-		queue->work.burn_ns = burn_ns;
-		queue->work.link_ns = link_ns;
-		if (ioctl(reader, KERNEL_READER_RUN, &queue->work))
+			park();
+		work.link_ns = link_ns;
+		if (ioctl(reader, KERNEL_READER_RUN, &work))
 			err(1, KERNEL_READER);
 	}
 	return NULL;
@@ -279,14 +215,10 @@ static void interrupt_read(int number)
 
 static void pause_reading(void)
 {
-	int i;
-
 	paused = true;
-	for (i = 0; i < queue_count; i++) {
-		while (!queues[i].parked) {
-			pthread_kill(queues[i].thread, SIGURG);
-			usleep(200);
-		}
+	while (!parked) {
+		pthread_kill(thread, SIGURG);
+		usleep(200);
 	}
 }
 
@@ -310,30 +242,9 @@ static void slow_down(void)
 
 static void report(const char *state)
 {
-	int i;
-
-	printf("{\"state\": \"%s\", \"devices\": [", state);
-	for (i = 0; i < queue_count; i++)
-		printf("%s{\"read\": %llu, \"write_errors\": %llu, "
-		       "\"segments\": %llu, \"largest\": %llu}",
-		       i ? ", " : "", queues[i].work.read,
-		       queues[i].work.write_errors, queues[i].segments,
-		       queues[i].largest);
-	printf("]}\n");
+	printf("{\"state\": \"%s\", \"read\": %llu, \"segments\": %llu, "
+	       "\"largest\": %llu}\n", state, work.read, segments, largest);
 	fflush(stdout);
-}
-
-static void start_threads(void)
-{
-	struct sigaction action = { .sa_handler = interrupt_read };
-	int i;
-
-	sigaction(SIGURG, &action, NULL);
-	for (i = 0; i < queue_count; i++)
-		if (pthread_create(&queues[i].thread, NULL,
-				   in_kernel ? kernel_loop : read_loop,
-				   &queues[i]))
-			errx(1, "%s: cannot start a thread", queues[i].name);
 }
 
 static void serve_signals(const sigset_t *signals)
@@ -360,58 +271,79 @@ static void serve_signals(const sigset_t *signals)
 	}
 }
 
-static void parse_arguments(int argc, char **argv)
+static void parse_options(int argc, char **argv)
 {
-	int i;
+	static const struct option options[] = {
+		{ "vhost", no_argument, &by_vhost, true },
+		{ "io-uring", no_argument, &by_uring, true },
+		{ "in-kernel", no_argument, &in_kernel, true },
+		{ "steady", no_argument, &steady, true },
+		{ "paused", no_argument, &begin_paused, true },
+		{ "burn-us", required_argument, NULL, 'b' },
+		{ "link-us", required_argument, NULL, 'l' },
+		{ "tick-us", required_argument, NULL, 't' },
+		{ "pause-us", required_argument, NULL, 'p' },
+		{ }
+	};
+	int option;
 
-	for (i = 2; i < argc; i++) {
-		if (argv[i][0] != '-')
-			add_queue(argv[i]);
-		else if (!strcmp(argv[i], "--burn-us") && i + 1 < argc)
-			burn_ns = atol(argv[++i]) * 1000;
-		else if (!strcmp(argv[i], "--link-us") && i + 1 < argc)
-			link_ns = atol(argv[++i]) * 1000;
-		else if (!strcmp(argv[i], "--tick-us") && i + 1 < argc)
-			period_ns = atol(argv[++i]) * 1000;
-		else if (!strcmp(argv[i], "--pause-us") && i + 1 < argc)
-			period_ns = 1000000000, pause_ns = atol(argv[++i]) * 1000;
-		else if (!strcmp(argv[i], "--steady"))
-			steady = true;
-		else if (!strcmp(argv[i], "--vhost"))
-			by_vhost = true;
-		else if (!strcmp(argv[i], "--io-uring"))
-			by_uring = true;
-		else if (!strcmp(argv[i], "--in-kernel"))
-			in_kernel = true;
-		else if (!strcmp(argv[i], "--paused"))
-			paused = true;
-		else
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		long ns = optarg ? atol(optarg) * 1000 : 0;
+
+		if (option == '?')
 			usage();
+		else if (option == 'b')
+			work.burn_ns = ns;
+		else if (option == 'l')
+			link_ns = ns;
+		else if (option == 't')
+			work.period_ns = ns;
+		else if (option == 'p')
+			work.period_ns = SECOND_NS, work.pause_ns = ns;
 	}
+}
+
+static void open_queue(void)
+{
+	struct ifreq told;
+
+	if (ioctl(work.from, TUNGETIFF, &told))
+		err(1, "file %d", work.from);
+	work.is_tun = told.ifr_flags & IFF_TUN;
+	with_vnet = told.ifr_flags & IFF_VNET_HDR;
+	/* a reader on a tick leaves when the ring is empty */
+	if (work.period_ns && !work.pause_ns &&
+	    fcntl(work.from, F_SETFL, O_RDWR | O_NONBLOCK))
+		err(1, "file %d", work.from);
+	if (by_vhost && vhost_open(&vhost, work.from))
+		err(1, "/dev/vhost-net");
+	if (by_uring && uring_open(&uring, work.from))
+		err(1, "io_uring");
 }
 
 int main(int argc, char **argv)
 {
 	const int served[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
+	struct sigaction action = { .sa_handler = interrupt_read };
 	sigset_t signals;
 	int i;
 
-	if (argc < 3)
-		usage();
 	/* If the parent is killed, the devices vanish, too. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	parse_arguments(argc, argv);
-	if (!strcmp(argv[1], "relay") && queue_count == 2) {
-		queues[0].work.to = queues[1].work.from;
-		queue_count = 1;
-	} else if (strcmp(argv[1], "sink") || !queue_count) {
+	parse_options(argc, argv);
+	if (argc - optind != 1 && argc - optind != 2)
 		usage();
-	}
+	work.from = atoi(argv[optind]);
+	work.to = atoi(argv[argc - 1]);
+	open_queue();
+	paused = begin_paused;
 	sigemptyset(&signals);
 	for (i = 0; i < (int)(sizeof(served) / sizeof(*served)); i++)
 		sigaddset(&signals, served[i]);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	start_threads();
+	sigaction(SIGURG, &action, NULL);
+	if (pthread_create(&thread, NULL, in_kernel ? kernel_loop : read_loop, NULL))
+		errx(1, "cannot start a thread");
 	report(paused ? "paused" : "reading");
 	serve_signals(&signals);
 }

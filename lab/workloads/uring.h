@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Packets of a tun file by io_uring: one read is always submitted, its completion is
- * waited for.
+ * waited for. The rings have one entry, which new memory names as it should: 0.
  */
 #ifndef URING_H
 #define URING_H
@@ -17,16 +17,24 @@
 struct uring {
 	int fd, file;
 	bool submitted;
-	unsigned int *sq_tail, *sq_array, *cq_head, *cq_tail, *cq_mask;
+	struct io_uring_params p;
 	struct io_uring_sqe *sqe;
-	struct io_uring_cqe *cqes;
+	unsigned char *rings;
 };
+
+static inline unsigned int *uring_at(struct uring *u, unsigned int offset)
+{
+	return (unsigned int *)(u->rings + offset);
+}
 
 /* Blocks for a packet, as read() does; its bytes, or -1 with errno. */
 static inline ssize_t uring_read(struct uring *u, unsigned char *packet,
 				 size_t room)
 {
-	unsigned int head = *u->cq_head;
+	unsigned int *sent = uring_at(u, u->p.sq_off.tail);
+	unsigned int *seen = uring_at(u, u->p.cq_off.head);
+	unsigned int *done = uring_at(u, u->p.cq_off.tail);
+	struct io_uring_cqe *cqes = (void *)uring_at(u, u->p.cq_off.cqes);
 	int submit = !u->submitted;
 	ssize_t result;
 
@@ -37,18 +45,18 @@ static inline ssize_t uring_read(struct uring *u, unsigned char *packet,
 			.addr = (uintptr_t)packet,
 			.len = room,
 		};
-		__atomic_store_n(u->sq_tail, *u->sq_tail + 1, __ATOMIC_RELEASE);
+		__atomic_store_n(sent, *sent + 1, __ATOMIC_RELEASE);
 	}
 	u->submitted = true;
-	while (__atomic_load_n(u->cq_tail, __ATOMIC_ACQUIRE) == head) {
+	while (__atomic_load_n(done, __ATOMIC_ACQUIRE) == *seen) {
 		if (syscall(SYS_io_uring_enter, u->fd, submit, 1,
 			    IORING_ENTER_GETEVENTS, NULL, 0) < 0)
 			return -1;
 		submit = 0;
 	}
 	u->submitted = false;
-	result = u->cqes[head & *u->cq_mask].res;
-	__atomic_store_n(u->cq_head, head + 1, __ATOMIC_RELEASE);
+	result = cqes[*seen % u->p.cq_entries].res;
+	__atomic_store_n(seen, *seen + 1, __ATOMIC_RELEASE);
 	if (result >= 0)
 		return result;
 	errno = -result;
@@ -64,28 +72,15 @@ static inline void *uring_map(struct uring *u, size_t bytes, uint64_t what)
 /* Prepare to read this file; 0, or -1 with errno. */
 static inline int uring_open(struct uring *u, int file)
 {
-	struct io_uring_params p = { 0 };
-	unsigned char *sq, *cq;
-
 	u->file = file;
-	u->fd = syscall(SYS_io_uring_setup, 1, &p);
+	u->fd = syscall(SYS_io_uring_setup, 1, &u->p);
 	if (u->fd < 0)
 		return -1;
-	sq = uring_map(u, p.sq_off.array + sizeof(*u->sq_array),
-		       IORING_OFF_SQ_RING);
-	cq = uring_map(u, p.cq_off.cqes + p.cq_entries * sizeof(*u->cqes),
-		       IORING_OFF_CQ_RING);
+	/* both rings are in one piece of memory, the submissions last */
+	u->rings = uring_map(u, u->p.sq_off.array + sizeof(unsigned int),
+			     IORING_OFF_SQ_RING);
 	u->sqe = uring_map(u, sizeof(*u->sqe), IORING_OFF_SQES);
-	if (sq == MAP_FAILED || cq == MAP_FAILED || u->sqe == MAP_FAILED)
-		return -1;
-	u->sq_tail = (unsigned int *)(sq + p.sq_off.tail);
-	u->sq_array = (unsigned int *)(sq + p.sq_off.array);
-	u->sq_array[0] = 0;	/* the only entry */
-	u->cq_head = (unsigned int *)(cq + p.cq_off.head);
-	u->cq_tail = (unsigned int *)(cq + p.cq_off.tail);
-	u->cq_mask = (unsigned int *)(cq + p.cq_off.ring_mask);
-	u->cqes = (struct io_uring_cqe *)(cq + p.cq_off.cqes);
-	return 0;
+	return u->rings == MAP_FAILED || (void *)u->sqe == MAP_FAILED ? -1 : 0;
 }
 
 #endif

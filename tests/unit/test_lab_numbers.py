@@ -21,7 +21,6 @@ from lab.report.results import HostLoad, Measurement, Provenance, Run, parse_run
 from lab.report.tables import all_findings
 from lab.row import Row, Sample
 from lab.variants import parse_variant
-from lab.workloads import tcp
 
 TREE = Path(__file__).resolve().parents[2]
 ROW = Row(name="fake", title="made-up row", unit="packets/s", floor=1.0)
@@ -176,7 +175,6 @@ def test_summary_is_median_and_spread() -> None:
     assert (summary.median, summary.low, summary.high) == (4, 1, 9)
     assert [latency.percentile(range(100, 0, -1), p) for p in (50, 99, 0)] == [50, 99, 1]
     assert latency.percentile([], 50) is None
-    assert [tcp.jain(shares) for shares in ([5, 5], [8, 0, 0, 0], [0, 0])] == [1, 0.25, 0]
 
 
 @pytest.mark.parametrize(("ending", "status", "reason"), [

@@ -20,8 +20,6 @@
 #include "kernel_reader.h"
 
 #define BATCH		64	/* vhost-net takes as many at once */
-#define LATE_POWERS	20	/* up to half a second */
-#define PROBE_NS	(5 * NSEC_PER_MSEC)
 #define COST_RUNS	4
 #define COST_RUN_NS	(10 * NSEC_PER_MSEC)
 #define COST_GAP_NS	(100 * NSEC_PER_USEC)
@@ -43,15 +41,10 @@ static void burn(u32 ns)
 		cpu_relax();
 }
 
-static void wait_for_link(struct kernel_reader *told)
+static void sleep_until(ktime_t time)
 {
-	ktime_t free_at;
-
-	if (!is_link_busy(&told->link_free, ktime_get_ns(), told->link_ns))
-		return;
-	free_at = told->link_free;
 	set_current_state(TASK_INTERRUPTIBLE);
-	schedule_hrtimeout(&free_at, HRTIMER_MODE_ABS);
+	schedule_hrtimeout(&time, HRTIMER_MODE_ABS);
 }
 
 static void pass_on(struct running *r, int length)
@@ -63,8 +56,7 @@ static void pass_on(struct running *r, int length)
 	    !make_echo_reply(r->packet, length, r->told.is_tun))
 		return;
 	iov_iter_kvec(&message.msg_iter, ITER_SOURCE, &place, 1, length);
-	if (r->to_socket->ops->sendmsg(r->to_socket, &message, length) != length)
-		r->told.write_errors++;
+	r->to_socket->ops->sendmsg(r->to_socket, &message, length);
 }
 
 static void handle(struct running *r, void *packet)
@@ -81,8 +73,9 @@ static void handle(struct running *r, void *packet)
 	r->told.read++;
 	if (r->told.burn_ns)
 		burn(r->told.burn_ns);
-	if (r->told.link_ns)
-		wait_for_link(&r->told);
+	if (r->told.link_ns && is_link_busy(&r->told.link_free, ktime_get_ns(),
+					    r->told.link_ns, 0))
+		sleep_until(r->told.link_free);
 	pass_on(r, length);
 }
 
@@ -114,14 +107,11 @@ static void sleep_while_empty(struct running *r)
 static bool rest(struct running *r, int taken)
 {
 	s64 now = ktime_get_ns();
-	ktime_t until;
 
 	r->told.visit += taken;
 	if (!r->told.period_ns || !is_visit_over(&r->told, now, !taken))
 		return false;
-	until = next_period(&r->told, now);
-	set_current_state(TASK_INTERRUPTIBLE);
-	schedule_hrtimeout(&until, HRTIMER_MODE_ABS);
+	sleep_until(next_period(&r->told, now));
 	return true;
 }
 
@@ -171,30 +161,6 @@ static long reader_ioctl(struct file *file, unsigned int command,
 		return -EFAULT;
 	err = run(r);
 	return copy_to_user(place, &r->told, sizeof(r->told)) ? -EFAULT : err;
-}
-
-static DEFINE_PER_CPU(struct hrtimer, probe);
-static unsigned int late[LATE_POWERS];	/* if CPUs count at once, one count is lost */
-module_param_array(late, uint, NULL, 0444);
-MODULE_PARM_DESC(late, "how many timers were late by up to 1, 2, 4 ... microseconds");
-
-static enum hrtimer_restart probe_fires(struct hrtimer *timer)
-{
-	s64 ns = ktime_to_ns(ktime_sub(ktime_get(), hrtimer_get_expires(timer)));
-	int power = ns > 1000 ? fls64(div_s64(ns - 1, 1000)) : 0;
-	unsigned int *count = &late[min(power, LATE_POWERS - 1)];
-
-	WRITE_ONCE(*count, READ_ONCE(*count) + 1);
-	hrtimer_forward_now(timer, ns_to_ktime(PROBE_NS));
-	return HRTIMER_RESTART;
-}
-
-static void start_probe(void *unused)
-{
-	struct hrtimer *timer = this_cpu_ptr(&probe);
-
-	hrtimer_setup(timer, probe_fires, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED);
-	hrtimer_start(timer, ns_to_ktime(PROBE_NS), HRTIMER_MODE_REL_PINNED);
 }
 
 /* What a timer's interrupt takes of a CPU that is busy. */
@@ -254,22 +220,13 @@ static struct miscdevice reader_device = {
 
 static int __init start(void)
 {
-	int err;
-
 	measure_timer();
-	err = misc_register(&reader_device);
-	if (!err)
-		on_each_cpu(start_probe, NULL, 1);
-	return err;
+	return misc_register(&reader_device);
 }
 
 static void __exit end(void)
 {
-	int cpu;
-
 	misc_deregister(&reader_device);
-	for_each_online_cpu(cpu)
-		hrtimer_cancel(per_cpu_ptr(&probe, cpu));
 }
 
 module_init(start);

@@ -18,7 +18,7 @@ struct kernel_reader {
 	__u32 visit;		/* packets read in this period */
 	__s64 period_from;	/* when this period began */
 	__s64 link_free;	/* when that link is free again */
-	__u64 read, write_errors;	/* increased by the module */
+	__u64 read;		/* increased by the module */
 };
 
 /* Reads until a signal; a wrong file is the only other error. */
@@ -28,11 +28,14 @@ struct kernel_reader {
 #define VISIT_PACKETS 500	/* of a reader on a tick, at most */
 #define LINK_BURST_NS 1000000		/* a link accepts a burst in advance */
 
-/* Each packet takes ns on the link; whether to wait until *link_free. */
-static inline int is_link_busy(__s64 *link_free, __s64 now, __s64 ns)
+/*
+ * Each packet takes ns on the link, which makes up for late_ns: whether to wait until
+ * *link_free.
+ */
+static inline int is_link_busy(__s64 *link_free, __s64 now, __s64 ns, __s64 late_ns)
 {
-	if (*link_free < now)
-		*link_free = now;
+	if (*link_free < now - late_ns)
+		*link_free = now - late_ns;
 	*link_free += ns;
 	return *link_free - now >= LINK_BURST_NS;
 }

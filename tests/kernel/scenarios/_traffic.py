@@ -262,7 +262,7 @@ def wait_until_empty(env: Env, of: Link = HERE, seconds: float = 10.0) -> None:
         still = after.held == 0 and before.read == after.read
         return still and ring_is_empty(of)
 
-    env.wait_for(empty, f"{of.spec}: qdisc and ring empty", seconds)
+    env.wait_for(empty, f"{of.name}: qdisc and ring empty", seconds)
 
 
 def pausing(reader: Reader, rest: float, reads: float) -> Repeated:
