@@ -42,7 +42,9 @@ from lab.machines.kernels import kernel_of
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.report import markdown
+from lab.report.demo import format_demo
 from lab.report.results import Run, read_run
+from lab.report.tables import read_colour
 from lab.row import Row
 from lab.setup import ensure_venv, say
 from lab.workloads import USUAL_NATIVE, applications, rows_of
@@ -175,7 +177,7 @@ def _write_page(result: Path, page: Path) -> None:
 def command_demo(**settings: Any) -> int:
     ensure_venv()  # before minutes of measuring
     run, path = _measured(rows_of("demo"), **settings)
-    _draw("lab.report.demo", path)
+    print(format_demo(run, read_colour()))
     print(f"\nsaved in {path}")
     _write_page(path, path.with_suffix(".html"))
     return measure.bench_status(run, demo=True)

@@ -115,7 +115,7 @@ def sample(
         extra={
             "requeues": after.requeues,
             # of which the report makes the share that was answered
-            "pings_sent": ping.sent,
+            "pings_sent": ping.settled,
             "pings_received": ping.received,
             **(extra or {}),
         },

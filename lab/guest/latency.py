@@ -25,6 +25,7 @@ class Latency:
     sent: int = 0
     received: int = 0
     times_ms: tuple[float, ...] = ()
+    settled: int = 0  # sent until the last that was answered: later ones may come yet
 
 
 NOT_ASKED = Latency()
@@ -39,11 +40,13 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
 
 
 def parse_ping(text: str) -> Latency:
-    times = [float(t) for t in re.findall(r"icmp_seq=\d+ .*time[=<]([\d.]+)", text)]
+    answers = re.findall(r"icmp_seq=(\d+) .*time[=<]([\d.]+)", text)
     summary = re.search(r"(\d+) packets transmitted, (\d+) received", text)
     if summary is None:
         raise WorkloadError("ping: printed no summary; it was cut short")
-    return Latency(int(summary[1]), int(summary[2]), tuple(times))
+    sent, received = int(summary[1]), int(summary[2])
+    settled = max((int(number) for number, _ in answers), default=sent)
+    return Latency(sent, received, tuple(float(ms) for _, ms in answers), settled)
 
 
 class Ping:

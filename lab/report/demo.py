@@ -1,47 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The end of make demo: python3 -m lab.report.demo RESULT.json
-
-A table of what the rows are about, the figures that sluice did not reach, a sentence and
-a plot. It runs in the lab's virtual environment, because plotext draws the plot.
-"""
+"""The end of make demo: a table of what the rows are about, the figures that sluice did
+not reach, a sentence and a plot."""
 
 from __future__ import annotations
 
-import sys
 import textwrap
-from collections.abc import Callable
-from pathlib import Path
-
-import plotext
 
 from lab.report import tables
-from lab.report.results import Run, Summary, read_run, summaries, why_missing
-from lab.report.tables import WIDTH
+from lab.report.results import Run, Summary, summaries
+from lab.report.tables import WIDTH, Cell
 from lab.row import Row
 from lab.variants import VARIANTS
 from lab.workloads import demo
 
-_LABEL, _COLUMN = 44, 12
-COLOURS = {"stock": "gray", "upstream": "orange", "sluice": "blue"}
-Cell = Callable[[Summary], str]
+BAR = 60  # characters
 
 
 def _mbit(one: Summary) -> str:
     return f"{one.median:.1f}"
 
 
-def _lost(one: Summary) -> str:
-    return f"{one.lost_at_ring:,}"
-
-
-def _milliseconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 9.5 else f"{value:.1f}"
-
-
 def _pings(one: Summary) -> str:
-    return " / ".join(_milliseconds(one.ping_ms[percent]) for percent in (50, 99))
+    return tables.format_pings(one, (50, 99), " / ")
 
 
 def _missing(one: Summary) -> str:
@@ -49,16 +29,13 @@ def _missing(one: Summary) -> str:
     return "-" if one.ping_answered is None else f"{100 * (1 - one.ping_answered):.1f}"
 
 
+LOST: tuple[str, Cell] = ("packets lost at the ring", lambda one: f"{one.lost_at_ring:,}")
 # By row: what it is about.
 FACTS: dict[str, tuple[tuple[str, Cell], ...]] = {
-    demo.TCP: (
-        ("Mbit/s", _mbit),
-        ("packets lost at the ring", _lost),
-        ("ping p50 / p99, ms", _pings),
-    ),
+    demo.TCP: (("Mbit/s", _mbit), LOST, ("ping p50 / p99, ms", _pings)),
     demo.UDP: (
         ("Mbit/s received", _mbit),
-        ("packets lost at the ring", _lost),
+        LOST,
         ("pings answered, %", tables.format_answered),
     ),
     demo.VOICE: (
@@ -66,40 +43,29 @@ FACTS: dict[str, tuple[tuple[str, Cell], ...]] = {
         ("voice lost, %", _missing),
         ("Mbit/s of the transfer", _mbit),
     ),
-    demo.DIRECT: (("packets lost at the ring", _lost),),
+    demo.DIRECT: (LOST,),
     demo.DEAD: (
+        (f"got, of {demo.PEER_PACKETS} packets", lambda one: f"{one.median:,.0f}"),
         (
-            f"of {demo.PEER_PACKETS} packets the peer got",
-            lambda one: f"{one.median:,.0f}",
-        ),
-        (
-            "the peer's longest silence, ms",
-            lambda one: _milliseconds(one.counted["silence_ms"]),
+            "the peer's silence, ms",
+            lambda one: tables.format_ms(one.counted["silence_ms"]),
         ),
     ),
 }
 
 
-def _line(label: str, cells: list[str]) -> str:
-    return f"{label:<{_LABEL}}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
-
-
 def format_row(run: Run, row: Row) -> list[str]:
     found = summaries(run, row)
-    lines = [row.title]
-    for label, cell in FACTS[row.name]:
-        cells = [cell(found[name]) if name in found else "-" for name in VARIANTS]
-        lines.append(_line(f"  {label}", cells))
-    lines += [
-        f"  {name}: {why_missing(run, row.name, name)}"[:WIDTH]
-        for name in VARIANTS
-        if name not in found
+    lines = [
+        tables.format_line(f"  {label}", tables.fact_cells(cell, found))
+        for label, cell in FACTS[row.name]
     ]
-    return lines
+    missing = [name for name in VARIANTS if name not in found]
+    return [row.title, *lines, *(tables.format_other(run, row, v) for v in missing)]
 
 
 def format_table(run: Run) -> str:
-    lines = [_line("", list(VARIANTS))]
+    lines = [tables.format_line("", VARIANTS)]
     for row in run.rows:
         lines += [*format_row(run, row), ""]
     facts = run.provenance
@@ -108,50 +74,26 @@ def format_table(run: Run) -> str:
     return "\n".join([*lines, *textwrap.wrap(f"{machine}; {load}", WIDTH)])
 
 
-def format_sentence(run: Run) -> str:
-    """Of the TCP row's pings and rates, and of all losses; empty if it has none."""
-    found = _of_tcp(run)
-    stock, sluice = found.get("stock"), found.get("sluice")
-    share = tables.ratio(sluice, stock)
-    if not stock or not sluice or share is None:
-        return ""
-    pings = [_milliseconds(one.ping_ms[50]) for one in (sluice, stock)]
+def format_sentence(run: Run, found: dict[str, Summary]) -> str:
+    """Of the pings and rates of a row, found, and of all losses."""
+    both = ("sluice", "stock")
+    pings = [tables.format_ms(found[name].ping_ms[50]) for name in both]
+    rates = " and ".join(_mbit(found[name]) for name in both)
     every = [summaries(run, row) for row in run.rows if row.lossless]
-    lost = [
-        f"{sum(one[name].lost_at_ring for one in every if name in one):,}"
-        for name in ("sluice", "stock")
-    ]
-    rates = " and ".join(_mbit(one) for one in (sluice, stock))
-    same = "at the same rate" if share >= demo.SAME else f"at {share:.2f} of the rate"
-    if stock.median < demo.LEAST_MBIT:
-        same = "and this host is too slow to compare rates"
+    lost = [sum(one[v].lost_at_ring for one in every if v in one) for v in both]
     return (
         f"With sluice a ping beside 8 TCP streams takes {pings[0]} ms instead of "
-        f"{pings[1]} ms, {same} ({rates} Mbit/s), and the rings of all rows lose "
-        f"{lost[0]} packets instead of {lost[1]}."
+        f"{pings[1]} ms, at {rates} Mbit/s, and the rings of all rows lose "
+        f"{lost[0]:,} packets instead of {lost[1]:,}."
     )
 
 
-def _of_tcp(run: Run) -> dict[str, Summary]:
-    rows = [row for row in run.rows if row.name == demo.TCP]
-    return summaries(run, rows[0]) if rows else {}
-
-
-def format_plot(run: Run, colour: bool) -> str:
-    """The median ping of each variant beside 8 TCP streams; empty if none was taken."""
-    pings = {name: one.ping_ms[50] for name, one in _of_tcp(run).items()}
-    known = {name: ping for name, ping in pings.items() if ping is not None}
-    if not known:
-        return ""
-    plotext.simple_bar(
-        list(known),
-        [round(ping, 1) for ping in known.values()],
-        width=WIDTH - len(" 0.00"),
-        title="ping p50 beside 8 TCP streams, ms",
-        color=[COLOURS[name] for name in known],
-    )
-    drawn: str = plotext.build().rstrip()
-    return drawn if colour else str(plotext.uncolorize(drawn))
+def format_plot(found: dict[str, Summary]) -> str:
+    """A bar for the median ping of each variant."""
+    pings = {name: one.ping_ms[50] or 0.0 for name, one in found.items()}
+    scale = BAR / max(1.0, *pings.values())
+    bars = [f"{v:9}{'#' * round(scale * ms):{BAR}}  {ms:.1f}" for v, ms in pings.items()]
+    return "\n".join(["ping p50 beside 8 TCP streams, ms", *bars])
 
 
 def format_demo(run: Run, colour: bool) -> str:
@@ -162,17 +104,9 @@ def format_demo(run: Run, colour: bool) -> str:
         format_table(run),
         *(f"kernel: {line}" for line in run.trouble),
         "\n".join([*short, reached]),
-        "\n".join(textwrap.wrap(format_sentence(run), WIDTH)),
-        format_plot(run, colour),
     ]
-    return "\n\n".join(filter(None, parts))
-
-
-def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    print(format_demo(read_run(Path(sys.argv[1])), tables.read_colour()))
-
-
-if __name__ == "__main__":
-    main()
+    of_tcp = [summaries(run, row) for row in run.rows if row.name == demo.TCP]
+    found = of_tcp[0] if of_tcp else {}
+    if {"stock", "sluice"} <= found.keys():
+        parts += [textwrap.fill(format_sentence(run, found), WIDTH), format_plot(found)]
+    return "\n\n".join(parts)

@@ -39,7 +39,8 @@ def format_cell(run: Run, row: Row, heading: str) -> str:
         return [every.get(name) for name in variants]
 
     if " : " in heading:
-        return format_ratio(*find(heading, " : "))
+        one, other = find(heading, " : ")
+        return format_ratio(one, other)
     kind, _, names = heading.rpartition(": ")
     found = find(names, ", ")
     if kind == "lost":

@@ -31,8 +31,9 @@ from matplotlib.ticker import LogLocator  # noqa: E402
 
 from lab.machines.native.boot import ACCELERATOR  # noqa: E402
 from lab.report.results import Run, read_run, summaries  # noqa: E402
-from lab.report.tables import SURE_PERCENT, format_number, format_report  # noqa: E402
+from lab.report.tables import format_number, format_report  # noqa: E402
 from lab.row import Row  # noqa: E402
+from lab.sure import SURE_PERCENT  # noqa: E402
 from lab.variants import VARIANTS  # noqa: E402
 
 COLOURS = {"stock": "#7f7f7f", "upstream": "#d9822b", "sluice": "#1f6fb4"}

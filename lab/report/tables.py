@@ -8,9 +8,8 @@ import os
 import statistics
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lab import sure
 from lab.guest.host import QUIET_PERCENT
@@ -18,7 +17,6 @@ from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
 from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
 from lab.row import Row
-from lab.sure import SURE_PERCENT
 from lab.variants import PATCHED, SERIES, VARIANTS, parse_variant
 
 WIDTH = 80
@@ -26,7 +24,8 @@ WIDTH = 80
 EQUAL = 0.97
 # What a prompt row's ping may be of another's, by percentile.
 PROMPT = {50: 1 / 5, 99: 1 / 3}
-_LABEL, _COLUMN, _RATIO = 35, 13, 6
+_LABEL, _COLUMN = 29, 17
+Cell = Callable[[Summary], str]  # of a table's line
 
 
 @dataclass(frozen=True)
@@ -63,32 +62,25 @@ def ratio(one: Summary | None, other: Summary | None) -> float | None:
     return sure.ratio(one.values, other.values) if one and other else None
 
 
-def format_interval(one: Summary | None, other: Summary | None) -> str:
-    """Of their ratio; empty for too few rounds: see lab.sure."""
-    known = one and other and sure.ratio_interval(one.values, other.values)
-    return f"{known[0]:.2f}-{known[1]:.2f}" if known else ""
-
-
-def format_ratio(one: Summary | None, other: Summary | None) -> str:
-    """With its interval, if there is one; - if one of them was not measured."""
-    share, interval = ratio(one, other), format_interval(one, other)
-    if share is None:
+def format_ratio(one: Summary | None, other: Summary | None, digits: int = 2) -> str:
+    """With its interval, if there are rounds enough; - if one was not measured."""
+    share = ratio(one, other)
+    if one is None or other is None or share is None:
         return "-"
-    return f"{share:.2f}" + (f" ({interval})" if interval else "")
+    interval = sure.ratio_interval(one.values, other.values)
+    known = f" ({interval[0]:.2f}-{interval[1]:.2f})" if interval else ""
+    return f"{share:.{digits}f}{known}"
 
 
 def _compare(
     name: str, demand: str, one: Summary, other: Summary, floor: float = 1.0
 ) -> Finding:
     """Rates: a floor of 1 is reached as well where chance explains the rest."""
-    share = ratio(one, other) or 0.0
-    if share >= floor:
-        return Finding(name, demand, f"{share:.2f}x", True, of_rates=True)
+    if (ratio(one, other) or 0.0) >= floor:
+        return Finding(name, demand, format_ratio(one, other), True, of_rates=True)
     overlap = one.low <= other.high and other.low <= one.high
     equal = floor == 1.0 and overlap and one.median >= EQUAL * other.median
-    interval = format_interval(one, other)
-    sure_of = f" ({interval}, {SURE_PERCENT} % sure)" if interval else ""
-    got = f"{share:.3f}x" + (", within the spread" if equal else sure_of)
+    got = format_ratio(one, other, digits=3) + ", within the spread" * equal
     return Finding(name, demand, got, equal, of_rates=True)
 
 
@@ -116,14 +108,15 @@ def _ping(row: Row, summary: Summary, percent: int) -> float:
     return math.inf if lost or ping is None else max(0.0, ping - row.path_ms)
 
 
-def _pings(row: Row, name: str, variant: str, found: dict[str, Summary]) -> list[Finding]:
+def _pings(
+    row: Row, name: str, variant: str, found: dict[str, Summary]
+) -> Iterator[Finding]:
     demands = []
     if row.prompt and variant == "sluice":
         others = [other for other in ("stock", "upstream") if other in found]
         demands = [(p, PROMPT[p], other) for other in others for p in PROMPT]
     if row.latency_share is not None and bool(row.targets) == (variant != "sluice"):
         demands.append((50, row.latency_share, "stock"))
-    findings = []
     for percent, most, other in demands:
         own, theirs = (_ping(row, found[one], percent) for one in (variant, other))
         values = [
@@ -132,57 +125,60 @@ def _pings(row: Row, name: str, variant: str, found: dict[str, Summary]) -> list
         ]
         demand = f"ping p{percent} at most {most:.2f}x {other}"
         reached = own < math.inf and own <= most * theirs
-        findings.append(Finding(name, demand, " of ".join(values), reached))
-    return findings
+        yield Finding(name, demand, " of ".join(values), reached)
 
 
-def _of_variant(row: Row, variant: str, found: dict[str, Summary]) -> list[Finding]:
+def _of_variant(row: Row, variant: str, found: dict[str, Summary]) -> Iterator[Finding]:
     """What one variant owes: the series is not below the module either. Of its first
     patches, and of what is built to tell their price, only losses are asked."""
     name = row.name if variant == "sluice" else f"{row.name}, {variant}"
-    own, findings = found[variant], []
+    own, upstream = found[variant], found.get("upstream")
     if row.lossless:
         lost = own.lost_at_ring
-        findings.append(Finding(name, "0 lost at the ring", f"{lost:,} lost", lost == 0))
+        yield Finding(name, "0 lost at the ring", f"{lost:,} lost", lost == 0)
     if variant != SERIES and parse_variant(variant).drivers:
-        return findings
+        return
     if row.floor is not None:
-        findings.append(_against_stock(row, name, variant, found))
+        yield _against_stock(row, name, variant, found)
     if variant == SERIES:
-        return [*findings, _compare(name, "at least sluice", own, found["sluice"])]
-    if variant == "sluice" and (upstream := found.get("upstream")):
-        if row.above_upstream:
-            share = ratio(own, upstream) or 0.0
-            got = f"{share:.2f}x"
-            findings.append(Finding(name, "above upstream", got, share > 1, True))
-        elif row.reaches_upstream:
-            findings.append(_compare(name, "at least upstream", own, upstream))
-    return findings + _pings(row, name, variant, found)
+        yield _compare(name, "at least sluice", own, found["sluice"])
+        return
+    if variant == "sluice" and upstream and row.above_upstream:
+        share = ratio(own, upstream) or 0.0
+        yield Finding(name, "above upstream", f"{share:.2f}x", share > 1, True)
+    elif variant == "sluice" and upstream and row.reaches_upstream:
+        yield _compare(name, "at least upstream", own, upstream)
+    yield from _pings(row, name, variant, found)
 
 
-def findings_of(run: Run, row: Row) -> list[Finding]:
-    """What is demanded of a row, measured or not."""
-    found, findings = summaries(run, row), []
+def _all_of_row(run: Run, row: Row, found: dict[str, Summary]) -> Iterator[Finding]:
     own = [one for one in row.others if one.startswith(("sluice@", *PATCHED))]
     for variant in ("stock", "sluice", *own):
         if variant not in found:
             name = row.name if variant in VARIANTS else f"{row.name}, {variant}"
             got = f"{variant} {why_missing(run, row.name, variant)}"
-            findings.append(Finding(name, "a measurement", got, False))
+            yield Finding(name, "a measurement", got, False)
         elif variant != "stock" and {"stock", "sluice"} <= found.keys():
-            findings += _of_variant(row, variant, found)
+            yield from _of_variant(row, variant, found)
     if strays := sum(s.unaccounted for s in found.values()):
         got = f"{strays:,} are not"
-        findings.append(Finding(row.name, "every packet accounted for", got, False))
+        yield Finding(row.name, "every packet accounted for", got, False)
+
+
+def findings_of(run: Run, row: Row) -> list[Finding]:
+    """What is demanded of a row, measured or not."""
+    found = summaries(run, row)
     undecided = sure.is_undecided({name: one.values for name, one in found.items()})
     load = run.provenance.other_load_percent
-    for place, one in enumerate(findings):
+    findings = []
+    for one in _all_of_row(run, row, found):
         if one.of_rates and undecided:
-            findings[place] = replace(one, decided=False)
+            one = replace(one, decided=False)
         elif one.of_rates and row.pace and load > QUIET_PERCENT and not one.reached:
             # A reader's pace is lower while others have the CPUs.
             got = f"{one.got}, others used {load:.0f} % of the host"
-            findings[place] = replace(one, got=got, decided=False)
+            one = replace(one, got=got, decided=False)
+        findings.append(one)
     return findings
 
 
@@ -190,25 +186,27 @@ def all_findings(run: Run) -> list[Finding]:
     return [finding for row in run.rows for finding in findings_of(run, row)]
 
 
-def _line(label: str, cells: list[str], last: str = "") -> str:
-    columns = "".join(f"{cell:>{_COLUMN}}" for cell in cells)
-    if len(label) > _LABEL:
-        label = f"{label[:WIDTH]}\n{'':<{_LABEL}}"
-    return f"{label:<{_LABEL}}{columns}{last:>{_RATIO}}".rstrip()
+def format_line(label: str, cells: Iterable[str]) -> str:
+    return f"{label:<{_LABEL}}{''.join(f'{cell:>{_COLUMN}}' for cell in cells)}".rstrip()
 
 
-def format_share(share: float | None) -> str:
-    if share is None:
-        return ""
-    return f"{share:.2f}x" if share < 99.995 else ">99x"
+def fact_cells(cell: Cell, found: Mapping[str, Summary]) -> list[str]:
+    return [cell(found[name]) if name in found else "-" for name in VARIANTS]
 
 
-def format_pings(summary: Summary, percents: Sequence[int] = (50, 95, 99)) -> str:
-    if summary.ping_ms[50] is None:
+def format_ms(ms: float | None) -> str:
+    if ms is None:
         return "-"
-    values = (summary.ping_ms[percent] for percent in percents)
-    known = [value for value in values if value is not None]
-    return "/".join(f"{value:.0f}" if value >= 1 else "<1" for value in known)
+    return f"{ms:.0f}" if ms >= 9.5 else f"{ms:.1f}"
+
+
+def format_pings(
+    summary: Summary, percents: Sequence[int] = (50, 95, 99), between: str = "/"
+) -> str:
+    """- if there are none."""
+    values = [summary.ping_ms[percent] for percent in percents]
+    known = [format_ms(value) for value in values if value is not None]
+    return between.join(known) or "-"
 
 
 def are_pings_lost(summary: Summary) -> bool:
@@ -221,14 +219,13 @@ def format_answered(summary: Summary) -> str:
     return "-" if known is None else f"{100 * known:.0f}"
 
 
-def _other_line(run: Run, row: Row, name: str) -> str:
+def format_other(run: Run, row: Row, name: str) -> str:
     """A variant of a variant, or one that was not measured, on one line."""
     found = summaries(run, row)
     if one := found.get(name):
-        share = format_share(ratio(one, found.get("stock"))) or "-"
-        lost = format_number(one.lost_at_ring)
-        text = f"{format_number(one.median)} ({share}), {lost} lost"
-        text += f", ping {format_pings(one)}"
+        text = f"{format_number(one.median)}, {format_ratio(one, found.get('stock'))} "
+        text += f"of stock, {format_number(one.lost_at_ring)} lost, "
+        text += f"ping {format_pings(one)}"
         if are_pings_lost(one):
             text += f", {format_answered(one)} % back"
     else:
@@ -236,42 +233,34 @@ def _other_line(run: Run, row: Row, name: str) -> str:
     return f"  {parse_variant(name)}: {text}"[:WIDTH]
 
 
-def _fact_lines(row: Row, every: dict[str, Summary]) -> list[str]:
-    """What the table tells of each variant besides its rate."""
-    stock, found = every.get("stock"), [every.get(name) for name in VARIANTS]
-    measured = [one for one in found if one]
-    lines = []
-
-    def add(label: str, cell: Callable[[Summary], str], always: bool = False) -> None:
-        cells = [cell(one) if one else "-" for one in found]
-        if always or not {*cells} <= {"", "-", "0"}:
-            lines.append(_line(f"  {label}", cells))
-
-    rounds = max((len(one.values) for one in measured), default=0)
-    add(
-        f"{row.unit}, {rounds} round{'s' * (rounds != 1)}, from-to",
-        lambda s: f"{format_number(s.low)}-{format_number(s.high)}",
-    )
-    add(
-        f"ratio to stock, {SURE_PERCENT} % sure",
-        lambda s: "" if s is stock else format_interval(s, stock),
-    )
-    add("packets lost at the ring", lambda s: format_number(s.lost_at_ring), True)
-    add(f"{row.probe} p50/p95/p99, ms", format_pings)
-    if any(map(are_pings_lost, measured)):
-        add(f"{row.probe}s answered, %", format_answered)
+def _facts(row: Row, found: dict[str, Summary]) -> Iterator[tuple[str, Cell]]:
+    stock = found.get("stock")
+    yield "median", lambda s: format_number(s.median)
+    yield "from-to", lambda s: f"{format_number(s.low)}-{format_number(s.high)}"
+    yield "ratio to stock", lambda s: "" if s is stock else format_ratio(s, stock)
+    yield "packets lost at the ring", lambda s: format_number(s.lost_at_ring)
+    yield f"{row.probe} p50/95/99, ms", format_pings
+    if any(are_pings_lost(found[name]) for name in VARIANTS if name in found):
+        yield f"{row.probe}s answered, %", format_answered
     for name, label in COUNTED.items():
-        add(label, lambda s: format_number(s.counted[name]))
-    return lines
+        if any(one.counted[name] for one in found.values()):
+            yield label, _counted(name)
+
+
+def _counted(name: str) -> Cell:
+    return lambda summary: format_number(summary.counted[name])
 
 
 def format_row(run: Run, row: Row) -> list[str]:
     found = summaries(run, row)
-    medians = [format_number(found[v].median) if v in found else "-" for v in VARIANTS]
-    share = format_share(ratio(found.get("sluice"), found.get("stock")))
+    rounds = max((len(one.values) for one in found.values()), default=0)
+    lines = [f"{row.title}: {row.unit}, {rounds} round{'s' * (rounds != 1)}"]
+    for label, cell in _facts(row, found):
+        cells = fact_cells(cell, found)
+        if not {*cells} <= {"", "-"}:
+            lines.append(format_line(f"  {label}", cells))
     missing = [name for name in VARIANTS if name not in found]
-    lines = [_line(row.title, medians, share), *_fact_lines(row, found)]
-    return lines + [_other_line(run, row, name) for name in (*row.others, *missing)]
+    return lines + [format_other(run, row, name) for name in (*row.others, *missing)]
 
 
 def format_provenance(run: Run) -> list[str]:
@@ -298,25 +287,21 @@ def format_native(run: Run) -> list[str]:
     if run.provenance.accelerator != ACCELERATOR:
         return []
     extras = [m.sample["extra"] for m in run.measurements if m.sample]
-    late = [extra.get("late_us") or {} for extra in extras]
-
-    def median(samples: list[dict[str, Any]], key: str) -> str:
-        known = [one[key] for one in samples if one.get(key) is not None]
-        return f"{statistics.median(known):.0f}" if known else "-"
-
-    calls, timers = (median(extras, f"{one}_us") for one in ("system_call", "timer"))
-    values = (f"{p} {median(late, p)}" for p in ("p50", "p95", "p99"))
-    lines = [
-        "hook     a call at the entry of tun_net_xmit() stands in for ftrace",
-        f"calls    a system call takes {calls} us; a reader in a process pays it",
-        f"timers   one takes {timers} us; sluice has one for each stop",
-        f"timers   late by {', '.join(values)} us at most (median sample)",
-    ]
-    return lines if calls != "-" else lines[:1]
+    lines = ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
+    for name, what in (
+        (
+            "system_call_us",
+            "calls    a system call takes {} us; a reader in a process pays it",
+        ),
+        ("timer_us", "timers   one takes {} us; sluice has one for each stop"),
+    ):
+        if known := [extra[name] for extra in extras if name in extra]:
+            lines.append(what.format(round(statistics.median(known))))
+    return lines
 
 
 def format_table(run: Run) -> str:
-    lines = [_line("", list(VARIANTS), "ratio")]
+    lines = [format_line("", VARIANTS)]
     for row in run.rows:
         lines += [*format_row(run, row), ""]
     return "\n".join([*lines, *format_provenance(run)])
@@ -334,15 +319,13 @@ def format_for_cover(run: Run, rows: Sequence[str]) -> str:
     lines = []
     for row in run.rows:
         every = summaries(run, row)
-        stock, flag, own = (every.get(name) for name in ("stock", "upstream", SERIES))
+        stock, flag, own = found = [every.get(v) for v in ("stock", "upstream", SERIES)]
         if row.name in rows and stock and own:
-            ratios = [
-                f"{format_share(ratio(one, stock)) or '-'} {format_interval(one, stock)}"
-                for one in (flag, own)
-            ]
-            pings = [format_pings(s, (50,)) if s else "-" for s in (stock, flag, own)]
-            cells = (row.name, format_number(stock.median), *ratios, "/".join(pings))
-            lines.append(_COVER.format(*cells))
+            ratios = [format_ratio(one, stock) for one in (flag, own)]
+            pings = "/".join(format_pings(s, (50,)) if s else "-" for s in found)
+            lines.append(
+                _COVER.format(row.name, format_number(stock.median), *ratios, pings)
+            )
     if not lines:
         return ""
     facts = run.provenance

@@ -160,7 +160,7 @@ LINK = '[{"stats64": {"rx": {"packets": 1}, "tx": {"packets": 5, "dropped": 4}}}
 
 
 def test_counts_are_those_that_the_tools_print() -> None:
-    assert latency.parse_ping(PING) == latency.Latency(5, 2, (1.0, 46.4))
+    assert latency.parse_ping(PING) == latency.Latency(5, 2, (1.0, 46.4), settled=3)
     sent = pktgen.parse_pktgen(PKTGEN)
     assert sent.attempts == 1093691 + 14627
     counters = devices.parse_counters(LINK, QDISCS)
