@@ -8,7 +8,7 @@ import textwrap
 
 from lab.report import tables
 from lab.report.results import Run, Summary, summaries
-from lab.report.tables import WIDTH, Cell
+from lab.report.tables import LOST, WIDTH, Fact
 from lab.row import Row
 from lab.variants import VARIANTS
 from lab.workloads import demo
@@ -29,9 +29,8 @@ def _missing(one: Summary) -> str:
     return "-" if one.ping_answered is None else f"{100 * (1 - one.ping_answered):.1f}"
 
 
-LOST: tuple[str, Cell] = ("packets lost at the ring", lambda one: f"{one.lost_at_ring:,}")
 # By row: what it is about.
-FACTS: dict[str, tuple[tuple[str, Cell], ...]] = {
+FACTS: dict[str, tuple[Fact, ...]] = {
     demo.TCP: (("Mbit/s", _mbit), LOST, ("ping p50 / p99, ms", _pings)),
     demo.UDP: (
         ("Mbit/s received", _mbit),
@@ -45,23 +44,17 @@ FACTS: dict[str, tuple[tuple[str, Cell], ...]] = {
     ),
     demo.DIRECT: (LOST,),
     demo.DEAD: (
-        (f"got, of {demo.PEER_PACKETS} packets", lambda one: f"{one.median:,.0f}"),
-        (
-            "the peer's silence, ms",
-            lambda one: tables.format_ms(one.counted["silence_ms"]),
-        ),
+        (f"the peer got, of {demo.PEER_PACKETS}", lambda one: f"{one.median:,.0f}"),
+        ("its longest silence, ms", lambda one: tables.format_ms(one.silence_ms)),
     ),
 }
 
 
 def format_row(run: Run, row: Row) -> list[str]:
     found = summaries(run, row)
-    lines = [
-        tables.format_line(f"  {label}", tables.fact_cells(cell, found))
-        for label, cell in FACTS[row.name]
-    ]
-    missing = [name for name in VARIANTS if name not in found]
-    return [row.title, *lines, *(tables.format_other(run, row, v) for v in missing)]
+    lines = [row.title, *(tables.format_fact(fact, found) for fact in FACTS[row.name])]
+    lines += [tables.format_other(run, row, v) for v in VARIANTS if v not in found]
+    return [*filter(None, lines)]
 
 
 def format_table(run: Run) -> str:

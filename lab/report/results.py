@@ -84,14 +84,8 @@ class Summary:
     unaccounted: int
     ping_ms: dict[int, float | None]  # by percent: 50, 95 and 99
     ping_answered: float | None  # share of all that were sent; None: not told
-    counted: dict[str, float | None]  # the median of each of COUNTED
-
-
-# What a sample may have counted besides -> what the tables call it.
-COUNTED = {
-    "silence_ms": "the peer's silence, ms",
-    "retransmits": "TCP retransmits",
-}
+    retransmits: float | None  # the median
+    silence_ms: float | None  # of a living peer, the longest; the median
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -126,9 +120,8 @@ def summarise(run: Run, row: str, variant: str) -> Summary | None:
             99: _median(sample["ping_p99_ms"] for sample in samples),
         },
         ping_answered=_share_answered(samples),
-        counted={
-            name: _median(s["extra"].get(name) for s in samples) for name in COUNTED
-        },
+        retransmits=_median(s["extra"].get("retransmits") for s in samples),
+        silence_ms=_median(s["extra"].get("silence_ms") for s in samples),
     )
 
 
@@ -165,38 +158,28 @@ def read_run(path: Path) -> Run:
         raise UsageError(f"{path}: cannot be read ({reason}); name a result") from error
 
 
-PINGS_KEPT = 21  # of a sample: evenly spaced among its times in ascending order
+PINGS_KEPT = 21  # of a sample: evenly spaced among its times, first and last included
 DIGITS = 6
 
 
-def thin(ascending: list[float], most: int = PINGS_KEPT) -> list[float]:
-    """At most so many of them, evenly spaced, the first and the last included."""
-    if len(ascending) <= most:
-        return ascending
-    last = len(ascending) - 1
-    return [ascending[round(step * last / (most - 1))] for step in range(most)]
-
-
-def _rounded(value: Any) -> Any:
+def _compact(value: Any) -> Any:
+    """What a run is saved with: no more digits than it was measured to."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
-
-
-def _compact(one: dict[str, Any]) -> dict[str, Any]:
-    """A measurement as it is saved: of its pings only the distribution."""
-    sample = one["sample"]
-    if sample is None:
-        return one
-    pings = thin(sample.get("pings_ms", []))
-    return {**one, "sample": _rounded({**sample, "pings_ms": pings})}
+        return {name: _compact(one) for name, one in value.items()}
+    return [_compact(one) for one in value] if isinstance(value, list) else value
 
 
 def format_run(run: Run) -> str:
     whole = asdict(run)
-    whole["measurements"] = [_compact(one) for one in whole["measurements"]]
+    for one in whole["measurements"]:
+        if one["sample"]:
+            pings = one["sample"].get("pings_ms", [])
+            if len(pings) > PINGS_KEPT:
+                step = (len(pings) - 1) / (PINGS_KEPT - 1)
+                pings = [pings[round(place * step)] for place in range(PINGS_KEPT)]
+            one["sample"] = _compact({**one["sample"], "pings_ms": pings})
     return json.dumps(whole, separators=(",", ":")) + "\n"
 
 

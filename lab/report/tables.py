@@ -15,7 +15,7 @@ from lab import sure
 from lab.guest.host import QUIET_PERCENT
 from lab.machines import vm
 from lab.machines.native.boot import ACCELERATOR
-from lab.report.results import COUNTED, Run, Summary, summaries, why_missing
+from lab.report.results import Run, Summary, summaries, why_missing
 from lab.row import Row
 from lab.variants import PATCHED, SERIES, VARIANTS, parse_variant
 
@@ -25,7 +25,7 @@ EQUAL = 0.97
 # What a prompt row's ping may be of another's, by percentile.
 PROMPT = {50: 1 / 5, 99: 1 / 3}
 _LABEL, _COLUMN = 29, 17
-Cell = Callable[[Summary], str]  # of a table's line
+Fact = tuple[str, Callable[[Summary], str]]  # a line's label, and its cells
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,12 @@ def format_line(label: str, cells: Iterable[str]) -> str:
     return f"{label:<{_LABEL}}{''.join(f'{cell:>{_COLUMN}}' for cell in cells)}".rstrip()
 
 
-def fact_cells(cell: Cell, found: Mapping[str, Summary]) -> list[str]:
-    return [cell(found[name]) if name in found else "-" for name in VARIANTS]
+def format_fact(fact: Fact, found: Mapping[str, Summary]) -> str:
+    label, cell = fact
+    cells = [cell(found[name]) if name in found else "-" for name in VARIANTS]
+    if fact is not LOST and {*cells} <= {"", "-", "0"}:
+        return ""
+    return format_line(f"  {label}", cells)
 
 
 def format_ms(ms: float | None) -> str:
@@ -233,32 +237,27 @@ def format_other(run: Run, row: Row, name: str) -> str:
     return f"  {parse_variant(name)}: {text}"[:WIDTH]
 
 
-def _facts(row: Row, found: dict[str, Summary]) -> Iterator[tuple[str, Cell]]:
+LOST: Fact = ("packets lost at the ring", lambda s: format_number(s.lost_at_ring))
+
+
+def _facts(row: Row, found: dict[str, Summary]) -> Iterator[Fact]:
     stock = found.get("stock")
     yield "median", lambda s: format_number(s.median)
     yield "from-to", lambda s: f"{format_number(s.low)}-{format_number(s.high)}"
     yield "ratio to stock", lambda s: "" if s is stock else format_ratio(s, stock)
-    yield "packets lost at the ring", lambda s: format_number(s.lost_at_ring)
+    yield LOST
     yield f"{row.probe} p50/95/99, ms", format_pings
     if any(are_pings_lost(found[name]) for name in VARIANTS if name in found):
         yield f"{row.probe}s answered, %", format_answered
-    for name, label in COUNTED.items():
-        if any(one.counted[name] for one in found.values()):
-            yield label, _counted(name)
-
-
-def _counted(name: str) -> Cell:
-    return lambda summary: format_number(summary.counted[name])
+    yield "TCP retransmits", lambda s: format_number(s.retransmits)
+    yield "longest silence, ms", lambda s: format_number(s.silence_ms)
 
 
 def format_row(run: Run, row: Row) -> list[str]:
     found = summaries(run, row)
     rounds = max((len(one.values) for one in found.values()), default=0)
     lines = [f"{row.title}: {row.unit}, {rounds} round{'s' * (rounds != 1)}"]
-    for label, cell in _facts(row, found):
-        cells = fact_cells(cell, found)
-        if not {*cells} <= {"", "-"}:
-            lines.append(format_line(f"  {label}", cells))
+    lines += filter(None, (format_fact(fact, found) for fact in _facts(row, found)))
     missing = [name for name in VARIANTS if name not in found]
     return lines + [format_other(run, row, name) for name in (*row.others, *missing)]
 
