@@ -13,6 +13,7 @@ import json
 import operator
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -132,15 +133,6 @@ def ask_module(device: Device, question: Callable[[Any, int], Answer]) -> Answer
 
     with system.netns(device.netns or ""), Client() as client:
         return question(client, socket.if_nametoindex(device.name))
-
-
-def read_stops(device: Device) -> int:
-    """How often sluice stopped its queues; 0 where sluice is not loaded."""
-    try:
-        queues = ask_module(device, lambda client, index: client.queues(index))
-    except LookupError:
-        return 0
-    return sum(queue.stops for queue in queues)
 
 
 def read_all_counters(devices: Sequence[Device]) -> Counters:
@@ -413,3 +405,36 @@ def sink(
     with reader(helper, "sink", (here,) * queues, variant, **settings) as process:
         attach(here, THERE, qdisc or ("fq_codel" if queues == 1 else "mq"), ring)
         yield process
+
+
+def group_of(name: str) -> str:
+    """The group of the devices whose names begin with this."""
+    return str(sum(name.encode()))
+
+
+@contextlib.contextmanager
+def crowd(size: int, flags: int = 0, name: str = "crowd") -> Iterator[None]:
+    """So many taps with a reader that has nothing to read; flags besides IFF_TAP.
+
+    They are a group, so that all can be removed at once: one after the other they take
+    a grace period each.
+    """
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (max(size + 1000, limit) for limit in before)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    silence_first_netns()
+    group = group_of(name)
+    names = [f"{name}{number}" for number in range(size)]
+    files: list[int] = []
+    try:
+        for one in names:
+            files.append(tun.open_queue(tun.IFF_TAP | tun.IFF_NO_PI | flags, one))
+        lines = (f"link set dev {one} group {group}\n" for one in names)
+        run_tool(["ip", "-batch", "-"], stdin="".join(lines))
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            run_tool(["ip", "link", "del", "group", group])
+        for fd in files:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -16,7 +16,7 @@ from lab.processes import last_line, running
 
 FOLDER = Path("/run/sluice-lab")
 READY_SECONDS = 30.0
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h; not in Python's module
+SO_SNDBUFFORCE = 32  # asm-generic/socket.h; not in Python's module
 ENDING_SECONDS = 1.0  # for it to end after its device is gone
 
 
@@ -52,11 +52,6 @@ class Program:
         status = self._process.returncode
         raise WorkloadError(f"{self.name}: ended, status {status}, and said: {last}")
 
-    def end(self) -> None:
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=3)
-
 
 @contextlib.contextmanager
 def program(end: Device, argv: Sequence[str]) -> Iterator[Program]:
@@ -73,7 +68,9 @@ def program(end: Device, argv: Sequence[str]) -> Iterator[Program]:
                 own.check(ENDING_SECONDS)  # if it ended, that is why
                 raise
             finally:
-                own.end()  # if it does not, it is killed
+                process.terminate()  # if it does not end, it is killed
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=3)
 
 
 def succeeds(argv: Sequence[str]) -> bool:

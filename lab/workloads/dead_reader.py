@@ -1,73 +1,85 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Does a dead or slow reader hold up the traffic to another, living peer?
 
-One blocking UDP socket sends in turn to both.
+One blocking UDP socket sends in turn to both. The living peer is in the same process,
+which takes its packets at once: to wake a sleeping peer would cost the sender time.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
+import struct
 import time
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from lab.guest import tasks
 from lab.guest.devices import HERE, THERE, sink, wait_drained
 from lab.guest.env import GuestEnv
-from lab.guest.program import SO_RCVBUFFORCE, read_sent
-from lab.processes import running
 from lab.row import Row, Sample, Workload, sample
 
 LIVING = ("127.0.0.1", 9)
 SECONDS = 4  # the value is packets in 4 s, whatever seconds other rows take
-PAYLOAD_BYTES = 200
-PAUSE_SECONDS = 0.005
-BUFFER_BYTES = 16 << 20  # of the living peer: for many pauses
+PAYLOAD = bytes(200)
+STUCK = struct.pack("ll", 2, 0)  # s; a call that takes longer is stuck for ever
 
 
-def _receive_all(living: socket.socket) -> int:
-    """What waits in the socket, which does not block."""
+@dataclass
+class Sent:
+    other: int = 0  # packets to the reader
+    living: int = 0  # that the living peer got
+    silence: float = 0.0  # its longest, s
+    hung: bool = False
+
+
+def _receive(living: socket.socket, most: int) -> int:
+    """How many packets waited, of so many at most."""
     received = 0
     with contextlib.suppress(BlockingIOError):
-        while living.recv(2048):
+        while received < most:
+            living.recv(len(PAYLOAD))
             received += 1
     return received
 
 
-def send_in_turn(env: GuestEnv, address: str) -> dict[str, Any]:
+def send_in_turn(address: str, packets: int = 0, pause: float = 0.0) -> Sent:
     """Packets to this address and to the living peer, in turn, from one socket that
-    blocks: {"other", "living", "received", "hung"}.
-
-    The living peer polls, and never sleeps until a packet comes: to wake a sleeping
-    peer costs the sender time. Whether the peer sleeps depends on which of both is
-    slightly faster, and would not change during a whole run. It and the sender have a
-    CPU each: if they shared one, that would change the rate more than what is measured.
-    """
-    cpus, received = os.sched_getaffinity(0), 0
+    blocks, until it is stuck; packets: so many to each, with this pause, of which those
+    that are late follow at once; 0: as many as go in SECONDS."""
+    sent = Sent()
     inet = (socket.AF_INET, socket.SOCK_DGRAM)
     with socket.socket(*inet) as living, socket.socket(*inet) as out:
-        living.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
         living.bind(LIVING)
         living.setblocking(False)
-        argv = [env.helper("sender"), str(PAYLOAD_BYTES), "0", str(SECONDS)]
-        try:
-            tasks.pin([0], max(cpus))
-            with running([*argv, address, LIVING[0]], stdin=out) as sender:
-                tasks.pin([0], min(cpus))
-                while sender.poll() is None:
-                    time.sleep(PAUSE_SECONDS)
-                    received += _receive_all(living)
-                received += _receive_all(living)  # what came since
-                counts = read_sent(sender)
-        finally:
-            os.sched_setaffinity(0, cpus)
-    other, reached = counts["sent"]
-    return {**counts, "other": other, "living": reached, "received": received}
+        # Unlike settimeout() this leaves the socket blocking.
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, STUCK)
+        began = last = now = time.monotonic()
+        while sent.other < packets if packets else now < began + SECONDS:
+            if pause:
+                time.sleep(max(0.0, began + sent.other * pause - now))
+            try:
+                out.sendto(PAYLOAD, (address, LIVING[1]))
+                sent.other += 1
+                out.sendto(PAYLOAD, LIVING)
+            except BlockingIOError:
+                sent.hung = True
+            sent.living += _receive(living, 1)
+            now = time.monotonic()
+            sent.silence, last = max(sent.silence, now - last), now
+            if sent.hung:
+                break
+        sent.living += _receive(living, sent.other)
+    return sent
 
 
-def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
+def run(
+    variant: str,
+    seconds: float,
+    env: GuestEnv,
+    link_us: int = 0,
+    packets: int = 0,
+    pause: float = 0.0,
+) -> Sample:
     """link_us: what each packet takes a slow reader; 0: it is dead."""
     with sink(
         env.helper("reader"),
@@ -75,12 +87,13 @@ def run(link_us: int, variant: str, seconds: float, env: GuestEnv) -> Sample:
         paused=not link_us,
         options=("--link-us", str(link_us)) if link_us else (),
     ) as reader:
-        counts = send_in_turn(env, THERE.address)
+        sent = send_in_turn(THERE.address, packets, pause)
         # The reader reads at full pace, so that every packet can be counted.
         reader.resume()
         after = wait_drained([HERE])
         reader.end()
-    return sample(counts["living"], after, sent=counts["other"], read=reader.read)
+    extra = {"silence_ms": round(1000 * sent.silence, 1)}
+    return sample(sent.living, after, extra=extra, sent=sent.other, read=reader.read)
 
 
 WORKLOADS = [
@@ -93,7 +106,7 @@ WORKLOADS = [
             above_upstream=True,
             lossless=False,  # nobody reads, or too slowly: tail drop is intended
         ),
-        partial(run, link_us),
+        partial(run, link_us=link_us),
     )
     for name, reader, link_us, floor in (
         ("dead_reader", "dead reader", 0, 0.9),

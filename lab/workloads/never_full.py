@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the hook costs: while the ring never fills, when it is full because the reader
-is dead, and where senders and reader share the CPU.
+"""What the hook costs while the ring never fills.
 
 Bursts of 40 % of the ring go to a reader that is paused, so that only the
 transmit path is timed; the reader then empties the ring. The ring is ten times
@@ -30,13 +29,12 @@ from pathlib import Path
 
 from lab.failure import Skipped, WorkloadError
 from lab.guest import devices, tasks
-from lab.guest.crowd import crowd
-from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader
+from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader, crowd
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_SNDBUFFORCE, read_sent
 from lab.processes import running
 from lab.row import WHOLE_RING, Row, Sample, Workload, sample
-from lab.workloads import dead_reader, pktgen, tcp
+from lab.workloads import pktgen
 
 RING = 10000
 BURST = 4000
@@ -71,7 +69,7 @@ def sender(path: str, env: GuestEnv) -> Iterator[Callable[[Reader], float]]:
     the seconds that took; path: "socket", or pktgen's "qdisc" or "direct"."""
 
     def by_socket(reader: Reader) -> float:
-        argv = [env.helper("sender"), str(PAYLOAD_BYTES), str(BURST), "0"]
+        argv = [env.helper("sender"), str(PAYLOAD_BYTES), str(BURST)]
         reader.pause()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             # It holds all of them until the reader goes on.
@@ -158,31 +156,23 @@ WORKLOADS = [
     for path, title in (("socket", "UDP socket"), ("direct", "pktgen"))
 ]
 # A socket's packet has some 5000 instructions behind it, pktgen's own 2000: the
-# hook's part is the larger, the shorter the path. Rows of other workloads, on one CPU
-# that senders, reader and receiver share: the host's scheduler does not affect them.
+# hook's part is the larger, the shorter the path.
 COST = [
-    *(
-        Workload(
-            Row(
-                name=f"cost_{name}",
-                title=f"{title} ({', '.join(parameters)})",
-                unit="packets per million instructions",
-                floor=floor,
-                parameters=parameters,
-            ),
-            partial(count, path, others),
-        )
-        for name, path, title, floor, others, parameters in (
-            ("socket", "socket", "UDP socket", 0.98, 0, WHOLE_RING),
-            ("callback", "socket", "the same", None, 0, [*WHOLE_RING, CALLBACK]),
-            ("qdisc", "qdisc", "pktgen through the qdisc", None, 0, WHOLE_RING),
-            ("direct", "direct", "pktgen, direct", None, 0, WHOLE_RING),
-            ("crowd_direct", "direct", f"beside {CROWD} taps", None, CROWD, WHOLE_RING),
-        )
-    ),
-    *(
-        one._replace(row=replace(one.row, name=f"cost_{one.row.name}"))
-        for one in (*dead_reader.WORKLOADS, *tcp.TCP, *tcp.UDP)
-        if one.row.name in ("dead_reader", "tcp_8_fast", "tcp_1_slow", "udp_flood")
-    ),
+    Workload(
+        Row(
+            name=f"cost_{name}",
+            title=f"{title} ({', '.join(parameters)})",
+            unit="packets per million instructions",
+            floor=floor,
+            parameters=parameters,
+        ),
+        partial(count, path, others),
+    )
+    for name, path, title, floor, others, parameters in (
+        ("socket", "socket", "UDP socket", 0.98, 0, WHOLE_RING),
+        ("callback", "socket", "the same", None, 0, [*WHOLE_RING, CALLBACK]),
+        ("qdisc", "qdisc", "pktgen through the qdisc", None, 0, WHOLE_RING),
+        ("direct", "direct", "pktgen, direct", None, 0, WHOLE_RING),
+        ("crowd_direct", "direct", f"beside {CROWD} taps", None, CROWD, WHOLE_RING),
+    )
 ]

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from lab.guest.crowd import crowd, group_of
+from lab.guest.devices import crowd, group_of
 from lab.guest.program import SO_SNDBUFFORCE
 from lab.guest.scenarios import Env, scenario
 from sluice.netlink import DEVICE_GET, Client

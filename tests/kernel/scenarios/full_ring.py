@@ -151,11 +151,11 @@ def bypassing_senders_lose_nothing_at_the_ring(env: Env) -> None:
     env.load("stall_ms=60000")
     net.sink(env, ring=500)
     frames = env.fewer(BYPASSING)
-    argv = [env.helper("sender"), str(len(FRAME)), str(frames), "0"]
+    argv = [env.helper("sender"), str(len(FRAME)), str(frames)]
     sockets = [env.enter(bypassing_socket(HERE.name)) for _ in range(4)]
     senders = [env.enter(running(argv, stdin=out)) for out in sockets]
     results = [read_sent(sender) for sender in senders]
-    sent = sum(result["sent"][0] for result in results)
+    sent = sum(result["sent"] for result in results)
     assert sent + sum(one["refused"] for one in results) == 4 * frames, results
     now = net.wait_until_read(env, sent)
     assert (now.read, now.lost_at_ring) == (sent, 0), (now, results)

@@ -45,11 +45,11 @@ def reader_in_bursts_holds_senders_shortly(env: Env) -> str:
         return net.assert_senders_are_held_shortly(env, reader, rests)
 
 
-def living_peer_reached(env: Env) -> int:
+def living_peer_reached() -> int:
     """Packets to a living peer in 4 s, sent in turn with those to the slow one."""
-    counts = send_in_turn(env, THERE.address)
-    assert not counts["hung"], counts
-    return int(counts["living"])
+    sent = send_in_turn(THERE.address)
+    assert not sent.hung, sent
+    return sent.living
 
 
 @scenario(deadline=90)
@@ -57,7 +57,7 @@ def slow_reader_blocks_no_third_party(env: Env) -> str:
     """A reader of 5 packets/s, one socket, two peers; compared with sluice off."""
     env.load()
     net.sink(env, ring=500, options=["--link-us", "200000"])
-    return net.compare(lambda: living_peer_reached(env), HERE.name)
+    return net.compare(living_peer_reached, HERE.name)
 
 
 def _loses_nothing(env: Env, rest: float, burst: int, ring: int) -> None:

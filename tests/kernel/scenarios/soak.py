@@ -172,14 +172,15 @@ class Lane:
 
     def fill(self) -> None:
         """Pauses the reader until the queue was stopped at least once."""
-        if devices.read_stops(self.plan.device):
+
+        def stops() -> int:
+            return sum(queue.stops for queue in read_queues(self.plan.device))
+
+        if stops():
             return
         self.reader.pause()
-        self.env.wait_for(
-            lambda: devices.read_stops(self.plan.device),
-            f"{self.plan.name}: the queue is stopped",
-            seconds=60,
-        )
+        what = f"{self.plan.name}: the queue is stopped"
+        self.env.wait_for(stops, what, seconds=60)
         self.reader.resume()
 
     def end(self) -> Tally:
