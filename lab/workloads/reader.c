@@ -8,7 +8,6 @@
  *
  *   --vhost        let vhost-net read, and take the packets from it
  *   --in-kernel    let the lab's own module read: see kernel_reader.h
- *   --io-uring     read by io_uring
  *   --burn-us N    N microseconds of busy work for each packet read
  *   --link-us N    a link behind it, on which each packet takes N microseconds
  *   --steady       that link goes on for 20 ms when this process is late, as a network
@@ -48,7 +47,6 @@
 #include <unistd.h>
 
 #include "kernel_reader.h"
-#include "uring.h"
 #include "vhost.h"
 
 #ifndef VIRTIO_NET_HDR_GSO_UDP_L4	/* since 6.2 */
@@ -60,12 +58,11 @@
 #define SLOWEST_LINK_NS 10000000	/* no sender is slower */
 #define STEADY_NS 20000000	/* what a steady link makes up for */
 
-static int by_vhost, by_uring, in_kernel, steady, begin_paused;
+static int by_vhost, in_kernel, steady, begin_paused;
 static struct kernel_reader work;	/* also of a reader in this process */
 static atomic_long link_ns;
 static bool with_vnet;
 static struct vhost vhost;
-static struct uring uring;
 static unsigned long long segments, largest;
 
 static pthread_t thread;	/* it reads; the first one takes the signals */
@@ -75,7 +72,7 @@ static atomic_bool paused, parked;	/* parked: the thread has seen `paused` */
 
 static void usage(void)
 {
-	errx(2, "usage: reader [--vhost | --io-uring | --in-kernel] "
+	errx(2, "usage: reader [--vhost | --in-kernel] "
 	     "[--burn-us N] [--link-us N [--steady]] [--tick-us N] [--pause-us N] "
 	     "[--paused] QUEUE [TO]");
 }
@@ -113,11 +110,8 @@ static void rest(bool empty)
 
 static ssize_t take(unsigned char *packet, size_t room)
 {
-	if (by_vhost)
-		return vhost_read(&vhost, packet, room);
-	if (by_uring)
-		return uring_read(&uring, packet, room);
-	return read(work.from, packet, room);
+	return by_vhost ? vhost_read(&vhost, packet, room) :
+			  read(work.from, packet, room);
 }
 
 /* Of a packet with a virtio-net header: up to 64 KB of a stream's segments. */
@@ -275,7 +269,6 @@ static void parse_options(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "vhost", no_argument, &by_vhost, true },
-		{ "io-uring", no_argument, &by_uring, true },
 		{ "in-kernel", no_argument, &in_kernel, true },
 		{ "steady", no_argument, &steady, true },
 		{ "paused", no_argument, &begin_paused, true },
@@ -317,8 +310,6 @@ static void open_queue(void)
 		err(1, "file %d", work.from);
 	if (by_vhost && vhost_open(&vhost, work.from))
 		err(1, "/dev/vhost-net");
-	if (by_uring && uring_open(&uring, work.from))
-		err(1, "io_uring");
 }
 
 int main(int argc, char **argv)

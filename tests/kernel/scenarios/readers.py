@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import os
 import select
 from collections.abc import Iterator
@@ -21,14 +19,6 @@ from tests.kernel.scenarios import _traffic as net
 from tests.kernel.scenarios._bpf import choosing
 from tests.kernel.scenarios._tap import PACKET_MAX, SLOWEST, Readers, tap
 from tests.kernel.scenarios._threads import Repeated
-
-IO_URING_SETUP = 425  # on every architecture
-SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C  # linux/sockios.h, linux/ethtool.h
-
-
-def _assert_lossless(env: Env, *options: str) -> None:
-    env.load("stall_ms=60000")
-    net.assert_flood_is_read(env, net.sink(env, ring=100, options=options))
 
 
 class Polling(Repeated):
@@ -56,15 +46,6 @@ def poll_loses_nothing(env: Env) -> None:
     with Polling(device.queues[0]) as reader:
         now = net.assert_flood_loses_nothing(env, reader, senders=3)
     assert reader.taken == now.read, (reader.taken, now)
-
-
-@scenario
-def io_uring_loses_nothing(env: Env) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall(IO_URING_SETUP, 0, None)
-    if ctypes.get_errno() in (errno.ENOSYS, errno.EPERM):
-        env.skip("this kernel has no io_uring, or forbids it")
-    _assert_lossless(env, "--io-uring")
 
 
 @scenario(on="newest-native")
