@@ -37,7 +37,6 @@ class Row:
     prompt: bool = False  # sluice's ping is a fraction of the others'
     latency_share: float | None = None  # sluice's ping is at most this of stock's
     path_ms: float = 0.0  # the path's own part of each ping
-    probe: str = "ping"  # what is measured beside the load, and is a ping above
     rings: list[int] = field(default_factory=list)  # stock with these, too
     # The floor may be that of stock with this one: so long that it loses little.
     lossless_ring: int | None = None

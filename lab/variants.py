@@ -29,16 +29,9 @@ class Variant:
         """Whether its readers ask for IFF_BACKPRESSURE."""
         return self.base in ("upstream", SLOTS)
 
-    def __str__(self) -> str:
-        if self.ring is not None:
-            return f"{self.base}, txqueuelen {self.ring}"
-        if self.target_us is not None:
-            return f"{self.base}, target {self.target_us} us"
-        return self.base
-
 
 def parse_variant(name: str) -> Variant:
-    """From "stock", "stock-50" (what operators do today) or "sluice@2000"."""
+    """From "stock", "stock-50" (with this txqueuelen) or "sluice@2000"."""
     base, _, ring = name.partition("-")
     base, _, target = base.partition("@")
     return Variant(base, int(ring) if ring else None, int(target) if target else None)

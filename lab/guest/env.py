@@ -8,10 +8,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lab.failure import Skipped, WorkloadError
+from lab.failure import Skipped
 from lab.guest.devices import run_tool
 from lab.guest.tun import read_has_backpressure
-from lab.variants import PATCHED, VARIANTS, parse_variant
+from lab.variants import parse_variant
 
 DRIVERS = ("tun", "vhost_net", "kernel_reader")  # as they are loaded; the last if native
 
@@ -75,8 +75,6 @@ class GuestEnv:
     def variant(self, name: str, parameters: Sequence[str] = ()) -> Iterator[None]:
         """Loads what the variant needs before any device exists."""
         variant = parse_variant(name)
-        if variant.base not in (*VARIANTS, *PATCHED):
-            raise WorkloadError(f"variant {name}: use one of {(*VARIANTS, *PATCHED)}")
         self.use_drivers(name)
         if variant.sets_flag and not read_has_backpressure():
             raise Skipped("this kernel has no IFF_BACKPRESSURE")

@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -126,36 +126,28 @@ class Bench:
         unload()
         return measurement(place, ending)
 
-    def intervals(self, row: Row) -> dict[str, tuple[float, float] | None]:
-        """Of each measured variant's ratio to stock: see sure.ratio_interval()."""
-        values: dict[str, dict[int, float]] = {variant: {} for variant in row.variants}
+    def is_sure(self, row: Row) -> bool:
+        """Whether its ratios to stock are known to within sure.WITHIN."""
+        values: dict[str, dict[int, float]] = {}
         for line in self.lines:
             if line["row"] == row.name and line["sample"] is not None:
-                values[line["variant"]][line["round"]] = line["sample"]["value"]
-        stock = values.pop("stock")
-        ratio = sure.ratio_interval
-        return {variant: ratio(own, stock) for variant, own in values.items() if own}
-
-    def unsure(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows with a ratio that is not known to within sure.WITHIN."""
-        found = ((row, self.intervals(row).values()) for row in rows)
-        return [row for row, known in found if not all(map(sure.is_within, known))]
+                own = values.setdefault(line["variant"], {})
+                own[line["round"]] = line["sample"]["value"]
+        stock = values.pop("stock", {})
+        intervals = (sure.ratio_interval(own, stock) for own in values.values())
+        return all(map(sure.is_within, intervals))
 
     def take_until_sure(self, minutes: float) -> None:
         """Further rounds of the rows that need them."""
-        end = time.monotonic() + 60 * minutes
-        number, rows = self._job["rounds"], self.unsure(self.rows.values())
+        end, number = time.monotonic() + 60 * minutes, self._job["rounds"]
+        rows = [row for row in self.rows.values() if not self.is_sure(row)]
         while rows and time.monotonic() < end:
             self.take_round(rows, number)
             number += 1
-            rows = self.unsure(rows)
-        for row in rows:
-            known = [
-                f"{variant} {i[0]:.2f}-{i[1]:.2f}" if i else f"{variant} unknown"
-                for variant, i in self.intervals(row).items()
-            ]
-            percent = 100 * sure.WITHIN
-            self._say(f"{row.name}: not within {percent:.0f} %: {', '.join(known)}")
+            rows = [row for row in rows if not self.is_sure(row)]
+        if rows:
+            names = ", ".join(row.name for row in rows)
+            self._say(f"not known to within {100 * sure.WITHIN:.0f} %: {names}")
 
 
 def run_bench(job: dict[str, Any], report: Report, say: Say) -> tuple[int, str]:

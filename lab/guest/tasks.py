@@ -33,17 +33,18 @@ def pin(tasks: list[int], cpu: int) -> None:
         os.sched_setaffinity(task, {cpu})
 
 
-def _set_policy(name: str, policy: int, priority: int) -> None:
-    for task in tasks_named(name):  # pktgen has some for each namespace
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setscheduler(task, policy, os.sched_param(priority))
-
-
 @contextlib.contextmanager
 def unswitched(name: str) -> Iterator[None]:
     """The kernel's threads of this name keep their CPU while they have work."""
-    _set_policy(name, os.SCHED_FIFO, 1)
+    threads = tasks_named(name)  # pktgen has some for each namespace
+
+    def set_policy(policy: int, priority: int) -> None:
+        for thread in threads:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setscheduler(thread, policy, os.sched_param(priority))
+
+    set_policy(os.SCHED_FIFO, 1)
     try:
         yield
     finally:
-        _set_policy(name, os.SCHED_OTHER, 0)
+        set_policy(os.SCHED_OTHER, 0)

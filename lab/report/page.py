@@ -29,7 +29,6 @@ matplotlib.rcParams["svg.hashsalt"] = "sluice"  # the same run, the same file
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator  # noqa: E402
 
-from lab.machines.native.boot import ACCELERATOR  # noqa: E402
 from lab.report.results import Run, read_run, summaries  # noqa: E402
 from lab.report.tables import format_number, format_report  # noqa: E402
 from lab.row import Row  # noqa: E402
@@ -56,9 +55,7 @@ LATENCY_ROWS = {
 LEAST_MS = 0.1  # of a ping that rounds to none: a logarithmic axis has no 0
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;
-       padding: 0 1rem; color: #222; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; }
 svg { width: 100%; height: auto; } pre { font-size: 0.8rem; white-space: pre-wrap; }
 """
 
@@ -158,9 +155,6 @@ def format_page(run: Run) -> str:
         ("Latency under load", plot_latency(run)),
     )
     body = "".join(f"<h2>{title}</h2>\n{plot}\n" for title, plot in plots if plot)
-    compare = "Compare ratios, not absolutes: the machine is emulated."
-    if facts.accelerator == ACCELERATOR:
-        compare = "The code runs at the CPU's own speed (User-Mode Linux)."
     commands = "\n".join(map(" ".join, (facts.command_line, facts.qemu_command)))
     title = f"stock, upstream and sluice on Linux {html.escape(facts.kernel)}"
     return (
@@ -168,7 +162,7 @@ def format_page(run: Run) -> str:
         '<meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n"
         "<p>Every row was measured in one boot of one kernel, the variants in turn. "
-        f"{compare} A ratio is the median of the rounds' ratios; "
+        "A ratio is the median of the rounds' ratios; "
         f"from 5 rounds on its {SURE_PERCENT} % interval follows.</p>\n{body}"
         f"<h2>Figures</h2>\n<pre>{html.escape(format_report(run))}\n\n"
         f"{html.escape(commands)}</pre></html>\n"

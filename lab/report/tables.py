@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lab import sure
 from lab.guest.host import QUIET_PERCENT
@@ -120,7 +120,7 @@ def _pings(
     for percent, most, other in demands:
         own, theirs = (_ping(row, found[one], percent) for one in (variant, other))
         values = [
-            f"{format_number(ms)} ms" if ms < math.inf else "no answer"
+            f"{format_ms(ms)} ms" if ms < math.inf else "no answer"
             for ms in (own, theirs)
         ]
         demand = f"ping p{percent} at most {most:.2f}x {other}"
@@ -234,21 +234,21 @@ def format_other(run: Run, row: Row, name: str) -> str:
             text += f", {format_answered(one)} % back"
     else:
         text = why_missing(run, row.name, name)
-    return f"  {parse_variant(name)}: {text}"[:WIDTH]
+    return f"  {name}: {text}"[:WIDTH]
 
 
 LOST: Fact = ("packets lost at the ring", lambda s: format_number(s.lost_at_ring))
 
 
-def _facts(row: Row, found: dict[str, Summary]) -> Iterator[Fact]:
+def _facts(found: dict[str, Summary]) -> Iterator[Fact]:
     stock = found.get("stock")
     yield "median", lambda s: format_number(s.median)
     yield "from-to", lambda s: f"{format_number(s.low)}-{format_number(s.high)}"
     yield "ratio to stock", lambda s: "" if s is stock else format_ratio(s, stock)
     yield LOST
-    yield f"{row.probe} p50/95/99, ms", format_pings
+    yield "ping p50/p95/p99, ms", format_pings
     if any(are_pings_lost(found[name]) for name in VARIANTS if name in found):
-        yield f"{row.probe}s answered, %", format_answered
+        yield "pings answered, %", format_answered
     yield "TCP retransmits", lambda s: format_number(s.retransmits)
     yield "longest silence, ms", lambda s: format_number(s.silence_ms)
 
@@ -257,7 +257,7 @@ def format_row(run: Run, row: Row) -> list[str]:
     found = summaries(run, row)
     rounds = max((len(one.values) for one in found.values()), default=0)
     lines = [f"{row.title}: {row.unit}, {rounds} round{'s' * (rounds != 1)}"]
-    lines += filter(None, (format_fact(fact, found) for fact in _facts(row, found)))
+    lines += filter(None, (format_fact(fact, found) for fact in _facts(found)))
     missing = [name for name in VARIANTS if name not in found]
     return lines + [format_other(run, row, name) for name in (*row.others, *missing)]
 
@@ -285,17 +285,13 @@ def format_native(run: Run) -> list[str]:
     """What limits the rows of a native machine."""
     if run.provenance.accelerator != ACCELERATOR:
         return []
-    extras = [m.sample["extra"] for m in run.measurements if m.sample]
+    samples = (m.sample["extra"] for m in run.measurements if m.sample)
+    facts: dict[str, Any] = next(samples, {})
     lines = ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
-    for name, what in (
-        (
-            "system_call_us",
-            "calls    a system call takes {} us; a reader in a process pays it",
-        ),
-        ("timer_us", "timers   one takes {} us; sluice has one for each stop"),
-    ):
-        if known := [extra[name] for extra in extras if name in extra]:
-            lines.append(what.format(round(statistics.median(known))))
+    if call := facts.get("system_call_us"):
+        lines.append(f"calls    a system call takes {call:.0f} us; a process pays it")
+    if timer := facts.get("timer_us"):
+        lines.append(f"timers   one takes {timer:.0f} us; sluice has one for each stop")
     return lines
 
 
@@ -310,11 +306,8 @@ _COVER = "{:<21}{:>6}  {:<17}{:<17}{:>13}"
 
 
 def format_for_cover(run: Run, rows: Sequence[str]) -> str:
-    """Some rows with the series beside stock and IFF_BACKPRESSURE, for mail: 76 columns
-    at most.
-
-    Empty if the run has not measured the series in any of them.
-    """
+    """Those rows in which the series was measured, beside stock and IFF_BACKPRESSURE, for
+    mail: 76 columns at most."""
     lines = []
     for row in run.rows:
         every = summaries(run, row)
@@ -322,11 +315,8 @@ def format_for_cover(run: Run, rows: Sequence[str]) -> str:
         if row.name in rows and stock and own:
             ratios = [format_ratio(one, stock) for one in (flag, own)]
             pings = "/".join(format_pings(s, (50,)) if s else "-" for s in found)
-            lines.append(
-                _COVER.format(row.name, format_number(stock.median), *ratios, pings)
-            )
-    if not lines:
-        return ""
+            median = format_number(stock.median)
+            lines.append(_COVER.format(row.name, median, *ratios, pings))
     facts = run.provenance
     release = facts.kernel_package.split()[1].partition("-")[0]
     where = f"Linux {release}, {facts.accelerator}, {facts.vcpus} x {facts.host_cpu}"

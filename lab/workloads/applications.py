@@ -9,9 +9,7 @@ same iperf3 and the same ping measure it.
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, starmap
@@ -19,7 +17,7 @@ from pathlib import Path
 
 from lab.failure import Skipped
 from lab.guest import devices
-from lab.guest.devices import DRAIN_SECONDS, FAR, NEAR, Counters, Device, run_tool
+from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.env import GuestEnv
 from lab.guest.path import FAR_END, NEAR_END, path
 from lab.guest.program import (
@@ -36,22 +34,33 @@ from lab.workloads import qemu, tcp
 
 
 @dataclass(frozen=True)
+class End:
+    """One end of a tunnel: the program's device, and where its packets travel."""
+
+    device: Device
+    outside: Device
+
+
+ENDS = End(replace(NEAR, mac=""), NEAR_END), End(replace(FAR, mac=""), FAR_END)
+
+
+@dataclass(frozen=True)
 class Application:
-    """A process at either end of the path, and what it needs before that."""
+    """A process at either end of the path, and what it needs."""
 
-    title: str
     packages: tuple[str, ...]  # the first has the program
-    processes: Callable[[], AbstractContextManager[list[Program]]]  # at NEAR and FAR
+    argv: Callable[[End, End], list[str]]  # of an end, and the other one
+    configure: Callable[[Program, End, End], None] | None = None  # once it runs
 
 
-def ensure_certificate(name: str) -> Path:
-    """A key and a self-signed certificate; made once per boot."""
-    base = folder("certificates") / name
+def ensure_certificate() -> Path:
+    """A key and a self-signed certificate, the same for both ends; made once per boot."""
+    base = folder("openvpn") / "end"
     if not base.with_suffix(".crt").exists():
         run_tool(
             [
                 *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"),
-                *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"),
+                *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=end"),
                 *("-keyout", str(base.with_suffix(".key"))),
                 *("-out", str(base.with_suffix(".new"))),
             ]
@@ -60,79 +69,58 @@ def ensure_certificate(name: str) -> Path:
     return base
 
 
-def openvpn_arguments(
-    device: Device, own: Device, peer: Device, role: list[str]
-) -> list[str]:
-    mine = ensure_certificate(str(own.netns))
-    theirs = ensure_certificate(str(peer.netns))
+def openvpn(own: End, peer: End) -> list[str]:
+    """Its data in userspace."""
+    base = ensure_certificate()
+    listens = own.outside is FAR_END
     return [
-        *("openvpn", "--dev", device.name, "--dev-type", "tun", "--disable-dco"),
+        *("openvpn", "--dev", own.device.name, "--dev-type", "tun", "--disable-dco"),
         *("--proto", "udp4", "--port", "1194"),
-        *("--local", own.address, "--remote", peer.address),
-        *("--ca", f"{theirs}.crt", "--cert", f"{mine}.crt", "--key", f"{mine}.key"),
-        *role,
+        *("--local", own.outside.address, "--remote", peer.outside.address),
+        *("--ca", f"{base}.crt", "--cert", f"{base}.crt", "--key", f"{base}.key"),
+        *(("--tls-server", "--dh", "none") if listens else ("--tls-client",)),
     ]
 
 
-@contextlib.contextmanager
-def two_ends(near: Sequence[str], far: Sequence[str]) -> Iterator[list[Program]]:
-    """The process at either end of the path; the far one, which may listen, is first."""
-    with program(FAR_END, far) as server, program(NEAR_END, near) as client:
-        yield [client, server]
-
-
-def openvpn() -> AbstractContextManager[list[Program]]:
-    """Its data in userspace: two peers, certificates of their own."""
-    server = openvpn_arguments(FAR, FAR_END, NEAR_END, ["--tls-server", "--dh", "none"])
-    client = openvpn_arguments(NEAR, NEAR_END, FAR_END, ["--tls-client"])
-    return two_ends(client, server)
+def wireguard_go(own: End, peer: End) -> list[str]:
+    """Its tun device takes and gives GSO packets of up to 64 kB."""
+    return ["wireguard-go", "--foreground", own.device.name]
 
 
 WIREGUARD_PORT = 51820
 
 
-def ensure_key(name: str) -> Path:
+def ensure_key(end: End) -> Path:
     """A private key, made once a boot."""
-    path = folder("wireguard-go") / f"{name}.key"
+    path = folder("wireguard-go") / f"{end.device.name}.key"
     if not path.exists():
         path.touch(mode=0o600)
         path.write_text(run_tool(["wg", "genkey"]))
     return path
 
 
-def _configure(device: Device, own: Device, peer: Device, inside: Device) -> None:
-    public = run_tool(["wg", "pubkey"], ensure_key(str(peer.netns)).read_text()).strip()
+def configure_wireguard(process: Program, own: End, peer: End) -> None:
+    socket = Path(f"/run/wireguard/{own.device.name}.sock")
+    process.wait_until(socket.exists, "its socket")
+    public = run_tool(["wg", "pubkey"], ensure_key(peer).read_text()).strip()
+    port = str(WIREGUARD_PORT)
     run_tool(
         [
-            *own.command("wg", "set", device.name, "listen-port", str(WIREGUARD_PORT)),
-            *("private-key", str(ensure_key(str(own.netns)))),
-            *("peer", public, "endpoint", f"{peer.address}:{WIREGUARD_PORT}"),
-            *("allowed-ips", f"{inside.address}/32"),
+            *own.device.command("wg", "set", own.device.name, "listen-port", port),
+            *("private-key", str(ensure_key(own)), "peer", public),
+            *("endpoint", f"{peer.outside.address}:{port}"),
+            *("allowed-ips", f"{peer.device.address}/32"),
         ]
     )
 
 
-@contextlib.contextmanager
-def wireguard_go() -> Iterator[list[Program]]:
-    """Its tun device takes and gives GSO packets of up to 64 kB."""
-    near, far = (["wireguard-go", "--foreground", end.name] for end in (NEAR, FAR))
-    with two_ends(near, far) as both:
-        for process, device in zip(both, (NEAR, FAR)):
-            socket = Path(f"/run/wireguard/{device.name}.sock")
-            process.wait_until(socket.exists, "its socket")
-        _configure(NEAR, NEAR_END, FAR_END, FAR)
-        _configure(FAR, FAR_END, NEAR_END, NEAR)
-        yield both
-
-
 # By the names of their programs.
 APPLICATIONS = {
-    "openvpn": Application("OpenVPN", ("openvpn", "openssl"), openvpn),
+    "openvpn": Application(("openvpn", "openssl"), openvpn),
     "wireguard-go": Application(
-        "wireguard-go", ("wireguard-go", "wireguard-tools"), wireguard_go
+        ("wireguard-go", "wireguard-tools"), wireguard_go, configure_wireguard
     ),
 }
-
 PACKAGES = (
     *(package for app in APPLICATIONS.values() for package in app.packages),
     *qemu.PACKAGES,
@@ -141,9 +129,9 @@ PACKAGES = (
 RTTS_MS = (0, 10, 20, 40, 80, 120)
 SLOW = tcp.PACES["link"]
 LOADS = {
-    "tcp_1": ("1 TCP", tcp.Case(1, SLOW)),
-    "tcp_8": ("8 TCP", tcp.Case(8, SLOW)),
-    "udp": ("UDP flood", tcp.Case(1, SLOW, tcp.udp_options(payload_bytes=1200))),
+    "tcp_1": tcp.Case(1, SLOW),
+    "tcp_8": tcp.Case(8, SLOW),
+    "udp": tcp.Case(1, SLOW, tcp.udp_options(payload_bytes=1200)),
 }
 # Slower than the applications on any machine: the link makes them wait, and
 # their rings fill. Without it the slower of their two ends is what is measured.
@@ -178,54 +166,35 @@ class Case:
         ring = f"_ring{self.ring}" if self.ring else ""
         return f"{self.application}_{self.load}_{self.rtt_ms}ms{rate}{ring}"
 
-    @property
-    def title(self) -> str:
-        name = APPLICATIONS[self.application].title
-        rate = f" {self.rate_mbit} Mbit/s" if self.rate_mbit else ""
-        ring = f", ring of {self.ring}" if self.ring else ""
-        return f"{name} {LOADS[self.load][0]}, {self.rtt_ms} ms{rate}{ring}"
-
 
 @contextlib.contextmanager
 def tunnel(case: Case, variant: str) -> Iterator[None]:
     """The application between NEAR and FAR, connected."""
-    wanted, application = parse_variant(variant), APPLICATIONS[case.application]
-    if wanted.sets_flag:
+    application = APPLICATIONS[case.application]
+    if parse_variant(variant).sets_flag:
         raise Skipped("IFF_BACKPRESSURE cannot be given to a program from outside")
-    ring = case.ring if wanted.ring is None else wanted.ring
-    near, far = replace(NEAR, mac=""), replace(FAR, mac="")
-    with path(case.rtt_ms, case.rate_mbit), application.processes() as processes:
-        near_end, far_end = processes
-        for process, device in ((near_end, near), (far_end, far)):
-            process.wait_until(lambda: has_device(device), f"its device {device.name}")
-        for device, peer in ((near, far), (far, near)):
-            devices.attach(device, peer, ring=ring)
-        ping = near.command("ping", "-c", "1", "-W", "0.5", far.address)
-
-        def answers() -> bool:
-            far_end.check()
-            return succeeds(ping)
-
-        near_end.wait_until(answers, "a ping through the tunnel")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(path(case.rtt_ms, case.rate_mbit))
+        # The far one, which may listen, is first.
+        for own, peer in (ENDS[::-1], ENDS):
+            argv = application.argv(own, peer)
+            process = stack.enter_context(program(own.outside, argv))
+            name = f"its device {own.device.name}"
+            process.wait_until(partial(has_device, own.device), name)
+            if application.configure:
+                application.configure(process, own, peer)
+            devices.attach(own.device, peer.device, ring=case.ring)
+        ping = NEAR.command("ping", "-c", "1", "-W", "0.5", FAR.address)
+        process.wait_until(partial(succeeds, ping), "a ping through the tunnel")
         yield
-
-
-def wait_settled() -> Counters:
-    """Until nothing is held and nothing moves, or a deadline."""
-    deadline = time.monotonic() + DRAIN_SECONDS
-    before, now = None, devices.read_all_counters([NEAR, FAR])
-    while (now != before or now.held) and time.monotonic() < deadline:
-        time.sleep(0.2)
-        before, now = now, devices.read_all_counters([NEAR, FAR])
-    return now
 
 
 def run(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """Mbit/s through the tunnel, with a ping beside it."""
     with tunnel(case, variant):
         with tcp.server():
-            received, pinged = tcp.load(LOADS[case.load][1], seconds)
-        after = wait_settled()
+            received, pinged = tcp.load(LOADS[case.load], seconds)
+        after = devices.wait_drained([NEAR, FAR])  # GSO packets never add up
     extra = {
         "version": read_version(APPLICATIONS[case.application].packages[0]),
         "retransmits": received.retransmits,
@@ -245,12 +214,11 @@ WORKLOADS = [
     Workload(
         Row(
             name=case.name,
-            title=case.title,
+            title=case.name,
             unit="Mbit/s",
             floor=0.97,
             latency_share=1 / 3,
             path_ms=case.rtt_ms,
-            rings=[50, 10000] if case.name == "openvpn_udp_20ms_10mbit" else [],
         ),
         partial(run, case),
     )

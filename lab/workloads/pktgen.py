@@ -126,14 +126,6 @@ def read_sent_so_far(names: Sequence[str]) -> list[int]:
     return [int(re.findall(r"pkts-sofar: (\d+)", text)[0]) for text in texts]
 
 
-def read_results(names: Sequence[str]) -> list[Sent] | None:
-    """None while one of them has none, or a part of it: pktgen may be writing it."""
-    try:
-        return [parse_pktgen((PROC / name).read_text()) for name in names]
-    except WorkloadError:
-        return None
-
-
 def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> list[Sent]:
     """Waits for the results: the write of "start" may return before them.
 
@@ -141,7 +133,10 @@ def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> list[Sent]
     """
     sent: list[int] = []
     deadline = time.monotonic() + seconds
-    while (results := read_results(names)) is None:
+    while True:
+        # One of them may have none yet, or a part of it: pktgen may be writing it.
+        with contextlib.suppress(WorkloadError):
+            return [parse_pktgen((PROC / name).read_text()) for name in names]
         before, sent = sent, read_sent_so_far(names)
         if sent != before:
             deadline = time.monotonic() + seconds
@@ -151,7 +146,6 @@ def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> list[Sent]
                 f"{seconds:.0f} s; is the reader alive?"
             )
         time.sleep(0.005)
-    return results
 
 
 def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:

@@ -20,8 +20,7 @@
 #include "kernel_reader.h"
 
 #define BATCH		64	/* vhost-net takes as many at once */
-#define COST_RUNS	4
-#define COST_RUN_NS	(10 * NSEC_PER_MSEC)
+#define COST_RUN_NS	(40 * NSEC_PER_MSEC)
 #define COST_GAP_NS	(100 * NSEC_PER_USEC)
 
 struct running {
@@ -129,11 +128,21 @@ static void read_on(struct running *r)
 	}
 }
 
-static int run(struct running *r)
+static long reader_ioctl(struct file *file, unsigned int command,
+			 unsigned long argument)
 {
+	struct running *r __free(kvfree) = kvzalloc(sizeof(*r), GFP_KERNEL);
+	void __user *place = (void __user *)argument;
+
+	if (command != KERNEL_READER_RUN)
+		return -ENOTTY;
+	if (!r)
+		return -ENOMEM;
+	if (copy_from_user(&r->told, place, sizeof(r->told)))
+		return -EFAULT;
+
 	CLASS(fd, from)(r->told.from);
 	CLASS(fd, to)(r->told.to);
-
 	if (fd_empty(from) || fd_empty(to))
 		return -EBADF;
 	r->from = fd_file(from);
@@ -143,24 +152,7 @@ static int run(struct running *r)
 	if (IS_ERR(r->from_socket) || IS_ERR(r->to_socket) || IS_ERR(r->ring))
 		return -EINVAL;
 	read_on(r);
-	return 0;
-}
-
-static long reader_ioctl(struct file *file, unsigned int command,
-			 unsigned long argument)
-{
-	struct running *r __free(kvfree) = kvzalloc(sizeof(*r), GFP_KERNEL);
-	void __user *place = (void __user *)argument;
-	int err;
-
-	if (command != KERNEL_READER_RUN)
-		return -ENOTTY;
-	if (!r)
-		return -ENOMEM;
-	if (copy_from_user(&r->told, place, sizeof(r->told)))
-		return -EFAULT;
-	err = run(r);
-	return copy_to_user(place, &r->told, sizeof(r->told)) ? -EFAULT : err;
+	return copy_to_user(place, &r->told, sizeof(r->told)) ? -EFAULT : 0;
 }
 
 /* What a timer's interrupt takes of a CPU that is busy. */
@@ -191,18 +183,14 @@ static u64 count_work(void)
 /* The work that is not done while a timer fires every COST_GAP_NS. */
 static void measure_timer(void)
 {
-	u64 plain = 1, disturbed = 0;
-	int i;
+	u64 plain = count_work(), disturbed;
 
 	hrtimer_setup(&cost, cost_fires, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED);
-	for (i = 0; i < COST_RUNS; i++) {
-		plain += count_work();
-		hrtimer_start(&cost, ns_to_ktime(COST_GAP_NS), HRTIMER_MODE_REL_PINNED);
-		disturbed += count_work();
-		hrtimer_cancel(&cost);
-	}
+	hrtimer_start(&cost, ns_to_ktime(COST_GAP_NS), HRTIMER_MODE_REL_PINNED);
+	disturbed = count_work();
+	hrtimer_cancel(&cost);
 	if (cost_fired && disturbed < plain)
-		timer_ns = div64_u64(COST_RUNS * COST_RUN_NS * (plain - disturbed),
+		timer_ns = div64_u64(COST_RUN_NS * (plain - disturbed),
 				     plain * cost_fired);
 }
 
