@@ -35,7 +35,6 @@ struct bound {
 
 struct known {
 	const char *what, *sequence;
-	bool is_limit;		/* docs/limits.md names it: it passes the bound */
 };
 
 /* How late a timer may be. */
@@ -238,12 +237,9 @@ static double measure(const struct bound *of, const struct sequence *sequence,
 	return of->score(p);
 }
 
-/*
- * Play it long, and tell what came of it.
- * Returns whether the bound is kept, or passed by a reader that is a limit.
- */
+/* Play it long, tell what came of it, and return whether the bound is kept. */
 static bool tell_play(const struct bound *of, const struct sequence *sequence,
-		      const char *what, bool is_limit)
+		      const char *what)
 {
 	struct plays p;
 	double score = measure(of, sequence, of->many, EVENTS_LONG, &p);
@@ -261,9 +257,8 @@ static bool tell_play(const struct bound *of, const struct sequence *sequence,
 	       p.sluice.longest_stop / 1e6);
 	printf("median wait %.3f ms, %.0f reviews/s, %.0f idle%s\n",
 	       p.sluice.median_wait / 1e6, p.sluice.reviews, p.sluice.idle_reviews,
-	       score <= 1 ? is_limit ? ", no limit any more: TOO MUCH" : "" :
-	       is_limit ? ", a limit" : ": TOO MUCH");
-	return (score <= 1) != is_limit;
+	       score > 1 ? ": TOO MUCH" : "");
+	return score <= 1;
 }
 
 /* The bound that a text begins with; the text then goes on behind it. */
@@ -275,13 +270,13 @@ static const struct bound *parse_bound(const char **text)
 	fail("no bound: '%s'", *text);
 }
 
-static bool play_text(const char *text, const char *what, bool is_limit)
+static bool play_text(const char *text, const char *what)
 {
 	const struct bound *of = parse_bound(&text);
 	struct sequence sequence;
 
 	parse_sequence(&sequence, text);
-	return tell_play(of, &sequence, what, is_limit);
+	return tell_play(of, &sequence, what);
 }
 
 /*
@@ -297,8 +292,7 @@ static unsigned int play_known(const struct known *known, size_t count,
 		const char *text = known[i].sequence;
 
 		if (!of || parse_bound(&text) == of)
-			passed += !play_text(known[i].sequence, known[i].what,
-					     known[i].is_limit);
+			passed += !play_text(known[i].sequence, known[i].what);
 	}
 	return passed;
 }
