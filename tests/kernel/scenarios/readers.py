@@ -123,9 +123,16 @@ def tcp_in_large_packets_loses_nothing(env: Env) -> None:
     assert reader.counts[0]["largest"] > 1514, reader.counts
 
 
+def _merging_frees_twice() -> bool:
+    """Whether GRO gives the memory of packets that it merges back to their sender twice:
+    the change that ended this, in 5.15, made this function."""
+    headers = Path("/usr/src").glob("linux-headers-*/include/net/sock.h")
+    return all("skb_prepare_for_gro" not in one.read_text() for one in headers)
+
+
 @scenario
 def tcp_in_large_packets_through_napi_loses_nothing(env: Env) -> None:
-    if os.uname().release.startswith("5.10."):
+    if _merging_frees_twice():
         env.skip("GRO of this kernel's tun frees memory twice, without sluice too")
     _assert_tcp_is_lossless(env, IFF_VNET_HDR | IFF_NAPI)
 
