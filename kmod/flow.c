@@ -53,7 +53,9 @@
 
 /* Such a part of what was added to the depth goes with each wake. */
 #define WAKE_FADES		128
-/* Longer than any ring: a reader that does not rest has no visits. */
+/* A visit of more depths than this did not end because the ring was empty. */
+#define CUT_VISITS		4
+/* More than any ring holds: a longer visit counts as this one. */
 #define VISIT_MAX		1000000
 
 /*
@@ -242,14 +244,14 @@ static void visit_begins(struct sluice_flow *f, int size)
 /*
  * The queue stops, and woke with @left packets in the ring. What may f->held become if
  * the reader rests now? Anything if it had found the ring empty. Else it may have: then
- * a quarter more than the visit took; but not if it took more than a ring, for that
- * reader has no visits.
+ * a quarter more than the visit took; but not if the visit took many times what the ring
+ * may hold, for then the ring was not too short.
  */
-static u64 most_after_rest(const struct sluice_flow *f, int size, int left)
+static u64 most_after_rest(const struct sluice_flow *f, int left)
 {
 	if (!left)
 		return ~0ULL;
-	return f->visit <= size ? (u64)f->visit * (SCALE + SCALE / 4) : 0;
+	return f->visit / CUT_VISITS <= f->depth ? (u64)f->visit * (SCALE + SCALE / 4) : 0;
 }
 
 /**
@@ -321,7 +323,7 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 	WRITE_ONCE(device->stopped_at, now);
 	f->resting = f->resting && !read;
 	if (!f->resting)
-		f->most = most_after_rest(f, ring->size, left);
+		f->most = most_after_rest(f, left);
 	f->stopped_at = now;
 	f->looked_at = now;
 	f->least = ring->fill + 1;
