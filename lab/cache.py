@@ -109,8 +109,9 @@ def cached(final: Path, resumed: bool = False) -> Iterator[Path | None]:
     final: in a folder of the cache, named NAME-KEY; those of one NAME are made one after
     the other. resumed: an incomplete one stays for the next run with the same key.
     """
-    with locked(f"{final.parent.name}-{_name(final)}"):
-        if final.exists():
+    lock = f"{final.parent.name}-{_name(final)}"
+    with contextlib.nullcontext() if final.exists() else locked(lock):
+        if final.exists():  # perhaps made while this waited
             yield None
             return
         final.parent.mkdir(parents=True, exist_ok=True)
