@@ -109,6 +109,7 @@ def cached(final: Path, resumed: bool = False) -> Iterator[Path | None]:
     final: in a folder of the cache, named NAME-KEY; those of one NAME are made one after
     the other. resumed: an incomplete one stays for the next run with the same key.
     """
+    hold_cache(cache_dir())  # so what is there stays, also without the lock
     lock = f"{final.parent.name}-{_name(final)}"
     with contextlib.nullcontext() if final.exists() else locked(lock):
         if final.exists():  # perhaps made while this waited

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cache import cached
+from lab.cache import USE, cache_dir, cached
 
 # As a build in a root: a shell, whose child computes, asked for by a worker.
 BUILD = """
@@ -57,3 +58,12 @@ def test_what_did_not_build_is_resumed_or_removed(tmp_path, monkeypatch) -> None
             build(key, fails=True)
     assert (build("b", fails=False) / "objects").read_text() == "bbb"
     assert [path.name for path in (tmp_path / "kernels").iterdir()] == ["tree-b"]
+
+
+def test_what_is_used_of_the_cache_is_not_emptied(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
+    (cache_dir() / "roots" / "6.12-a").mkdir(parents=True)
+    with cached(cache_dir() / "roots" / "6.12-a") as work:
+        assert work is None
+    with open(cache_dir() / "locks" / USE) as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
