@@ -29,6 +29,7 @@ from lab.machines.initramfs import ensure_initramfs
 from lab.machines.matrix import HOST, Kernel
 from lab.machines.native import boot as native
 from lab.processes import running
+from lab.setup import say
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -71,10 +72,17 @@ class VmResult:
 
 @functools.cache
 def read_kvm() -> bool:
-    """Whether KVM works; a nested VM may have the device alone."""
-    cpu = Path("/proc/cpuinfo").read_text()
-    works = re.search(r"^flags.*\b(vmx|svm)\b", cpu, re.MULTILINE)
-    return bool(works) and os.access("/dev/kvm", os.R_OK | os.W_OK)
+    """Whether KVM works; if only /dev/kvm is there that is said, once."""
+    kvm = Path("/dev/kvm")
+    if not kvm.exists():
+        return False
+    flags = Path("/proc/cpuinfo").read_text()
+    if re.search(r"^flags.*\b(vmx|svm)\b", flags, re.MULTILINE):
+        with suppress(OSError):
+            os.close(os.open(kvm, os.O_RDWR))
+            return True
+    say("/dev/kvm is there, but does not work (a nested VM?): using the emulator")
+    return False
 
 
 def accelerator(root: Root, counted: bool = False) -> str:
