@@ -107,6 +107,13 @@ def parse_warnings(log: str) -> list[str]:
     ]
 
 
+def parse_unchecked(log: str, sources: list[Path]) -> list[str]:
+    """The sources that sparse did not check."""
+    checked = re.findall(r"^\s*CHECK\s+(\S+)$", log, re.MULTILINE)
+    names = {Path(path).name for path in checked}
+    return [p.name for p in sources if p.suffix == ".c" and p.name not in names]
+
+
 def build_in_root(
     root: Root, place: str, files: Files, script: str, what: str
 ) -> Path:
@@ -147,7 +154,10 @@ def check_module(root: Root, source: Path = KMOD) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="sluice-check-") as name:
         copy_source(source, Path(name))
         status, log = run_in_root(root, Path(name), _make(root, "W=1", SPARSE))
-    return parse_warnings(log) or ([first_error(log)] if status != 0 else [])
+    warnings = parse_warnings(log)
+    unchecked = parse_unchecked(log, source_files(source))
+    warnings += [f"{name}: sparse did not look at it" for name in unchecked]
+    return warnings or ([first_error(log)] if status != 0 else [])
 
 
 def kernel_files() -> Path:
