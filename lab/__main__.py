@@ -175,7 +175,9 @@ def _write_page(result: Path, page: Path) -> None:
 
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
 def command_demo(**settings: Any) -> int:
-    ensure_venv()  # before minutes of measuring
+    # Wrong rows, and a venv that cannot be made, are told before minutes of measuring.
+    measure.choose_rows(settings["patterns"], rows_of("demo"))
+    ensure_venv()
     run, path = _measured(rows_of("demo"), **settings)
     print(format_demo(run, read_colour()))
     print(f"\nsaved in {path}")
