@@ -24,9 +24,24 @@ class Arch:
     cpu: str  # QEMU's model of the CPU, without KVM
     console: str = "ttyAMA0"
     cmdline: str = ""  # of the kernel, what only this machine has
-    make: str = ""  # arguments of make, for the kernel and its modules
-    compiler: str = ""  # what names of the compiler's tools begin with
-    compiler_packages: tuple[str, ...] = ()  # if it is not the host's own
+    linux: str = ""  # the kernel's name of it, if its compiler is not the host's own
+    triplet: str = ""  # of that compiler
+
+    @property
+    def compiler(self) -> str:
+        """What names of the compiler's tools begin with."""
+        return f"{self.triplet}-" if self.triplet else ""
+
+    @property
+    def make(self) -> str:
+        """Arguments of make, for the kernel and its modules."""
+        own = f"ARCH={self.linux} CROSS_COMPILE={self.compiler}"
+        return own if self.triplet else ""
+
+    @property
+    def compiler_packages(self) -> tuple[str, ...]:
+        own = (f"gcc-{self.triplet}", f"libc6-dev-{self.name}-cross")
+        return own if self.triplet else ()
 
 
 # Not QEMU's "max", which the kernel copies byte by byte on (docs/bench.md). AES is the
@@ -44,9 +59,8 @@ HOST = Arch(
 )
 ARM64 = Arch(
     name="arm64",
-    make="ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-",
-    compiler="aarch64-linux-gnu-",
-    compiler_packages=("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"),
+    linux="arm64",
+    triplet="aarch64-linux-gnu",
     emulator="qemu-system-aarch64",
     emulator_package="qemu-system-arm",
     machine="virt,gic-version=3",
@@ -54,9 +68,8 @@ ARM64 = Arch(
 )
 ARMHF = Arch(
     name="armhf",
-    make="ARCH=arm CROSS_COMPILE=arm-linux-gnueabihf-",
-    compiler="arm-linux-gnueabihf-",
-    compiler_packages=("gcc-arm-linux-gnueabihf", "libc6-dev-armhf-cross"),
+    linux="arm",
+    triplet="arm-linux-gnueabihf",
     emulator="qemu-system-arm",
     emulator_package="qemu-system-arm",
     machine="virt,highmem=off",  # a kernel without LPAE reaches 4 GB
