@@ -81,9 +81,9 @@
 #define REVIEW_MAX_NS		(100 * NSEC_PER_MSEC)
 #define REVIEW_DEBT_PART	16
 
-static u64 stall_ns(const struct sluice_flow_settings *s)
+static u64 stall_ns(const struct sluice_flow *f)
 {
-	return (u64)READ_ONCE(s->stall_ms) * NSEC_PER_MSEC;
+	return (u64)READ_ONCE(f->settings->stall_ms) * NSEC_PER_MSEC;
 }
 
 /**
@@ -108,11 +108,16 @@ int sluice_slots_between(int from, int to, int size)
 	return (unsigned int)slots < (unsigned int)size ? slots : 0;
 }
 
-/* The depth in packets, for senders. */
-static void set_depth(struct sluice_flow *f, const struct sluice_flow_settings *s)
+static u64 readable_in(const struct sluice_flow *f, u64 ns)
 {
-	u64 target_ns = (u64)READ_ONCE(s->target_us) * NSEC_PER_USEC;
-	u64 packets = div_u64(target_ns, f->pace_ns + 1);
+	return div_u64(ns, f->pace_ns + 1);
+}
+
+/* The depth in packets, for senders. */
+static void set_depth(struct sluice_flow *f)
+{
+	u64 target_ns = (u64)READ_ONCE(f->settings->target_us) * NSEC_PER_USEC;
+	u64 packets = readable_in(f, target_ns);
 
 	packets = max3(packets, div_u64(f->held, SCALE), (u64)DEPTH_MIN);
 	WRITE_ONCE(f->depth, target_ns ? min_t(u64, packets, INT_MAX) : INT_MAX);
@@ -121,16 +126,14 @@ static void set_depth(struct sluice_flow *f, const struct sluice_flow_settings *
 /**
  * sluice_flow_depth() - packets at which a queue stops
  * @f: the queue's policy
- * @s: the settings
  * @safe_limit: see struct sluice_flow_ring
  *
  * Context: any.
  * Return: 1 to @safe_limit.
  */
-int sluice_flow_depth(const struct sluice_flow *f,
-		      const struct sluice_flow_settings *s, int safe_limit)
+int sluice_flow_depth(const struct sluice_flow *f, int safe_limit)
 {
-	u32 user_limit = READ_ONCE(s->user_limit);
+	u32 user_limit = READ_ONCE(f->settings->user_limit);
 
 	if (user_limit && user_limit < safe_limit)
 		safe_limit = user_limit;
@@ -139,32 +142,30 @@ int sluice_flow_depth(const struct sluice_flow *f,
 
 /**
  * sluice_flow_low() - packets at which a queue wakes
- * @s: the settings
+ * @f: the queue's policy
  * @depth: of sluice_flow_depth()
  *
  * Context: any.
  * Return: a number below @depth.
  */
-int sluice_flow_low(const struct sluice_flow_settings *s, int depth)
+int sluice_flow_low(const struct sluice_flow *f, int depth)
 {
-	return depth * READ_ONCE(s->low_percent) / 100;
+	return depth * READ_ONCE(f->settings->low_percent) / 100;
 }
 
 /**
  * sluice_flow_room() - how many packets may follow the one that is on its way?
  * @f: the queue's policy
- * @s: the settings
  * @ring: what is in the ring without that packet
  * @more: that packet has others of its list behind it
  *
  * Context: any, without the queue's lock.
  * Return: so many packets; the queue is to stop if it is 0 or less.
  */
-int sluice_flow_room(const struct sluice_flow *f,
-		     const struct sluice_flow_settings *s,
-		     const struct sluice_flow_ring *ring, bool more)
+int sluice_flow_room(const struct sluice_flow *f, const struct sluice_flow_ring *ring,
+		     bool more)
 {
-	int depth = sluice_flow_depth(f, s, ring->safe_limit);
+	int depth = sluice_flow_depth(f, ring->safe_limit);
 
 	if (more)
 		depth += LIST_PACKETS;
@@ -188,10 +189,9 @@ static int look(struct sluice_flow *f, const struct sluice_flow_ring *ring)
 }
 
 /* @packets were read. After a stall each pays less, until enough were read. */
-static void pay(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		int packets)
+static void pay(struct sluice_flow *f, int packets)
 {
-	u64 price = div_u64(stall_ns(s), STALL_PACKETS);
+	u64 price = div_u64(stall_ns(f), STALL_PACKETS);
 
 	packets = max(packets, 0);
 	if (f->unread > 0) {
@@ -204,23 +204,22 @@ static void pay(struct sluice_flow *f, const struct sluice_flow_settings *s,
 /**
  * sluice_flow_passes() - do the senders of a stalled queue still pass?
  * @f: the queue's policy, @stalled
- * @s: the settings
  * @ring: the ring
  * @now: the time
  *
  * Context: the queue's lock.
  * Return: true; or false, and the queue is no longer stalled.
  */
-bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings *s,
-			const struct sluice_flow_ring *ring, u64 now)
+bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_ring *ring,
+			u64 now)
 {
-	int low = sluice_flow_low(s, sluice_flow_depth(f, s, ring->safe_limit));
+	int low = sluice_flow_low(f, sluice_flow_depth(f, ring->safe_limit));
 	bool is_short = ring->fill < f->least && ring->fill <= low;
 
 	f->unread = min(f->unread - look(f, ring), STALL_READ);
 	if (!is_short && (f->unread > 0 || now < f->passes_until))
 		return true;
-	f->debt_ns = div_u64(stall_ns(s) * max(f->unread, 0), STALL_READ);
+	f->debt_ns = div_u64(stall_ns(f) * max(f->unread, 0), STALL_READ);
 	f->looked_at = now;
 	WRITE_ONCE(f->stalled, false);
 	return false;
@@ -233,7 +232,7 @@ bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings
  */
 static void visit_begins(struct sluice_flow *f, int size)
 {
-	u64 more = div_u64(f->looked_at - f->stopped_at, f->pace_ns + 1);
+	u64 more = readable_in(f, f->looked_at - f->stopped_at);
 	u64 most = min(f->most, (u64)size * SCALE);
 
 	if (f->held < most)
@@ -257,20 +256,17 @@ static u64 most_after_rest(const struct sluice_flow *f, int left)
 /**
  * sluice_flow_wake() - a stop ends
  * @f: the queue's policy
- * @s: the settings
- * @device: what its queues share
  * @now: the time
  *
  * Also without a review: a reader that detaches or gets another ring has not paid.
  *
  * Context: the queue's lock.
  */
-void sluice_flow_wake(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		      struct sluice_flow_device *device, u64 now)
+void sluice_flow_wake(struct sluice_flow *f, u64 now)
 {
-	f->debt_ns = min(f->debt_ns + (now - f->looked_at), stall_ns(s));
+	f->debt_ns = min(f->debt_ns + (now - f->looked_at), stall_ns(f));
 	f->looked_at = now;
-	WRITE_ONCE(device->stopped_at, now);
+	WRITE_ONCE(f->device->stopped_at, now);
 }
 
 /* How many packets must be read until the queue may wake, and one more. */
@@ -295,32 +291,28 @@ static u64 review_after(struct sluice_flow *f, int packets, u64 least_ns, u64 le
 /**
  * sluice_flow_stop() - a queue stops
  * @f: its policy, not @stalled
- * @s: the settings
  * @ring: the ring, without the packet of the sender that stops the queue
- * @device: what its queues share
  * @now: the time
  *
  * Context: the queue's lock.
  * Return: nanoseconds until the first review.
  */
-u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		     const struct sluice_flow_ring *ring,
-		     struct sluice_flow_device *device, u64 now)
+u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_ring *ring, u64 now)
 {
-	u64 open_from = max(f->looked_at, READ_ONCE(device->stopped_at));
-	int depth = sluice_flow_depth(f, s, ring->safe_limit);
-	u32 stalls = READ_ONCE(device->stalls);
+	u64 open_from = max(f->looked_at, READ_ONCE(f->device->stopped_at));
+	int depth = sluice_flow_depth(f, ring->safe_limit);
+	u32 stalls = READ_ONCE(f->device->stalls);
 	int left = f->fill, read = max(look(f, ring), 0);
 
 	if (now > open_from)
 		f->debt_ns -= min(f->debt_ns,
 				  div_u64(now - open_from, OPEN_FACTOR));
-	pay(f, s, read);
+	pay(f, read);
 	f->visit = min(f->visit + read, VISIT_MAX);
 	if (stalls != f->device_stalls)
-		f->debt_ns = stall_ns(s);
+		f->debt_ns = stall_ns(f);
 	f->device_stalls = stalls;
-	WRITE_ONCE(device->stopped_at, now);
+	WRITE_ONCE(f->device->stopped_at, now);
 	f->resting = f->resting && !read;
 	if (!f->resting)
 		f->most = most_after_rest(f, left);
@@ -329,8 +321,8 @@ u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s
 	f->least = ring->fill + 1;
 	f->stop_read = 0;
 	f->lost_ns = 0;
-	return review_after(f, to_read(ring, sluice_flow_low(s, depth)), 0,
-			    stall_ns(s), now);
+	return review_after(f, to_read(ring, sluice_flow_low(f, depth)), 0,
+			    stall_ns(f), now);
 }
 
 /*
@@ -357,16 +349,15 @@ static u64 learn_pace(struct sluice_flow *f, int read, u64 ns, bool dry)
 }
 
 /* A stop ends: has the ring been too short for its reader? */
-static void learn_depth(struct sluice_flow *f, const struct sluice_flow_settings *s,
-			int size)
+static void learn_depth(struct sluice_flow *f, int size)
 {
-	u64 more = div_u64(f->lost_ns, f->pace_ns + 1);
+	u64 more = readable_in(f, f->lost_ns);
 
 	if (f->lost_ns)
 		f->held = SCALE * min_t(u64, min(f->depth, size) + more + 1, size);
 	else
 		f->held -= f->held / WAKE_FADES;
-	set_depth(f, s);
+	set_depth(f);
 }
 
 /*
@@ -374,27 +365,25 @@ static void learn_depth(struct sluice_flow *f, const struct sluice_flow_settings
  * out of the ring pay. A timer that is later than a quarter of stall_ms was lost, or
  * the machine was paused, and so was the reader.
  */
-static void charge(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		   int fill, u64 now)
+static void charge(struct sluice_flow *f, int fill, u64 now)
 {
-	s64 pause_ns = now - f->due - stall_ns(s) / 4;
+	s64 pause_ns = now - f->due - stall_ns(f) / 4;
 
 	f->debt_ns += now - f->looked_at - max_t(s64, pause_ns, 0);
-	pay(f, s, f->least - fill);
+	pay(f, f->least - fill);
 	f->least = min(f->least, fill);
-	f->debt_ns = min(f->debt_ns, stall_ns(s));
+	f->debt_ns = min(f->debt_ns, stall_ns(f));
 }
 
-static void stall(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		  int size, u64 now)
+static void stall(struct sluice_flow *f, int size, u64 now)
 {
 	f->unread = STALL_READ;
 	f->passes_until = now;
 	if (f->stop_read >= STALL_PACKETS)
-		f->passes_until += STALL_FACTOR * stall_ns(s);
+		f->passes_until += STALL_FACTOR * stall_ns(f);
 	if (!f->stop_read) {	/* it rests for longer than a stop may last */
 		f->held = SCALE * (u64)size;
-		set_depth(f, s);
+		set_depth(f);
 	}
 	WRITE_ONCE(f->stalled, true);
 }
@@ -402,9 +391,7 @@ static void stall(struct sluice_flow *f, const struct sluice_flow_settings *s,
 /**
  * sluice_flow_review() - wake a stopped queue, stall it, or review it again?
  * @f: its policy
- * @s: the settings
  * @ring: the ring
- * @device: what its queues share
  * @now: the time
  * @next_ns: nanoseconds until the next review, of SLUICE_FLOW_WAIT
  *
@@ -412,16 +399,15 @@ static void stall(struct sluice_flow *f, const struct sluice_flow_settings *s,
  * Return: what to do.
  */
 enum sluice_flow_verdict
-sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		   const struct sluice_flow_ring *ring,
-		   struct sluice_flow_device *device, u64 now, u64 *next_ns)
+sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_ring *ring, u64 now,
+		   u64 *next_ns)
 {
 	u64 stopped_ns = now - f->stopped_at;
 	int read = look(f, ring);
 	int depth, low;
 
-	WRITE_ONCE(device->stopped_at, now);
-	charge(f, s, ring->fill, now);
+	WRITE_ONCE(f->device->stopped_at, now);
+	charge(f, ring->fill, now);
 	if (read > 0) {
 		if (f->resting)
 			visit_begins(f, ring->size);
@@ -429,32 +415,32 @@ sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
 		f->visit = min(f->visit + read, VISIT_MAX);
 		f->stop_read += read;
 		f->lost_ns += learn_pace(f, read, now - f->looked_at, !ring->fill);
-		set_depth(f, s);
+		set_depth(f);
 	}
 	f->resting = read <= 0;
 	f->looked_at = now;
 	f->review_from = now + REVIEW_NS / REVIEW_PACKETS *
 			 (REVIEW_PACKETS - clamp(read, 0, REVIEW_PACKETS));
 
-	depth = sluice_flow_depth(f, s, ring->safe_limit);
-	low = sluice_flow_low(s, depth);
+	depth = sluice_flow_depth(f, ring->safe_limit);
+	low = sluice_flow_low(f, depth);
 	if (read <= 0)
 		low = depth - 1;
-	if (f->debt_ns >= stall_ns(s)) {
-		stall(f, s, ring->size, now);
-		f->device_stalls = READ_ONCE(device->stalls) + 1;
-		WRITE_ONCE(device->stalls, f->device_stalls);
+	if (f->debt_ns >= stall_ns(f)) {
+		stall(f, ring->size, now);
+		f->device_stalls = READ_ONCE(f->device->stalls) + 1;
+		WRITE_ONCE(f->device->stalls, f->device_stalls);
 		return SLUICE_FLOW_STALL;
 	}
 	if (ring->used < ring->safe_limit && ring->fill <= low) {
-		learn_depth(f, s, ring->size);
+		learn_depth(f, ring->size);
 		return SLUICE_FLOW_WAKE;
 	}
-	if (stopped_ns >= stall_ns(s))
+	if (stopped_ns >= stall_ns(f))
 		return SLUICE_FLOW_WAKE;
 	*next_ns = review_after(f, to_read(ring, low),
 				read > 0 ? 0 : div_u64(f->debt_ns, REVIEW_DEBT_PART),
-				stall_ns(s) - stopped_ns, now);
+				stall_ns(f) - stopped_ns, now);
 	return SLUICE_FLOW_WAIT;
 }
 
@@ -484,20 +470,18 @@ void sluice_flow_rebase(struct sluice_flow *f, const struct sluice_flow_ring *ri
 /**
  * sluice_flow_configure() - the queue opens, or its settings changed
  * @f: the queue's policy
- * @s: the settings
  *
  * Context: the queue's lock.
  */
-void sluice_flow_configure(struct sluice_flow *f,
-			   const struct sluice_flow_settings *s)
+void sluice_flow_configure(struct sluice_flow *f)
 {
 	f->held = 0;
-	set_depth(f, s);
+	set_depth(f);
 }
 
 /**
  * sluice_flow_init() - nothing is known of the reader
- * @f: zeroed memory
+ * @f: zeroed memory, but for its settings and device
  *
  * Context: nobody else uses @f yet.
  */

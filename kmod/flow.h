@@ -59,6 +59,8 @@ struct sluice_flow_device {
 
 /**
  * struct sluice_flow - the policy's memory of one queue
+ * @settings: of its device
+ * @device: what it shares with the device's other queues
  * @depth: packets at which the queue stops, before the other limits
  * @stalled: senders pass, and a full ring drops
  * @resting: the last look of this stop saw nothing read
@@ -89,6 +91,8 @@ struct sluice_flow_device {
  * @fill are read without it, too.
  */
 struct sluice_flow {
+	const struct sluice_flow_settings *settings;
+	struct sluice_flow_device *device;
 	int depth;
 	bool stalled;
 	bool resting;
@@ -123,24 +127,17 @@ int sluice_slots_between(int from, int to, int size);
 void sluice_flow_init(struct sluice_flow *f);
 void sluice_flow_rebase(struct sluice_flow *f, const struct sluice_flow_ring *ring,
 			bool same);
-void sluice_flow_configure(struct sluice_flow *f,
-			   const struct sluice_flow_settings *s);
-int sluice_flow_depth(const struct sluice_flow *f,
-		      const struct sluice_flow_settings *s, int safe_limit);
-int sluice_flow_low(const struct sluice_flow_settings *s, int depth);
-int sluice_flow_room(const struct sluice_flow *f,
-		     const struct sluice_flow_settings *s,
-		     const struct sluice_flow_ring *ring, bool more);
-bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_settings *s,
-			const struct sluice_flow_ring *ring, u64 now);
-u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		     const struct sluice_flow_ring *ring,
-		     struct sluice_flow_device *device, u64 now);
-void sluice_flow_wake(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		      struct sluice_flow_device *device, u64 now);
+void sluice_flow_configure(struct sluice_flow *f);
+int sluice_flow_depth(const struct sluice_flow *f, int safe_limit);
+int sluice_flow_low(const struct sluice_flow *f, int depth);
+int sluice_flow_room(const struct sluice_flow *f, const struct sluice_flow_ring *ring,
+		     bool more);
+bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_ring *ring,
+			u64 now);
+u64 sluice_flow_stop(struct sluice_flow *f, const struct sluice_flow_ring *ring, u64 now);
+void sluice_flow_wake(struct sluice_flow *f, u64 now);
 enum sluice_flow_verdict
-sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_settings *s,
-		   const struct sluice_flow_ring *ring,
-		   struct sluice_flow_device *device, u64 now, u64 *next_ns);
+sluice_flow_review(struct sluice_flow *f, const struct sluice_flow_ring *ring, u64 now,
+		   u64 *next_ns);
 
 #endif

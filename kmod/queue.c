@@ -95,12 +95,6 @@ static bool qdisc_may_hold(const struct netdev_queue *txq)
 	return qdisc_state(txq) == SLUICE_QUEUE_OPEN;
 }
 
-static const struct sluice_flow_settings *
-settings(const struct sluice_queue *q)
-{
-	return &q->device->flow;
-}
-
 static void __queue_arm(struct sluice_queue *q, u64 ns)
 {
 	lockdep_assert_held(&q->lock);
@@ -125,8 +119,7 @@ static void __queue_stop(struct sluice_queue *q,
 	q->stopped = true;
 	if (!q->stops++)
 		sluice_events_schedule(q);
-	ns = sluice_flow_stop(&q->flow, settings(q), count, &q->device->shared,
-			      ktime_get_ns());
+	ns = sluice_flow_stop(&q->flow, count, ktime_get_ns());
 	__queue_arm(q, ns);
 	sluice_backstop_watch();
 	trace_queue_stop(q, count->fill, 0);
@@ -139,7 +132,7 @@ static void __queue_wake(struct sluice_queue *q, int fill,
 
 	lockdep_assert_held(&q->lock);
 
-	sluice_flow_wake(&q->flow, settings(q), &q->device->shared, now);
+	sluice_flow_wake(&q->flow, now);
 	q->stopped = false;
 	q->wakes[cause]++;
 	if (stopped_ns > q->longest_stop_ns)
@@ -188,8 +181,7 @@ static void __queue_review(struct sluice_queue *q)
 	}
 
 	count = sluice_count_ring(ring, q->size, true);
-	switch (sluice_flow_review(&q->flow, settings(q), &count,
-				   &q->device->shared, ktime_get_ns(), &next_ns)) {
+	switch (sluice_flow_review(&q->flow, &count, ktime_get_ns(), &next_ns)) {
 	case SLUICE_FLOW_WAKE:
 		__queue_wake(q, count.fill, SLUICE_WAKE_TIMER);
 		break;
@@ -228,7 +220,7 @@ static bool __queue_passes(struct sluice_queue *q)
 	if (!q->flow.stalled)
 		return false;
 	count = sluice_count_ring(q->ring, q->size, true);
-	return sluice_flow_passes(&q->flow, settings(q), &count, ktime_get_ns());
+	return sluice_flow_passes(&q->flow, &count, ktime_get_ns());
 }
 
 /*
@@ -321,11 +313,11 @@ static void queue_checked(struct sluice_queue *q, struct ptr_ring *ring,
 			queue_filled(q, ring, false);
 		return;
 	}
-	room = sluice_flow_room(&q->flow, settings(q), count, false);
+	room = sluice_flow_room(&q->flow, count, false);
 	set_next_check(q, check, count, room);
 	if (room <= 0 &&
 	    (!netdev_xmit_more() ||
-	     sluice_flow_room(&q->flow, settings(q), count, true) <= 0))
+	     sluice_flow_room(&q->flow, count, true) <= 0))
 		queue_filled(q, ring, true);
 }
 
@@ -377,7 +369,7 @@ void sluice_queue_opened(struct sluice_queue *q)
 {
 	raw_spin_lock_irq(&q->lock);
 	WRITE_ONCE(q->open, true);
-	sluice_flow_configure(&q->flow, settings(q));
+	sluice_flow_configure(&q->flow);
 	WRITE_ONCE(q->file, NULL);
 	if (q->stopped && !READ_ONCE(*q->slot))
 		__queue_wake(q, 0, SLUICE_WAKE_OTHER);
@@ -494,9 +486,8 @@ void sluice_queue_read(struct sluice_queue *q, struct sluice_queue_view *view)
 		count = sluice_count_ring(ring, READ_ONCE(ring->size), false);
 		view->size = count.size;
 		view->fill = count.fill;
-		view->limit = sluice_flow_depth(&q->flow, settings(q),
-						count.safe_limit);
-		view->low = sluice_flow_low(settings(q), view->limit);
+		view->limit = sluice_flow_depth(&q->flow, count.safe_limit);
+		view->low = sluice_flow_low(&q->flow, view->limit);
 	}
 	raw_spin_lock_irq(&q->lock);
 	view->state = __queue_state(q, ring);
@@ -526,6 +517,8 @@ void sluice_queue_init(struct sluice_queue *q, struct sluice_device *device,
 	q->device = device;
 	q->slot = sluice_layout_slot(device->dev, id);
 	q->txq = netdev_get_tx_queue(device->dev, id);
+	q->flow.settings = &device->flow;
+	q->flow.device = &device->shared;
 	sluice_flow_init(&q->flow);
 	raw_spin_lock_init(&q->lock);
 	hrtimer_setup(&q->timer, timer_expired, CLOCK_MONOTONIC,

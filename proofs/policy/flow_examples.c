@@ -6,8 +6,19 @@
 #include "examples.h"
 #include "flow.c"
 
-static struct sluice_flow f;
 static const struct sluice_flow_settings defaults = { 250, 50, 0, 2000 };
+static struct sluice_flow_device shared;
+static struct sluice_flow f;
+
+/* Of a queue whose device was not seen before. */
+static void begin(struct sluice_flow flow)
+{
+	f = flow;
+	f.settings = &defaults;
+	f.device = &shared;
+	shared = (struct sluice_flow_device){ 0 };
+	sluice_flow_init(&f);
+}
 
 static struct sluice_flow_ring holding(int producer, int fill)
 {
@@ -54,25 +65,24 @@ static void rooms(void)
 		struct sluice_flow_settings s = defaults;
 		struct sluice_flow_ring r = { 100, 0, cases[i].used, cases[i].fill, 92 };
 
-		f.depth = cases[i].depth;
+		f = (struct sluice_flow){ .settings = &s, .depth = cases[i].depth };
 		s.user_limit = cases[i].user_limit;
-		EXPECT_OF(i, sluice_flow_room(&f, &s, &r, cases[i].more), cases[i].room);
+		EXPECT_OF(i, sluice_flow_room(&f, &r, cases[i].more), cases[i].room);
 	}
-	EXPECT(sluice_flow_low(&defaults, 92), 46);
-	EXPECT(sluice_flow_low(&defaults, 1), 0);
+	begin((struct sluice_flow){ 0 });
+	EXPECT(sluice_flow_low(&f, 92), 46);
+	EXPECT(sluice_flow_low(&f, 1), 0);
 }
 
 /* A queue that stops at 1 s, with 60 packets in the ring, of which 60 may be there. */
-static u64 begin_stop(const struct sluice_flow_settings *s,
-		      struct sluice_flow_device *device, u64 debt)
+static u64 begin_stop(u64 debt)
 {
 	struct sluice_flow_ring r = holding(60, 60);
 
-	f = (struct sluice_flow){ .debt_ns = debt, .looked_at = NSEC_PER_SEC };
-	sluice_flow_init(&f);
+	begin((struct sluice_flow){ .debt_ns = debt, .looked_at = NSEC_PER_SEC });
 	sluice_flow_rebase(&f, &r, true);
 	f.depth = 60, f.held = 60 * SCALE;
-	return sluice_flow_stop(&f, s, &r, device, NSEC_PER_SEC);
+	return sluice_flow_stop(&f, &r, NSEC_PER_SEC);
 }
 
 /*
@@ -110,12 +120,10 @@ static void verdicts(void)
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct sluice_flow_ring r = holding(60 + cases[i].came, cases[i].fill);
-		struct sluice_flow_device device = { 0 };
 		u64 left = 0;
 
-		EXPECT_OF(i, begin_stop(&defaults, &device, cases[i].debt), 2 * MS);
-		EXPECT_OF(i, sluice_flow_review(&f, &defaults, &r, &device,
-						NSEC_PER_SEC + cases[i].ns, &left),
+		EXPECT_OF(i, begin_stop(cases[i].debt), 2 * MS);
+		EXPECT_OF(i, sluice_flow_review(&f, &r, NSEC_PER_SEC + cases[i].ns, &left),
 			  cases[i].verdict);
 		EXPECT_OF(i, cases[i].verdict == SLUICE_FLOW_WAIT ? left : 0, cases[i].left);
 		EXPECT_OF(i, f.debt_ns, cases[i].debt_left);
@@ -131,32 +139,31 @@ static void rests(void)
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct sluice_flow_ring r = holding(61, cases[i].fill);
-		struct sluice_flow_device device = { 0 };
 		u64 left;
 
-		begin_stop(&defaults, &device, 0);
+		begin_stop(0);
 		sluice_flow_rebase(&f, &r, true);	/* what is gone was not read */
-		EXPECT_OF(i, sluice_flow_review(&f, &defaults, &r, &device,
-						NSEC_PER_SEC + 2 * MS, &left),
+		EXPECT_OF(i, sluice_flow_review(&f, &r, NSEC_PER_SEC + 2 * MS, &left),
 			  cases[i].verdict);
 	}
 }
 
 /* A queue that stalled with 61 packets in its ring; in a crowd 60 were read before. */
-static struct sluice_flow_ring begin_stall(struct sluice_flow_device *device, bool crowd)
+static struct sluice_flow_ring begin_stall(bool crowd)
 {
-	struct sluice_flow_ring r = holding(61 - crowd, 61);
+	struct sluice_flow_ring r = holding(60, 60);
 	u64 left;
 
-	*device = (struct sluice_flow_device){ .stalls = 8 };
-	begin_stop(&defaults, device, 0);	/* another queue of the device stalled */
+	begin_stop(0);
+	shared.stalls = 8;	/* another queue of the device stalled */
+	sluice_flow_stop(&f, &r, NSEC_PER_SEC);
 	EXPECT(f.debt_ns, 250 * MS);
 	EXPECT(f.device_stalls, 8);
 	f.stop_read = crowd * 60;
-	EXPECT(sluice_flow_review(&f, &defaults, &r, device, NSEC_PER_SEC + 1, &left),
-	       SLUICE_FLOW_STALL);
+	r = holding(61 - crowd, 61);
+	EXPECT(sluice_flow_review(&f, &r, NSEC_PER_SEC + 1, &left), SLUICE_FLOW_STALL);
 	EXPECT(f.stalled, true);
-	EXPECT(device->stalls, 9);
+	EXPECT(shared.stalls, 9);
 	return r;
 }
 
@@ -173,18 +180,17 @@ static void stalls(void)
 	};
 
 	for (int crowd = 0; crowd < 2; crowd++) {
-		struct sluice_flow_device device;
-		struct sluice_flow_ring r = begin_stall(&device, crowd);
+		struct sluice_flow_ring r = begin_stall(crowd);
 
 		for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 			r = holding((r.producer + cases[i].came) % SIZE, cases[i].fill);
-			EXPECT_OF(i, sluice_flow_passes(&f, &defaults, &r,
+			EXPECT_OF(i, sluice_flow_passes(&f, &r,
 							NSEC_PER_SEC + 2 + i + cases[i].ns),
 				  crowd ? cases[i].in_crowd : cases[i].passes);
 		}
 		EXPECT(f.stalled, false);
 		EXPECT(f.debt_ns, 0);
-		sluice_flow_stop(&f, &defaults, &r, &device, NSEC_PER_SEC + 99);
+		sluice_flow_stop(&f, &r, NSEC_PER_SEC + 99);
 		EXPECT(f.debt_ns, 0);	/* it knows that one */
 	}
 }
@@ -202,18 +208,18 @@ static void short_rings(void)
 		{ 70, 10, false, false, 280 },
 	};
 
-	f = (struct sluice_flow){ .depth = 40, .stalled = true, .unread = 300, .least = 15 };
+	begin((struct sluice_flow){ .depth = 40, .stalled = true, .unread = 300, .least = 15 });
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct sluice_flow_ring r = holding(cases[i].producer, cases[i].fill);
 
 		if (cases[i].rebased)
 			sluice_flow_rebase(&f, &r, true);
 		else
-			EXPECT_OF(i, sluice_flow_passes(&f, &defaults, &r, 1), cases[i].passes);
+			EXPECT_OF(i, sluice_flow_passes(&f, &r, 1), cases[i].passes);
 		EXPECT_OF(i, f.unread, cases[i].unread);
 	}
 	EXPECT(f.debt_ns, 250 * MS * 280 / 300);
-	pay(&f, &defaults, 30);			/* each a sixth of 5 ms */
+	pay(&f, 30);			/* each a sixth of 5 ms */
 	EXPECT(f.debt_ns, 250 * MS * 280 / 300 - 30 * (5 * MS / 6));
 	EXPECT(f.unread, 250);
 }
@@ -226,14 +232,13 @@ static void other_rings(void)
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct sluice_flow_device device = { 0 };
 		struct sluice_flow_ring r = holding(20, 20);
 		u64 left;
 
-		begin_stop(&defaults, &device, 100 * MS);
+		begin_stop(100 * MS);
 		sluice_flow_rebase(&f, &r, false);
 		r = holding(20, cases[i].fill);
-		sluice_flow_review(&f, &defaults, &r, &device, NSEC_PER_SEC + 2 * MS, &left);
+		sluice_flow_review(&f, &r, NSEC_PER_SEC + 2 * MS, &left);
 		EXPECT_OF(i, f.debt_ns, cases[i].debt);
 	}
 }
@@ -243,19 +248,15 @@ static void guesses(void)
 {
 	struct sluice_flow_ring guess = { 100, 60, 100, 100, 92, true };
 	struct sluice_flow_ring r = holding(60, 60);
-	struct sluice_flow_device device = { 0 };
 	u64 left, start = NSEC_PER_SEC;
 
-	f = (struct sluice_flow){ 0 };
-	sluice_flow_init(&f);
+	begin((struct sluice_flow){ 0 });
 	sluice_flow_rebase(&f, &r, true);
-	sluice_flow_stop(&f, &defaults, &r, &device, start);
-	EXPECT(sluice_flow_review(&f, &defaults, &guess, &device, start + MS, &left),
-	       SLUICE_FLOW_WAIT);
+	sluice_flow_stop(&f, &r, start);
+	EXPECT(sluice_flow_review(&f, &guess, start + MS, &left), SLUICE_FLOW_WAIT);
 	sluice_flow_rebase(&f, &guess, true);
 	r = holding(60, 0);
-	EXPECT(sluice_flow_review(&f, &defaults, &r, &device, start + 2 * MS, &left),
-	       SLUICE_FLOW_WAKE);
+	EXPECT(sluice_flow_review(&f, &r, start + 2 * MS, &left), SLUICE_FLOW_WAKE);
 	EXPECT(f.visit, 60);
 }
 
@@ -263,16 +264,14 @@ static void guesses(void)
 static void stops_without_review(void)
 {
 	struct sluice_flow_ring r = holding(60, 60);
-	struct sluice_flow_device device = { 0 };
 	u64 time = NSEC_PER_SEC;
 
-	f = (struct sluice_flow){ 0 };
-	sluice_flow_init(&f);
+	begin((struct sluice_flow){ 0 });
 	sluice_flow_rebase(&f, &r, true);
 	for (int i = 1; i <= 20; i++) {
-		sluice_flow_stop(&f, &defaults, &r, &device, time);
+		sluice_flow_stop(&f, &r, time);
 		time += 15 * MS;
-		sluice_flow_wake(&f, &defaults, &device, time);
+		sluice_flow_wake(&f, time);
 		EXPECT(f.debt_ns, (i < 17 ? i * 15 : 250) * MS);
 	}
 }

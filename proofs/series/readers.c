@@ -72,7 +72,7 @@ static void open_file(struct tenant *tenant, unsigned int id)
 
 	memset(txq, 0, sizeof(*txq));
 	tun_txq_init(txq, &tenant->ports[id].ring);
-	txq->device = &devices[tenant - tenants];
+	txq->flow.device = &devices[tenant - tenants];
 }
 
 static void ports_begin(struct tenant *tenant, u64 stall_ns)

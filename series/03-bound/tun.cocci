@@ -16,7 +16,7 @@ identifier tun, tfile;
  tun_attach(struct tun_struct *tun, ...)
  {
  	<...
-+	tfile->txq.device = &tun->txq_shared;
++	tfile->txq.flow.device = &tun->txq_shared;
  	tfile->socket.sk->sk_shutdown &= ~RCV_SHUTDOWN;
  	...>
  }

@@ -81,8 +81,10 @@ static void attach(struct play *p)
 	memset(&p->flow, 0, sizeof(p->flow));
 	p->ring.used = 0;
 	p->ring.fill = 0;
+	p->flow.settings = &settings;
+	p->flow.device = &p->device;
 	tun_tx_flow_init(&p->flow);
-	tun_tx_flow_configure(&p->flow, &settings);
+	tun_tx_flow_configure(&p->flow);
 	tun_tx_flow_rebase(&p->flow, &p->ring, false);
 }
 
@@ -99,8 +101,7 @@ static void review(struct play *p)
 {
 	u64 ns = 0;
 
-	if (tun_tx_flow_review(&p->flow, &settings, &p->ring, &p->device, p->now,
-			       &ns) == TUN_TX_FLOW_WAIT)
+	if (tun_tx_flow_review(&p->flow, &p->ring, p->now, &ns) == TUN_TX_FLOW_WAIT)
 		p->review_at = p->now + ns;
 	else
 		wake(p);
@@ -114,12 +115,9 @@ static void send(struct play *p)
 
 	while (!p->stopped && p->ring.fill < SLOTS) {
 		passes = p->flow.stalled &&
-			 tun_tx_flow_passes(&p->flow, &settings, &p->ring,
-					    p->now);
-		if (!passes &&
-		    tun_tx_flow_room(&p->flow, &settings, &p->ring, false) <= 0) {
-			ns = tun_tx_flow_stop(&p->flow, &settings, &p->ring,
-					      &p->device, p->now);
+			 tun_tx_flow_passes(&p->flow, &p->ring, p->now);
+		if (!passes && tun_tx_flow_room(&p->flow, &p->ring, false) <= 0) {
+			ns = tun_tx_flow_stop(&p->flow, &p->ring, p->now);
 			p->stopped = true;
 			p->stopped_at = p->now;
 			p->review_at = p->now + ns;
@@ -193,17 +191,17 @@ static void stops_at_the_last_slot(struct kunit *test)
 {
 	const struct tun_tx_flow_settings whole = { .stall_ms = 250, .low_percent = 50 };
 	struct tun_tx_flow_ring ring = { .size = 8, .safe_limit = 8 };
-	struct tun_tx_flow flow = {};
+	struct tun_tx_flow flow = { .settings = &whole };
 
 	tun_tx_flow_init(&flow);
-	tun_tx_flow_configure(&flow, &whole);
-	KUNIT_EXPECT_EQ(test, tun_tx_flow_room(&flow, &whole, &ring, false), 7);
+	tun_tx_flow_configure(&flow);
+	KUNIT_EXPECT_EQ(test, tun_tx_flow_room(&flow, &ring, false), 7);
 	ring.fill = 7;
 	ring.used = 7;
-	KUNIT_EXPECT_EQ(test, tun_tx_flow_room(&flow, &whole, &ring, false), 0);
+	KUNIT_EXPECT_EQ(test, tun_tx_flow_room(&flow, &ring, false), 0);
 	/* also where the slots of packets that were read are not free yet */
 	ring.fill = 0;
-	KUNIT_EXPECT_EQ(test, tun_tx_flow_room(&flow, &whole, &ring, true), 0);
+	KUNIT_EXPECT_EQ(test, tun_tx_flow_room(&flow, &ring, true), 0);
 }
 
 KUNIT_ARRAY_PARAM_DESC(readers, readers, what);

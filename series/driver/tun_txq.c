@@ -95,7 +95,7 @@ static void __tun_txq_wake(struct tun_txq *txq)
 	struct netdev_queue *queue = txq->stopped;
 
 	lockdep_assert_held(&txq->lock);
-	tun_tx_flow_wake(&txq->flow, &settings, txq->device, ktime_get_ns());
+	tun_tx_flow_wake(&txq->flow, ktime_get_ns());
 	txq->stopped = NULL;
 	/* tun_net_close() takes the lock before it stops all queues */
 	if (!netif_running(queue->dev))
@@ -122,7 +122,7 @@ static void __tun_txq_stop(struct tun_txq *txq, struct netdev_queue *queue,
 #if PATCH >= 6
 	txq->stats.stops++;
 #endif
-	ns = tun_tx_flow_stop(&txq->flow, &settings, view, txq->device, now);
+	ns = tun_tx_flow_stop(&txq->flow, view, now);
 	hrtimer_start(&txq->timer, ns_to_ktime(ns), TIMER_MODE);
 }
 
@@ -133,8 +133,8 @@ static void __tun_txq_review(struct tun_txq *txq)
 
 	lockdep_assert_held(&txq->lock);
 	if (!qdisc_txq_has_no_queue(txq->stopped) &&
-	    tun_tx_flow_review(&txq->flow, &settings, &view, txq->device,
-			       ktime_get_ns(), &ns) == TUN_TX_FLOW_WAIT)
+	    tun_tx_flow_review(&txq->flow, &view, ktime_get_ns(),
+			       &ns) == TUN_TX_FLOW_WAIT)
 		hrtimer_start(&txq->timer, ns_to_ktime(ns), TIMER_MODE);
 	else
 		__tun_txq_wake(txq);
@@ -164,7 +164,7 @@ static bool tun_txq_look(struct tun_txq *txq, struct netdev_queue *queue,
 		tun_tx_flow_rebase(&txq->flow, view, view->size == txq->size);
 	txq->released = false;
 	txq->size = view->size;
-	if (txq->flow.stalled && tun_tx_flow_passes(&txq->flow, &settings, view, now))
+	if (txq->flow.stalled && tun_tx_flow_passes(&txq->flow, view, now))
 		full = false;
 	if (full)
 		__tun_txq_stop(txq, queue, view, now);
@@ -182,10 +182,10 @@ static void tun_txq_check(struct tun_txq *txq, struct netdev_queue *queue)
 		tun_txq_look(txq, queue, &view, false);
 		return;
 	}
-	txq->room = tun_tx_flow_room(&txq->flow, &settings, &view, false);
+	txq->room = tun_tx_flow_room(&txq->flow, &view, false);
 	if (txq->room <= 0 &&
 	    (!netdev_xmit_more() ||
-	     tun_tx_flow_room(&txq->flow, &settings, &view, true) <= 0))
+	     tun_tx_flow_room(&txq->flow, &view, true) <= 0))
 		tun_txq_look(txq, queue, &view, true);
 }
 #else
@@ -329,8 +329,9 @@ void tun_txq_init(struct tun_txq *txq, struct ptr_ring *ring)
 	txq->ring = ring;
 #if PATCH >= 3
 	raw_spin_lock_init(&txq->lock);
+	txq->flow.settings = &settings;
 	tun_tx_flow_init(&txq->flow);
-	tun_tx_flow_configure(&txq->flow, &settings);
+	tun_tx_flow_configure(&txq->flow);
 	hrtimer_setup(&txq->timer, tun_txq_expired, CLOCK_MONOTONIC, TIMER_MODE);
 #endif
 }

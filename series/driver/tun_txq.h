@@ -34,7 +34,6 @@ struct tun_txq {
 	struct netdev_queue *stopped;	/* by us, or NULL */
 	bool released;			/* since a sender last looked at the ring */
 	int size;			/* slots of the ring that @flow knows */
-	struct tun_tx_flow_device *device;	/* of all files of the device */
 	struct tun_tx_flow flow;
 #endif
 #if PATCH >= 6
