@@ -15,6 +15,7 @@
 
 #define ANY	((1 << KINDS) - 1)
 #define SENDER	(1 << RATE | 1 << SOCKET)
+#define VISITS	(1 << READ | 1 << DRAIN | 1 << REST)
 
 /* A sequence, and what it came to. */
 struct plays {
@@ -43,20 +44,19 @@ static u64 latest(const struct plays *p)
 	return p->of->set[LATE] + p->of->set[LEAST];
 }
 
-static double fewer_than_half(const struct plays *p)
+/* Promised beside a device that reads fewer than half of STALL_PACKETS. */
+static double if_slow(const struct plays *p, double score)
 {
 	double half = STALL_PACKETS / 2 * (double)NSEC_PER_SEC / p->of->set[STALL];
 
-	return p->sluice.net_reads < half ? 1 : half / p->sluice.net_reads;
+	return p->sluice.net_reads < half ? score :
+	       min(score, .99) * half / p->sluice.net_reads;
 }
 
 /* Senders are held only so long by a device that reads little. */
 static double score_held(const struct plays *p)
 {
-	double fewer = fewer_than_half(p);
-	double score = p->sluice.held / HELD_MOST;
-
-	return fewer < 1 ? min(score, .99) * fewer : score;
+	return if_slow(p, p->sluice.held / HELD_MOST);
 }
 
 /* One that never reads holds its sender once. */
@@ -81,10 +81,7 @@ static double score_others(const struct plays *p)
 /* A peer on the same socket gets nearly what it gets without us. */
 static double score_peer(const struct plays *p)
 {
-	double fewer = fewer_than_half(p);
-	double score = (1 - p->sluice.peer) / (1 - PEER_LEAST);
-
-	return fewer < 1 ? min(score, .99) * fewer : score;
+	return if_slow(p, (1 - p->sluice.peer) / (1 - PEER_LEAST));
 }
 
 /*
@@ -101,6 +98,28 @@ static double score_reads(const struct plays *p)
 	score = (1 - p->sluice.reads / p->stock.reads) / (1 - READS_LEAST);
 	return 100 * p->stock.lost > p->stock.taken && p->stock.dry ?
 		       min(score, .99) : score;
+}
+
+/*
+ * The same of any reader whose visits are all alike and fit into the ring, and that
+ * rests for 0.5 ms at least and for less than stall_ms. Below 0: it is none.
+ */
+static double score_rhythm(const struct plays *p)
+{
+	double enough = STALL_PACKETS * (double)NSEC_PER_SEC / p->of->set[STALL];
+	unsigned int visits = 0;
+
+	for (unsigned int i = 0; i < p->of->count; i++) {
+		const struct op *op = &p->of->ops[i];
+		bool visit = op->kind <= BATCH;
+
+		visits += visit;
+		if (visit ? op->count > .96 * p->of->set[RING] :
+			    op->ns < 500000 || op->ns > .9 * p->of->set[STALL])
+			return -1;
+	}
+	return visits == 1 && p->stock.reads > enough ?
+		       (1 - p->sluice.reads / p->stock.reads) / (1 - READS_LEAST) : -1;
 }
 
 /* One that is fast enough loses nothing. */
@@ -210,6 +229,8 @@ static const struct bound bounds[] = {
 	{ "others", "senders are held because others fill the ring", score_others,
 	  80, true },
 	{ "reads", "a reader gets less than from stock", score_reads, 20 },
+	{ "rhythm", "a reader that comes at a rhythm gets less", score_rhythm, 20, false,
+	  10, VISITS, 1 << SOCKET, "" },
 	{ "lost", "a reader that is fast enough loses packets", score_lost, 80, true },
 	{ "wait", "packets wait in the ring of a steady reader", score_wait, 10 },
 	{ "rests", "packets wait for more than one rest and visit", score_rests, 20 },
@@ -217,6 +238,12 @@ static const struct bound bounds[] = {
 };
 
 #define BOUNDS	(sizeof(bounds) / sizeof(*bounds))
+
+static bool asks_stock(const struct bound *of)
+{
+	return of->score == score_reads || of->score == score_rhythm ||
+	       of->score == score_steady;
+}
 
 /*
  * Play it for so many units of time, or a shorter time if that takes more than
@@ -232,7 +259,7 @@ static double measure(const struct bound *of, const struct sequence *sequence,
 		end = now;
 		play(sequence, end, false, ~0ULL, &p->sluice);
 	}
-	if (of->score == score_reads || of->score == score_steady)
+	if (asks_stock(of))
 		play(sequence, end, true, ~0ULL, &p->stock);
 	return of->score(p);
 }
@@ -245,7 +272,7 @@ static bool tell_play(const struct bound *of, const struct sequence *sequence,
 	double score = measure(of, sequence, of->many, EVENTS_LONG, &p);
 
 	printf("%s %s (%s): ", of->name, print_sequence(sequence), what);
-	if (of->score == score_reads || of->score == score_steady)
+	if (asks_stock(of))
 		printf("reads %.1f/s of %.1f (%.3f), ", p.sluice.reads,
 		       p.stock.reads, p.sluice.reads / p.stock.reads);
 	else
@@ -279,10 +306,7 @@ static bool play_text(const char *text, const char *what)
 	return tell_play(of, &sequence, what);
 }
 
-/*
- * Returns how many of @known pass their bound, or keep it though they are limits; @of:
- * of each bound if NULL, up to the first.
- */
+/* Returns how many of @known pass their bound; @of: of each if NULL, up to the first. */
 static unsigned int play_known(const struct known *known, size_t count,
 			       const struct bound *of)
 {

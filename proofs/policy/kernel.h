@@ -60,7 +60,6 @@ typedef unsigned int gfp_t;
 #define NSEC_PER_MSEC		1000000L
 #define U32_MAX			((u32)~0U)
 #define NSEC_PER_SEC		1000000000L
-#define DIV_ROUND_UP_ULL(n, d)	(((n) + (d) - 1) / (d))
 #define div64_u64(a, b)	((u64)(a) / (u64)(b))
 #define div_u64(a, b)		((u64)(a) / (u32)(b))
 
