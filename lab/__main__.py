@@ -46,7 +46,7 @@ from lab.report.demo import format_demo
 from lab.report.results import Run, read_run
 from lab.report.tables import read_colour
 from lab.row import Row
-from lab.setup import ensure_venv, say
+from lab.setup import say
 from lab.workloads import USUAL_NATIVE, applications, rows_of
 
 TERMINATED = 143
@@ -159,29 +159,11 @@ def _measure(known: list[Row], **settings: Any) -> int:
     return measure.bench_status(run)
 
 
-def _draw(module: str, *paths: Path) -> None:
-    """The plots need the lab's venv."""
-    command = [str(ensure_venv()), "-B", "-m", module]
-    command += [str(path.absolute()) for path in paths]
-    sys.stdout.flush()
-    if processes.run(command, cwd=vm.REPOSITORY).returncode != 0:
-        raise LabError(f"{paths[-1]}: could not be drawn (see above)")
-
-
-def _write_page(result: Path, page: Path) -> None:
-    _draw("lab.report.page", result, page)
-    print(f"page  in {page}")
-
-
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
 def command_demo(**settings: Any) -> int:
-    # Wrong rows, and a venv that cannot be made, are told before minutes of measuring.
-    measure.choose_rows(settings["patterns"], rows_of("demo"))
-    ensure_venv()
     run, path = _measured(rows_of("demo"), **settings)
     print(format_demo(run, read_colour()))
     print(f"\nsaved in {path}")
-    _write_page(path, path.with_suffix(".html"))
     return measure.bench_status(run, demo=True)
 
 
@@ -224,13 +206,10 @@ def command_cost(**settings: Any) -> int:
 @subcommand(
     "show a saved run",
     option("file", "a result that the lab saved", metavar="FILE", type=Path),
-    option("--page", "write an HTML page there", metavar="FILE", type=Path),
 )
-def command_report(file: Path, page: Path | None) -> int:
+def command_report(file: Path) -> int:
     run = read_run(file)
     measure.show(run)
-    if page:
-        _write_page(file, page)
     return measure.bench_status(run)
 
 
