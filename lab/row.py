@@ -26,7 +26,7 @@ class Row:
 
     name: str
     title: str
-    unit: str
+    unit: str  # of its rate; empty if that says nothing
     floor: float | None = None  # sluice is at least this much of stock
     # The reader's own rate. A host that does not reach it under stock is too slow to
     # compare rates.

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ EQUAL = 0.97
 PROMPT = {50: 1 / 5, 99: 1 / 3}
 _LABEL, _COLUMN = 29, 17
 Fact = tuple[str, Callable[[Summary], str]]  # a line's label, and its cells
+LOST, NOTHING = "packets lost at the ring", {"", "-", "0"}
 
 
 @dataclass(frozen=True)
@@ -186,16 +187,8 @@ def all_findings(run: Run) -> list[Finding]:
     return [finding for row in run.rows for finding in findings_of(run, row)]
 
 
-def format_line(label: str, cells: Iterable[str]) -> str:
+def _format_line(label: str, cells: Iterable[str]) -> str:
     return f"{label:<{_LABEL}}{''.join(f'{cell:>{_COLUMN}}' for cell in cells)}".rstrip()
-
-
-def format_fact(fact: Fact, found: Mapping[str, Summary]) -> str:
-    label, cell = fact
-    cells = [cell(found[name]) if name in found else "-" for name in VARIANTS]
-    if fact is not LOST and {*cells} <= {"", "-", "0"}:
-        return ""
-    return format_line(f"  {label}", cells)
 
 
 def format_ms(ms: float | None) -> str:
@@ -204,62 +197,64 @@ def format_ms(ms: float | None) -> str:
     return f"{ms:.0f}" if ms >= 9.5 else f"{ms:.1f}"
 
 
-def format_pings(
-    summary: Summary, percents: Sequence[int] = (50, 95, 99), between: str = "/"
-) -> str:
+def _format_pings(summary: Summary) -> str:
     """- if there are none."""
-    values = [summary.ping_ms[percent] for percent in percents]
-    known = [format_ms(value) for value in values if value is not None]
-    return between.join(known) or "-"
+    known = [format_ms(value) for value in summary.ping_ms.values() if value is not None]
+    return "/".join(known) or "-"
 
 
-def are_pings_lost(summary: Summary) -> bool:
-    """More than those in flight when the load ended."""
-    return summary.ping_answered is not None and summary.ping_answered < 0.9
-
-
-def format_answered(summary: Summary) -> str:
+def _format_pings_lost(summary: Summary) -> str:
     known = summary.ping_answered
-    return "-" if known is None else f"{100 * known:.0f}"
+    return "-" if known is None else f"{100 * (1 - known):.0f}"
 
 
-def format_other(run: Run, row: Row, name: str) -> str:
+def _format_other(run: Run, row: Row, name: str) -> str:
     """A variant of a variant, or one that was not measured, on one line."""
     found = summaries(run, row)
     if one := found.get(name):
         text = f"{format_number(one.median)}, {format_ratio(one, found.get('stock'))} "
         text += f"of stock, {format_number(one.lost_at_ring)} lost, "
-        text += f"ping {format_pings(one)}"
-        if are_pings_lost(one):
-            text += f", {format_answered(one)} % back"
+        text += f"ping {_format_pings(one)}"
+        if (lost := _format_pings_lost(one)) not in NOTHING:
+            text += f", {lost} % of pings lost"
     else:
         text = why_missing(run, row.name, name)
     return f"  {name}: {text}"[:WIDTH]
 
 
-LOST: Fact = ("packets lost at the ring", lambda s: format_number(s.lost_at_ring))
+def _format_spread(summary: Summary) -> str:
+    if len(summary.values) == 1:
+        return ""
+    return f"{format_number(summary.low)}-{format_number(summary.high)}"
 
 
-def _facts(found: dict[str, Summary]) -> Iterator[Fact]:
-    stock = found.get("stock")
-    yield "median", lambda s: format_number(s.median)
-    yield "from-to", lambda s: f"{format_number(s.low)}-{format_number(s.high)}"
-    yield "ratio to stock", lambda s: "" if s is stock else format_ratio(s, stock)
-    yield LOST
-    yield "ping p50/p95/p99, ms", format_pings
-    if any(are_pings_lost(found[name]) for name in VARIANTS if name in found):
-        yield "pings answered, %", format_answered
-    yield "TCP retransmits", lambda s: format_number(s.retransmits)
-    yield "longest silence, ms", lambda s: format_number(s.silence_ms)
+def _facts(row: Row, stock: Summary | None) -> list[Fact]:
+    rates: list[Fact] = [
+        ("median", lambda s: format_number(s.median)),
+        ("from-to", _format_spread),
+        ("ratio to stock", lambda s: "" if s is stock else format_ratio(s, stock)),
+    ]
+    return [
+        *(rates if row.unit else []),
+        (LOST, lambda s: format_number(s.lost_at_ring)),
+        ("ping p50/p95/p99, ms", _format_pings),
+        ("pings lost, %", _format_pings_lost),
+        ("TCP retransmits", lambda s: format_number(s.retransmits)),
+        ("longest silence, ms", lambda s: format_number(s.silence_ms)),
+    ]
 
 
-def format_row(run: Run, row: Row) -> list[str]:
+def _format_row(run: Run, row: Row) -> list[str]:
     found = summaries(run, row)
     rounds = max((len(one.values) for one in found.values()), default=0)
-    lines = [f"{row.title}: {row.unit}, {rounds} round{'s' * (rounds != 1)}"]
-    lines += filter(None, (format_fact(fact, found) for fact in _facts(found)))
+    unit = f" {row.unit}," if row.unit else ""
+    lines = [f"{row.title}:{unit} {rounds} round{'s' * (rounds != 1)}"]
+    for label, cell in _facts(row, found.get("stock")):
+        cells = [cell(found[name]) if name in found else "-" for name in VARIANTS]
+        if label == LOST or not NOTHING.issuperset(cells):
+            lines.append(_format_line(f"  {label}", cells))
     missing = [name for name in VARIANTS if name not in found]
-    return lines + [format_other(run, row, name) for name in (*row.others, *missing)]
+    return lines + [_format_other(run, row, name) for name in (*row.others, *missing)]
 
 
 def format_provenance(run: Run) -> list[str]:
@@ -296,9 +291,9 @@ def format_native(run: Run) -> list[str]:
 
 
 def format_table(run: Run) -> str:
-    lines = [format_line("", VARIANTS)]
+    lines = [_format_line("", VARIANTS)]
     for row in run.rows:
-        lines += [*format_row(run, row), ""]
+        lines += [*_format_row(run, row), ""]
     return "\n".join([*lines, *format_provenance(run)])
 
 
@@ -314,7 +309,7 @@ def format_for_cover(run: Run, rows: Sequence[str]) -> str:
         stock, flag, own = found = [every.get(v) for v in ("stock", "upstream", SERIES)]
         if row.name in rows and stock and own:
             ratios = [format_ratio(one, stock) for one in (flag, own)]
-            pings = "/".join(format_pings(s, (50,)) if s else "-" for s in found)
+            pings = "/".join(format_ms(s.ping_ms[50] if s else None) for s in found)
             median = format_number(stock.median)
             lines.append(_COVER.format(row.name, median, *ratios, pings))
     facts = run.provenance

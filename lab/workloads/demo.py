@@ -51,7 +51,7 @@ WORKLOADS = [
     ),
     tcp.workload(
         VOICE,
-        "voice, 50 packets/s, beside a bulk transfer",
+        "voice, a ping of 50 packets/s, beside a bulk transfer",
         tcp.Case(4, PACE, pings=CALL),
         floor=None,
         latency_share=SHARE,
@@ -60,13 +60,14 @@ WORKLOADS = [
         DIRECT,
         f"2 pktgen senders into {LINK_TITLE}",
         pktgen.Case(2, options=LINK),
+        unit="",  # what the ring holds at the end is read, too
         floor=None,
     ),
     Workload(
         Row(
             DEAD,
             "dead reader, living peer, one socket",
-            "packets",
+            f"packets to the peer, of {PEER_PACKETS}",
             floor=SAME,
             above_upstream=True,
             lossless=False,  # nobody reads: tail drop is intended

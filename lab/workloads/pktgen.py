@@ -193,8 +193,9 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
 
 def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     """demands: further fields of Row, or other ones."""
-    demands = {"floor": 0.97, "lossless": case.qdisc != "noqueue", **demands}
-    return Workload(Row(name, title, "packets/s", **demands), partial(receive, case))
+    lossless = case.qdisc != "noqueue"
+    demands = {"unit": "packets/s", "floor": 0.97, "lossless": lossless, **demands}
+    return Workload(Row(name, title, **demands), partial(receive, case))
 
 
 def direct_rows(
