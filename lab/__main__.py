@@ -42,9 +42,7 @@ from lab.machines.kernels import kernel_of
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.report import markdown
-from lab.report.demo import format_demo
-from lab.report.results import Run, read_run
-from lab.report.tables import read_colour
+from lab.report.results import read_run
 from lab.row import Row
 from lab.setup import say
 from lab.workloads import USUAL_NATIVE, applications, rows_of
@@ -89,7 +87,7 @@ COUNTED = switch("--counted", _COUNTED)
 _SERIES = "the drivers of make series are one more variant (newest kernels only)"
 _SLOTS = "those of its first two patches, with the flag, are one more variant"
 PATCHED = (
-    switch("--series", _SERIES, dest="patched"),
+    switch("--series", _SERIES),
     switch("--slots", _SLOTS),
 )
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
@@ -134,37 +132,24 @@ def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     return KERNEL, AS_NATIVE, turns, long, rows, JSON
 
 
-def _measured(
+def _measure(
     known: list[Row],
-    kernel: Kernel,
     patterns: Sequence[str],
     path: Path | None,
-    patched: bool = False,
-    slots: bool = False,
+    demo: bool = False,
     **settings: Any,
-) -> tuple[Run, Path]:
+) -> int:
     """settings: the further fields of measure.Plan."""
-    rows = [
-        row.with_patched(patched, slots) for row in measure.choose_rows(patterns, known)
-    ]
-    settings |= {"series": patched, "slots": slots}
-    return measure.measure(measure.Plan(kernel, rows, **settings), path)
-
-
-def _measure(known: list[Row], **settings: Any) -> int:
-    """settings: see _measured()."""
-    run, path = _measured(known, **settings)
+    rows = measure.choose_rows(patterns, known)
+    run, path = measure.measure(measure.Plan(rows=rows, **settings), path)
     measure.show(run)
     print(f"saved in {path}")
-    return measure.bench_status(run)
+    return measure.bench_status(run, demo)
 
 
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
 def command_demo(**settings: Any) -> int:
-    run, path = _measured(rows_of("demo"), **settings)
-    print(format_demo(run, read_colour()))
-    print(f"\nsaved in {path}")
-    return measure.bench_status(run, demo=True)
+    return _measure(rows_of("demo"), demo=True, **settings)
 
 
 @subcommand(

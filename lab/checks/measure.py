@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from lab.machines import build, vm
 from lab.machines.matrix import Kernel
 from lab.machines.roots import ensure_root
 from lab.report.results import HostLoad, Run, format_run, read_provenance, run_of, save
-from lab.report.tables import all_findings, format_report, read_colour
+from lab.report.tables import all_findings, format_report
 from lab.row import Row
 from lab.setup import say
 from lab.variants import parse_variant
@@ -31,7 +33,7 @@ JOB_FIELDS = ("rounds", "seconds", "counted", "minutes", "series", "slots")
 @dataclass(frozen=True)
 class Plan:
     kernel: Kernel
-    rows: list[Row]
+    rows: list[Row]  # as they are without patched drivers
     rounds: int
     seconds: float
     packages: tuple[str, ...] = ()  # the root has them, too
@@ -44,14 +46,18 @@ class Plan:
     @property
     def drivers(self) -> set[str]:
         """The patched ones that its variants need."""
-        names = {name for row in self.rows for name in row.variants}
-        return {parse_variant(name).drivers for name in names} - {""}
+        return {parse_variant(name).drivers for name in self.variants} - {""}
+
+    @property
+    def variants(self) -> list[str]:
+        """Of each row."""
+        rows = [row.with_patched(self.series, self.slots) for row in self.rows]
+        return [name for row in rows for name in row.variants]
 
     @property
     def deadline(self) -> float:
         """Seconds for the whole boot, if every sample is slow."""
-        samples = sum(len(row.variants) for row in self.rows)
-        round_seconds = samples * (self.seconds + 30)
+        round_seconds = len(self.variants) * (self.seconds + 30)
         slower = COUNTED_SLOWER if self.counted else 1
         rounds = self.rounds + (1 if self.minutes else 0)
         return (BOOT_SECONDS + rounds * round_seconds) * slower + 60 * self.minutes
@@ -133,7 +139,8 @@ def writable(name: str) -> Path:
 
 
 def show(run: Run) -> None:
-    print(format_report(run, read_colour()))
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    print(format_report(run, colour))
 
 
 def bench_status(run: Run, demo: bool = False) -> int:

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -322,26 +321,17 @@ def format_for_cover(run: Run, rows: Sequence[str]) -> str:
 _COLOURS = {"reached": 32, "SHORT": 31, "not decided": 33}
 
 
-def format_finding(finding: Finding, colour: bool) -> str:
+def _format_finding(finding: Finding, colour: bool) -> str:
     text = f"{finding.verdict:11} {finding.row}: {finding.demand}: {finding.got}"
     text = textwrap.fill(text, WIDTH, subsequent_indent=" " * 12)
     return f"\033[{_COLOURS[finding.verdict]}m{text}\033[0m" if colour else text
 
 
-def format_findings(findings: list[Finding], colour: bool) -> str:
-    lines = [format_finding(finding, colour) for finding in findings]
-    verdicts = [finding.verdict for finding in findings]
-    undecided = verdicts.count("not decided")
-    rest = f", {undecided} not decided: the samples disagree" if undecided else ""
-    reached = verdicts.count("reached")
-    lines.append(f"{reached} of {len(findings)} figures reached{rest}")
-    return "\n".join(lines)
-
-
-def read_colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
 def format_report(run: Run, colour: bool = False) -> str:
-    parts = [format_table(run) + "\n", format_findings(all_findings(run), colour)]
-    return "\n".join([*parts, *(f"kernel: {line}" for line in run.trouble)])
+    findings = all_findings(run)
+    lines = [format_table(run), "", *(_format_finding(one, colour) for one in findings)]
+    counts = Counter(one.verdict for one in findings)
+    undecided = counts["not decided"]
+    rest = f", {undecided} not decided: the samples disagree" if undecided else ""
+    lines.append(f"{counts['reached']} of {len(findings)} figures reached{rest}")
+    return "\n".join([*lines, *(f"kernel: {line}" for line in run.trouble)])
