@@ -9,116 +9,61 @@ same iperf3 and the same ping measure it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, starmap
-from pathlib import Path
 
 from lab.failure import Skipped
 from lab.guest import devices
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.env import GuestEnv
 from lab.guest.path import FAR_END, NEAR_END, path
-from lab.guest.program import (
-    Program,
-    folder,
-    has_device,
-    program,
-    read_version,
-    succeeds,
-)
+from lab.guest.program import folder, has_device, program, read_version, succeeds
 from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 from lab.workloads import qemu, tcp
 
 
 @dataclass(frozen=True)
-class End:
-    """One end of a tunnel: the program's device, and where its packets travel."""
-
-    device: Device
-    outside: Device
-
-
-ENDS = End(replace(NEAR, mac=""), NEAR_END), End(replace(FAR, mac=""), FAR_END)
-
-
-@dataclass(frozen=True)
 class Application:
-    """A process at either end of the path, and what it needs."""
+    """A process at either end of the path, and scripts it needs; see _words()."""
 
     packages: tuple[str, ...]  # the first has the program
-    argv: Callable[[End, End], list[str]]  # of an end, and the other one
-    configure: Callable[[Program, End, End], None] | None = None  # once it runs
-
-
-def ensure_certificate() -> Path:
-    """A key and a self-signed certificate, the same for both ends; made once per boot."""
-    base = folder("openvpn") / "end"
-    if not base.with_suffix(".crt").exists():
-        run_tool(
-            [
-                *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "30"),
-                *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=end"),
-                *("-keyout", str(base.with_suffix(".key"))),
-                *("-out", str(base.with_suffix(".new"))),
-            ]
-        )
-        base.with_suffix(".new").rename(base.with_suffix(".crt"))
-    return base
-
-
-def openvpn(own: End, peer: End) -> list[str]:
-    """Its data in userspace."""
-    base = ensure_certificate()
-    listens = own.outside is FAR_END
-    return [
-        *("openvpn", "--dev", own.device.name, "--dev-type", "tun", "--disable-dco"),
-        *("--proto", "udp4", "--port", "1194"),
-        *("--local", own.outside.address, "--remote", peer.outside.address),
-        *("--ca", f"{base}.crt", "--cert", f"{base}.crt", "--key", f"{base}.key"),
-        *(("--tls-server", "--dh", "none") if listens else ("--tls-client",)),
-    ]
-
-
-def wireguard_go(own: End, peer: End) -> list[str]:
-    """Its tun device takes and gives GSO packets of up to 64 kB."""
-    return ["wireguard-go", "--foreground", own.device.name]
-
-
-WIREGUARD_PORT = 51820
-
-
-def ensure_key(end: End) -> Path:
-    """A private key, made once a boot."""
-    path = folder("wireguard-go") / f"{end.device.name}.key"
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(run_tool(["wg", "genkey"]))
-    return path
-
-
-def configure_wireguard(process: Program, own: End, peer: End) -> None:
-    socket = Path(f"/run/wireguard/{own.device.name}.sock")
-    process.wait_until(socket.exists, "its socket")
-    public = run_tool(["wg", "pubkey"], ensure_key(peer).read_text()).strip()
-    port = str(WIREGUARD_PORT)
-    run_tool(
-        [
-            *own.device.command("wg", "set", own.device.name, "listen-port", port),
-            *("private-key", str(ensure_key(own)), "peer", public),
-            *("endpoint", f"{peer.outside.address}:{port}"),
-            *("allowed-ips", f"{peer.device.address}/32"),
-        ]
-    )
+    command: str
+    prepare: str  # in its folder; what it makes lasts one boot
+    configure: str = ""  # tried until it succeeds, once the device is there
 
 
 # By the names of their programs.
 APPLICATIONS = {
-    "openvpn": Application(("openvpn", "openssl"), openvpn),
+    "openvpn": Application(  # its data in userspace; both ends have the same key
+        packages=("openvpn", "openssl"),
+        prepare="""
+            test -e end.crt || openssl req -x509 -newkey ec -nodes -days 30 \
+                -pkeyopt ec_paramgen_curve:prime256v1 -subj /CN=end \
+                -keyout end.key -out end.crt
+        """,
+        command="""
+            openvpn --dev {device} --dev-type tun --disable-dco --proto udp4 --port 1194
+            --local {outside} --remote {peer_outside} {role}
+            --ca {folder}/end.crt --cert {folder}/end.crt --key {folder}/end.key
+        """,
+    ),
+    # Its tun device takes and gives GSO packets of up to 64 kB.
     "wireguard-go": Application(
-        ("wireguard-go", "wireguard-tools"), wireguard_go, configure_wireguard
+        packages=("wireguard-go", "wireguard-tools"),
+        prepare="""
+            umask 077
+            for end in near0 far0; do test -e $end || wg genkey >$end; done
+        """,
+        command="wireguard-go --foreground {device}",
+        configure="""
+            test -S /run/wireguard/{device}.sock
+            wg set {device} listen-port 51820 private-key {folder}/{device} \
+                peer $(wg pubkey <{folder}/{peer}) endpoint {peer_outside}:51820 \
+                allowed-ips {peer_address}/32
+        """,
     ),
 }
 PACKAGES = (
@@ -167,23 +112,39 @@ class Case:
         return f"{self.application}_{self.load}_{self.rtt_ms}ms{rate}{ring}"
 
 
+def _words(application: str, own: Device, peer: Device) -> dict[str, str]:
+    """What the scripts of an end name."""
+    outside = {NEAR: NEAR_END.address, FAR: FAR_END.address}
+    return {
+        "folder": str(folder(application)),
+        "device": own.name,
+        "outside": outside[own],
+        "role": "--tls-server --dh none" if own == FAR else "--tls-client",
+        "peer": peer.name,
+        "peer_address": peer.address,
+        "peer_outside": outside[peer],
+    }
+
+
 @contextlib.contextmanager
 def tunnel(case: Case, variant: str) -> Iterator[None]:
     """The application between NEAR and FAR, connected."""
     application = APPLICATIONS[case.application]
     if parse_variant(variant).sets_flag:
         raise Skipped("IFF_BACKPRESSURE cannot be given to a program from outside")
+    prepare = f"cd {folder(case.application)}\n{application.prepare}"
+    run_tool(["sh", "-ec", prepare])
     with contextlib.ExitStack() as stack:
         stack.enter_context(path(case.rtt_ms, case.rate_mbit))
-        # The far one, which may listen, is first.
-        for own, peer in (ENDS[::-1], ENDS):
-            argv = application.argv(own, peer)
-            process = stack.enter_context(program(own.outside, argv))
-            name = f"its device {own.device.name}"
-            process.wait_until(partial(has_device, own.device), name)
-            if application.configure:
-                application.configure(process, own, peer)
-            devices.attach(own.device, peer.device, ring=case.ring)
+        for own, peer in ((FAR, NEAR), (NEAR, FAR)):  # the one that listens is first
+            words = _words(case.application, own, peer)
+            argv = application.command.format(**words).split()
+            process = stack.enter_context(program(own, argv))
+            process.wait_until(partial(has_device, own), f"its device {own.name}")
+            configure = application.configure.format(**words)
+            configured = partial(succeeds, own.command("sh", "-ec", configure))
+            process.wait_until(configured, "its configuration")
+            devices.attach(replace(own, mac=""), peer, ring=case.ring)
         ping = NEAR.command("ping", "-c", "1", "-W", "0.5", FAR.address)
         process.wait_until(partial(succeeds, ping), "a ping through the tunnel")
         yield
