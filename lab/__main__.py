@@ -25,7 +25,6 @@ if __name__ == "__main__":
 from lab import processes
 from lab.cache import ELSEWHERE, cache_dir, empty_cache
 from lab.checks import (
-    copies,
     generate,
     measure,
     mutants,
@@ -272,7 +271,7 @@ def command_lint() -> int:
 def command_verify(short: bool, reviewed: bool) -> int:
     if not reviewed:
         return verify.verify(short)
-    copies.compare_copies(reviewed=True)
+    verify.compare_copies(reviewed=True)
     return FINE
 
 

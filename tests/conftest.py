@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.checks.testing import LEFT_OUT, LEFT_TO_ALL, Played, Plays, Suite, play, plays
+from lab.checks.testing import Played, Plays, Suite, left_out, play, plays
 from lab.failure import LabError, Unsuitable
 from lab.guest.scenarios import find_scenarios
 from lab.machines.matrix import Kernel
@@ -49,7 +49,7 @@ def plays_of(config: pytest.Config, suite: Suite) -> Plays:
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if part := config.getoption("--part"):
         terminalreporter.section("left out")
-        for line in (*LEFT_OUT[part], LEFT_TO_ALL):
+        for line in left_out(part, config.getoption("--native")):
             terminalreporter.write_line(line)
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from lab import processes
 from lab.cache import digest
-from lab.checks.copies import without_comments
 from lab.checks.programs import FINE, PROOFS, Workshop, workshop
+from lab.checks.verify import without_comments
 from lab.machines.build import KMOD
 from lab.setup import ensure_venv, say
 

@@ -171,19 +171,6 @@ def plays(suite: Suite, part: str, native: bool) -> Plays:
     return {kernel: names for kernel, names in whole.items() if names}
 
 
-# What make test, or make test-more, does not play, and which target does.
-LEFT_OUT = {
-    "short": (
-        "make test-more: the other scenarios of tests/kernel, on more kernels",
-        "make test-more: tests/command, tests/packaging, the module with W=1 and sparse",
-    ),
-    "more": (
-        "make test: linters, proofs, unit tests, and what it plays of tests/kernel",
-    ),
-}
-LEFT_TO_ALL = "make test-all: all scenarios on all kernels; longer proofs; make debug"
-
-
 def boot(
     machine: vm.Machine, job: dict[str, Any], deadline: float, progress: Say
 ) -> tuple[list[Outcome], list[str]]:
@@ -300,6 +287,18 @@ SUITES = {
     "systemd": SYSTEMD,
     "debug": DEBUGGED,
 }
+
+
+def left_out(part: str, native: bool) -> list[str]:
+    """How much of all that make test-all plays is not played; arguments: as plays()."""
+    lines = []
+    for name, suite in SUITES.items():
+        played, every = (plays(suite, one, native).values() for one in (part, "every"))
+        number, most = sum(map(len, played)), sum(map(len, every))
+        lines.append(f"tests/{name}: {most - number} of {most} plays of scenarios")
+    return lines
+
+
 # By what is asked for: the folders and files of tests/.
 FOLDERS = {
     "short": ("unit", "kernel/test_scenarios.py"),

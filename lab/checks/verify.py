@@ -3,6 +3,14 @@
 
 A proof that must fail, because a guard was removed, is asked like the others: it
 shows that the check can fail.
+
+A litmus test that repeats functions by hand names them, with a digest of their text, in
+lines of its head:
+
+    * Copy of: kmod/queue.c timer_expired() 0123456789abcdef
+
+When the function changes, the copy is compared with it and, if need be, changed;
+then `python3 -m lab verify --reviewed` writes the new digests.
 """
 
 from __future__ import annotations
@@ -17,12 +25,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from lab import processes
-from lab.checks import copies, programs
+from lab.cache import digest
+from lab.checks import programs
 from lab.checks.programs import FINE, FOUND, PROOFS, Workshop, read_faults
 from lab.failure import LabError
+from lab.machines.vm import REPOSITORY
 from lab.setup import say
 
 LITMUS = PROOFS / "litmus"
+_COPY = re.compile(r"Copy of: (\S+) (\w+)\(\) ([0-9a-f?]+)$", re.MULTILINE)
+_COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,45 @@ def program_proofs(place: Workshop, short: bool) -> list[Proof]:
     return proofs
 
 
+def without_comments(text: str) -> str:
+    """The same lines, with blanks where comments were."""
+
+    def blank(found: re.Match[str]) -> str:
+        whole = found[0]
+        return whole if whole[0] == '"' else re.sub(r"[^\n]", " ", whole)
+
+    return _COMMENT_OR_STRING.sub(blank, text)
+
+
+def function_text(file: str, name: str) -> str:
+    """A function's definition, without comments and with single blanks."""
+    bare = without_comments((REPOSITORY / file).read_text())
+    head = rf"^[a-z_][\w \t*\n]*?\b{name}\([^;{{}}]*\)\s*\{{"
+    found = re.search(rf"{head}.*?^\}}", bare, re.MULTILINE | re.DOTALL)
+    if not found:
+        raise LabError(f"{file}: has no {name}(), which a proof copies; correct its head")
+    return " ".join(found[0].split())
+
+
+def compare_copies(reviewed: bool = False) -> tuple[str, str]:
+    """The verdict, and what there is to compare; reviewed: that was done, so write the
+    digests as they are now."""
+    changed = []
+    for path in sorted(LITMUS.glob("*.litmus")):
+        text = path.read_text()
+        for file, name, was in _COPY.findall(text):
+            now = digest(function_text(file, name))
+            if now != was:
+                changed.append(f"{path.name}: {file} {name}()")
+                text = text.replace(f"{file} {name}() {was}", f"{file} {name}() {now}")
+        if reviewed:
+            path.write_text(text)
+    if not changed:
+        return FINE, ""
+    remedy = "compare the copies with them, then: python3 -m lab verify --reviewed"
+    return FOUND, f"changed: {', '.join(changed)}; {remedy}"
+
+
 def ask(proof: Proof) -> tuple[bool, str]:
     """Whether its verdict is as expected, and a line that tells it."""
     started = time.monotonic()
@@ -141,7 +192,7 @@ def ask(proof: Proof) -> tuple[bool, str]:
 def verify(short: bool) -> int:
     """Ask every proof, print each verdict; 0 if all are as expected."""
     with programs.workshop() as place:
-        proofs = [Proof("copies", FINE, copies.compare_copies), *litmus_proofs(place)]
+        proofs = [Proof("copies", FINE, compare_copies), *litmus_proofs(place)]
         proofs += model_proofs(place) + program_proofs(place, short)
         say(f"verify: {len(proofs)} proofs")
         wrong = []
