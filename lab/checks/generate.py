@@ -36,12 +36,14 @@ def _run_generator(python: Path, files: Path, work: Path, *mode: str) -> str:
     (work / "docs").mkdir(exist_ok=True)
     (work / "MAINTAINERS").touch()
     shutil.copy(files / YNL_SCHEMA, work)
-    spec, output = work / "docs/sluice.yaml", work / "output"
+    spec, output = work / "docs/sluice.yaml", work / mode[1]
     _, _, rest = SPEC.read_text().partition("\n")
     spec.write_text(f"# {TAG} {DEMANDED}\n{rest}")
     command: list[str | Path] = [python, "-B", files / YNL_GENERATOR, "--spec", spec]
     command += [*mode, "-o", output]
     processes.must_run(command, "ynl-gen: fails", "correct docs/sluice.yaml")
+    if not output.exists():  # whatever its status
+        raise LabError("ynl-gen: wrote nothing; correct docs/sluice.yaml")
     return output.read_text()
 
 

@@ -9,9 +9,8 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
 
 from lab.failure import WorkloadError
 from lab.guest.devices import Device
@@ -49,30 +48,25 @@ def parse_ping(text: str) -> Latency:
     return Latency(sent, received, tuple(float(ms) for _, ms in answers), settled)
 
 
-class Ping:
-    """A ping that is running; end() stops it and gives the latency."""
-
-    def __init__(self, process: subprocess.Popen[str], output: IO[str]) -> None:
-        self._process, self._output = process, output
-
-    def end(self) -> Latency:
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(timeout=10)
-        self._output.seek(0)
-        latency = parse_ping(self._output.read())
-        if latency.sent == 0:
-            raise WorkloadError("ping: sent nothing; is the device up?")
-        return latency
-
-
 @contextlib.contextmanager
 def ping(
     source: Device, target: Device, interval: float = INTERVAL_SECONDS, size: int = 56
-) -> Iterator[Ping]:
-    """size: bytes in each packet."""
+) -> Iterator[Callable[[], Latency]]:
+    """A running ping: the function that stops it and gives the latency; size: bytes in
+    each packet."""
     words = ("ping", "-n", "-D", "-i", str(interval), "-s", str(size))
     argv = source.command(*words, target.address)
     # No pipe: ping would wait for ever once it is full, after some 800 answers.
     with tempfile.TemporaryFile("w+") as output:
         with running(argv, stdout=output, stderr=subprocess.STDOUT) as process:
-            yield Ping(process, output)
+
+            def end() -> Latency:
+                process.send_signal(signal.SIGINT)
+                process.wait(timeout=10)
+                output.seek(0)
+                latency = parse_ping(output.read())
+                if latency.sent == 0:
+                    raise WorkloadError("ping: sent nothing; is the device up?")
+                return latency
+
+            yield end

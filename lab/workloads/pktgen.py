@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +24,7 @@ from lab.failure import WorkloadError
 from lab.guest import devices, latency
 from lab.guest.devices import HERE, THERE, Counters
 from lab.guest.env import GuestEnv
+from lab.guest.latency import NOT_ASKED, Latency
 from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
 
@@ -31,6 +32,7 @@ PROC = Path("/proc/net/pktgen")
 PACKET_BYTES = 60
 START_SECONDS = 5.0
 END_SECONDS = 10.0
+NO_QUEUE = "noqueue"
 
 
 @dataclass(frozen=True)
@@ -162,11 +164,9 @@ def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:
 
 def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """What the reader gets, packets/s, with a ping beside it."""
-    # ping does not count what is dropped on its way out: where there is no queue.
-    asks = case.qdisc != "noqueue"
-    pings: AbstractContextManager[latency.Ping | None] = (
-        latency.ping(HERE, THERE) if asks else contextlib.nullcontext()
-    )
+    ping: AbstractContextManager[Callable[[], Latency]] = latency.ping(HERE, THERE)
+    if case.qdisc == NO_QUEUE:  # ping does not count what is dropped on its way out
+        ping = contextlib.nullcontext(lambda: NOT_ASKED)
     with devices.sink(
         env.reader(case.options),
         variant,
@@ -175,10 +175,10 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
         qdisc=case.qdisc,
         options=case.options,
     ) as reader:
-        with senders(case.senders, case.direct) as names, pings as ping:
+        with senders(case.senders, case.direct) as names, ping as end_ping:
             start(names)
             time.sleep(seconds)
-            pinged = ping.end() if ping else latency.NOT_ASKED
+            pinged = end_ping()
             write_control("pgctrl", "stop")
             results = wait_ended(names)
         attempts = sum(result.attempts for result in results)
@@ -193,7 +193,7 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
 
 def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     """demands: further fields of Row, or other ones."""
-    lossless = case.qdisc != "noqueue"
+    lossless = case.qdisc != NO_QUEUE
     demands = {"unit": "packets/s", "floor": 0.97, "lossless": lossless, **demands}
     return Workload(Row(name, title, **demands), partial(receive, case))
 
@@ -214,7 +214,6 @@ def direct_rows(
 
 
 IN_KERNEL = ("--in-kernel",)
-NO_QUEUE = "noqueue"
 LOSSLESS = {"lossless_ring": 8000}  # of stock
 WORKLOADS = [
     *direct_rows("pktgen_{}", "", (1, 2, 4), Case(), floor=1.0),

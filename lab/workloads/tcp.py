@@ -142,10 +142,10 @@ def load(case: Case, seconds: float) -> tuple[Received, latency.Latency]:
         *("--time", str(max(1, round(seconds))), "--parallel", str(case.streams)),
         *case.options,
     )
-    with latency.ping(NEAR, FAR, **case.pings) as ping:
+    with latency.ping(NEAR, FAR, **case.pings) as end_ping:
         # If it fails, its JSON tells why.
         text = devices.run_tool(argv, seconds=seconds + 30, check=False)
-        return parse_iperf3(text), ping.end()
+        return parse_iperf3(text), end_ping()
 
 
 @contextlib.contextmanager

@@ -139,7 +139,7 @@ class Lane:
             command = plan.device.command(sys.executable, "-c", SEND)
             self.senders.append(subprocess.Popen(command))
             env.defer(self.senders[-1].kill)
-        self.ping = env.enter(ping(plan.device, devices.THERE, interval=PING_SECONDS))
+        self.end_ping = env.enter(ping(plan.device, devices.THERE, interval=PING_SECONDS))
 
     def open_reader(self) -> None:
         plan = self.plan
@@ -188,7 +188,7 @@ class Lane:
         for sender in self.senders:
             sender.kill()
             sender.wait()
-        pinged = self.ping.end()
+        pinged = self.end_ping()
         device = self.plan.device
         wait_until_empty(self.env, device, seconds=60)
         now = devices.read_counters(device)

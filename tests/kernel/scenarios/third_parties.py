@@ -190,9 +190,9 @@ def pings_beside_four_floods_are_answered_as_without_sluice(env: Env) -> str:
     def count() -> tuple[int, int]:
         with net.Flood(senders=4) as senders:
             senders.wait_for_more(env, 3000, "the flood")
-            with ping(HERE, THERE) as pings:
+            with ping(HERE, THERE) as end_ping:
                 time.sleep(SECONDS)
-                result = pings.end()
+                result = end_ping()
             senders.end()
         net.wait_until_empty(env)
         return result.sent, result.received
