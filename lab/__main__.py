@@ -35,7 +35,7 @@ from lab.checks import (
     testing,
     verify,
 )
-from lab.failure import FINE, INTERRUPTED, NO, NOT_SUITABLE, USAGE, LabError, UsageError
+from lab.failure import FINE, INTERRUPTED, NO, NOT_SUITABLE, LabError, UsageError
 from lab.machines import build, vm
 from lab.machines.kernels import kernel_of
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
@@ -263,18 +263,11 @@ def command_lint() -> int:
     return FINE if quick.lint() else NO
 
 
-@subcommand(
+subcommand(
     "run every proof",
     switch("--short", "only those of make test"),
     switch("--reviewed", "record that copies were compared with the changed functions"),
-)
-def command_verify(short: bool, reviewed: bool) -> int:
-    if not reviewed:
-        return verify.verify(short)
-    verify.compare_copies(reviewed=True)
-    return FINE
-
-
+)(verify.verify)
 subcommand(
     "print the faults in the module that the proofs do not find",
     number("--sample", 0, "of N mutants drawn at random"),
@@ -348,9 +341,6 @@ def run(arguments: list[str]) -> int:
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if len(sys.argv) == 1:
-        PARSER.print_help(sys.stderr)
-        return USAGE
     signal.signal(signal.SIGTERM, processes.terminate)
     try:
         status = run(sys.argv[1:])

@@ -100,7 +100,7 @@ def measure(plan: Plan, path: Path | None) -> tuple[Run, Path]:
     vcpus = plan.vcpus or vm.default_vcpus(plan.kernel)
     with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
         output = Path(name)
-        job: dict[str, object] = {"kind": "bench", "native": root.native}
+        job: vm.Job = {"kind": "bench", "native": root.native}
         job |= {name: getattr(plan, name) for name in JOB_FIELDS}
         job["rows"] = [row.name for row in plan.rows]
         build.stage(root, output)

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from lab import processes
 from lab.checks import packages, quick, verify
@@ -24,7 +23,6 @@ from lab.workloads.applications import PACKAGES
 
 GOOD = ("passed", "skipped")
 RACED = "lost by the emulator"  # see vm.EmulatorRace
-Say = Callable[[str], None]
 # For a boot, besides the mean time of its scenarios; the longest takes 15 minutes.
 BOOT_SECONDS = 900.0
 WORKERS = 2  # roots at a time
@@ -172,7 +170,7 @@ def plays(suite: Suite, part: str, native: bool) -> Plays:
 
 
 def boot(
-    machine: vm.Machine, job: dict[str, Any], deadline: float, progress: Say
+    machine: vm.Machine, job: vm.Job, deadline: float, progress: vm.Say
 ) -> tuple[list[Outcome], list[str]]:
     """One boot: the outcomes, and the kernel's trouble. The scenario that runs when the
     VM is lost, is lost."""
@@ -233,14 +231,14 @@ def play_on(
     machine: vm.Machine,
     kernel: Kernel,
     names: list[str],
-    progress: Say,
+    progress: vm.Say,
     suite: Suite = KERNEL,
     seconds: float | None = None,
     **more: object,
 ) -> tuple[list[Outcome], list[str]]:
     """Play scenarios in one boot, see boot(); seconds: at most, besides the start and
     the end; more: of the job."""
-    job: dict[str, object] = {"kind": "tests", "suite": suite.name, "names": names}
+    job: vm.Job = {"kind": "tests", "suite": suite.name, "names": names}
     job |= {"patience": kernel.patience, "packets_divisor": kernel.packets_divisor}
     job |= more
     suite.stage(machine.root, machine.output)
@@ -251,7 +249,7 @@ def play_on(
 
 
 def play(
-    kernel: Kernel, names: list[str], progress: Say, suite: Suite = KERNEL
+    kernel: Kernel, names: list[str], progress: vm.Say, suite: Suite = KERNEL
 ) -> Played:
     """Run the scenarios on one kernel, booting again after a lost VM.
 
@@ -267,7 +265,7 @@ def play(
 
 
 def play_across_boots(
-    kernel: Kernel, names: list[str], progress: Say, suite: Suite
+    kernel: Kernel, names: list[str], progress: vm.Say, suite: Suite
 ) -> Played:
     """Each scenario in a boot of its own, which finds what the one before changed."""
     played = Played()

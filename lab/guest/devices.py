@@ -37,6 +37,11 @@ class Device:
     mac: str
     netns: str | None = None  # None: the guest's first
 
+    @property
+    def inside(self) -> list[str]:
+        """Words of ip and tc."""
+        return ["-n", self.netns] if self.netns else []
+
     def command(self, *argv: str) -> list[str]:
         if self.netns is None:
             return list(argv)
@@ -110,17 +115,10 @@ def run_tool(
     return done.stdout
 
 
-def show(device: Device, tool: str, *what: str, as_json: bool = True) -> str:
-    """What ip or tc says about a device, with counts."""
-    namespace = ["-n", device.netns] if device.netns else []
-    options = ["-j", "-s"] if as_json else ["-s"]
-    argv = [tool, *namespace, *options, *what, "show", "dev", device.name]
-    return run_tool(argv)
-
-
 def read_counters(device: Device) -> Counters:
-    qdiscs = show(device, "tc", "qdisc", as_json=False)
-    return parse_counters(show(device, "ip", "link"), qdiscs)
+    qdiscs = run_tool(["tc", *device.inside, "-s", "qdisc", "show", "dev", device.name])
+    link = ["ip", *device.inside, "-j", "-s", "link", "show", "dev", device.name]
+    return parse_counters(run_tool(link), qdiscs)
 
 
 def ask_module(device: Device, question: Callable[[Any, int], Answer]) -> Answer:
@@ -210,7 +208,7 @@ def attach(
 
     A tun device has no MAC address ("") and needs no neighbour.
     """
-    name, namespace = device.name, ["-n", device.netns] if device.netns else []
+    name, namespace = device.name, device.inside
     # "replace" makes the kind we ask for even where it is the default.
     replace = ["qdisc", "replace", "dev", name, "root", *qdisc.split()]
     lines = [f"link set dev {name} up", f"address replace {device.address}/24 dev {name}"]

@@ -45,6 +45,9 @@ CMDLINE = (
 )
 SHELL = "lab.shell"  # for the init: a shell, no job
 
+Job = dict[str, Any]  # see lab/guest/job.py
+Say = Callable[[str], None]  # tells a line at once
+
 
 class VmLost(LabError):
     """The VM ended, or ran out of time, without a verdict."""
@@ -194,10 +197,7 @@ def _prefer_timers(pid: int, vcpus: int) -> None:
 
 
 def _follow(
-    process: subprocess.Popen[str],
-    machine: Machine,
-    deadline: float,
-    progress: Callable[[str], None],
+    process: subprocess.Popen[str], machine: Machine, deadline: float, progress: Say
 ) -> str:
     """Tell the lines of /out/progress until the VM ends, or its time; how it ended."""
     started, rest = time.monotonic(), ""
@@ -269,12 +269,14 @@ def _result(machine: Machine, ending: str) -> VmResult:
     return VmResult(facts["status"], facts["reason"], trouble)
 
 
-def _boot(
-    machine: Machine,
-    job: dict[str, Any],
-    deadline: float,
-    progress: Callable[[str], None],
+def run_job(
+    machine: Machine, job: Job, deadline: float, progress: Say = print, tries: int = 2
 ) -> VmResult:
+    """Boot, do the job, power off; deadline in seconds for all of it.
+
+    An emulator that dies on the way up is tried once more, and says so: the job,
+    and with it whatever is to be tested, had not begun.
+    """
     machine.output.mkdir(parents=True, exist_ok=True)
     for stale in ("begun", "verdict.json", "result.json", "console.log"):
         (machine.output / stale).unlink(missing_ok=True)
@@ -287,29 +289,17 @@ def _boot(
         if machine.root.native and job["kind"] == "tests":
             running.enter_context(native.paused_often(process.pid))
         ending = _follow(process, machine, deadline, progress)
-    result = _result(machine, ending)
+    try:
+        result = _result(machine, ending)
+    except VmNotBooted as error:
+        if tries == 1:
+            raise
+        progress(f"lab: {error}; its job had not begun: booting once more")
+        return run_job(machine, job, deadline, progress, tries - 1)
     if result.trouble:
         kept = _keep_console(machine, read_text(machine.output / "console.log"))
         progress(f"lab: kernel {machine.root.kernel} reported trouble; see {kept}")
     return result
-
-
-def run_job(
-    machine: Machine,
-    job: dict[str, Any],
-    deadline: float,
-    progress: Callable[[str], None] = print,
-) -> VmResult:
-    """Boot, do the job, power off; deadline in seconds for all of it.
-
-    An emulator that dies on the way up is tried once more, and says so: the job,
-    and with it whatever is to be tested, had not begun.
-    """
-    try:
-        return _boot(machine, job, deadline, progress)
-    except VmNotBooted as error:
-        progress(f"lab: {error}; its job had not begun: booting once more")
-    return _boot(machine, job, deadline, progress)
 
 
 def run_shell(machine: Machine) -> int:
