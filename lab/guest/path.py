@@ -12,11 +12,10 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from lab.guest.devices import FAR, NEAR, Device, netns, run_tool
+from lab.guest.devices import FAR, NEAR, netns, run_tool
 
 # The addresses the tunnels connect to.
-NEAR_END = Device("wan0", "10.93.1.1", "", netns=NEAR.netns)
-FAR_END = Device("wan0", "10.93.2.1", "", netns=FAR.netns)
+OUTSIDE = {NEAR: "10.93.1.1", FAR: "10.93.2.1"}
 DELAYED_PACKETS = 20000  # that may be in flight
 # More than a socket's send buffer, so that the link makes the sender wait.
 LINK_BYTES = 400_000
@@ -55,8 +54,8 @@ def path(rtt_ms: int, rate_mbit: int | None = None) -> Iterator[None]:
     script = CONNECT + DELAY * (rtt_ms > 0) + RATE * (rate_mbit is not None)
     facts = {"us": rtt_ms * 500, "mbit": rate_mbit, "mask": min(os.cpu_count() or 1, 2)}
     with netns(str(NEAR.netns)), netns(str(FAR.netns)), netns("router"):
-        for end in (NEAR_END, FAR_END):
-            router = end.address.rpartition(".")[0] + ".2"
-            places = {"end": end.netns, "address": end.address, "router": router}
+        for end, address in OUTSIDE.items():
+            router = address.rpartition(".")[0] + ".2"
+            places = {"end": end.netns, "address": address, "router": router}
             run_tool(["sh", "-ec", script.format(**places, **facts)])
         yield

@@ -69,7 +69,7 @@ def unload() -> None:
 
 class Bench:
     def __init__(self, job: dict[str, Any], report: Report, say: Say) -> None:
-        every = workloads.all_workloads().values()
+        every = workloads.WORKLOADS.values()
         known = [one.row for one in every if one.row.name in job["rows"]]
         patched = job.get("series", False), job.get("slots", False)
         known = [row.with_patched(*patched) for row in known]

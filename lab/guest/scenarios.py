@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from lab.guest.child import Ending, run_child
 from lab.guest.debug import ask_kernel, forget_leaks
 from lab.guest.devices import run_tool, wait_until
 from lab.guest.env import GuestEnv
-from lab.guest.rows import background_ping, unload
+from lab.guest.rows import Report, Say, background_ping, unload
 from lab.trouble import parse_trouble
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -147,24 +147,21 @@ class KernelLog:
             lines.append(line.partition(";")[2].splitlines()[0])
 
 
-def _removals() -> Iterator[list[str]]:
-    """Commands that remove what a scenario that was cut short left behind."""
-    for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
-        yield ["ip", "netns", "del", name]
-    for name in os.listdir("/sys/class/net"):
-        if name != "lo":
-            yield ["ip", "link", "del", name]
-    if os.path.exists("/sys/module/sluice"):
-        yield ["rmmod", "sluice"]
+# What a scenario that was cut short left behind. Whatever goes wrong is said, and does
+# not hide how the scenario ended.
+_REMOVE = """
+for path in /run/netns/*; do
+    test ! -e "$path" || ip netns del "${path##*/}"
+done
+for path in /sys/class/net/*; do
+    test "${path##*/}" = lo || ip link del "${path##*/}"
+done
+test ! -e /sys/module/sluice || rmmod sluice
+"""
 
 
 def reset() -> None:
-    """Whatever goes wrong is said, and does not hide how the scenario ended."""
-    for command in _removals():
-        try:
-            subprocess.run(command, check=False)
-        except OSError as error:
-            sys.stderr.write(f"{' '.join(command)}: {error}\n")
+    subprocess.run(["sh", "-c", _REMOVE])
 
 
 def _result(one: Scenario, env: Env, log: KernelLog) -> dict[str, Any]:
@@ -184,11 +181,7 @@ def _result(one: Scenario, env: Env, log: KernelLog) -> dict[str, Any]:
     }
 
 
-def run_scenarios(
-    job: dict[str, Any],
-    report: Callable[[dict[str, Any]], None],
-    say: Callable[[str], None],
-) -> tuple[int, str]:
+def run_scenarios(job: dict[str, Any], report: Report, say: Say) -> tuple[int, str]:
     sys.path.insert(0, str(REPOSITORY))
     os.environ.update(job.get("environment", {}))
     found = find_scenarios(job["suite"])

@@ -17,38 +17,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from lab.report.results import Run, Summary, summaries
+from lab.report.results import Run, summaries
 from lab.report.tables import format_number, format_ratio
 from lab.row import Row
 
 _MARK = re.compile(r"<!-- (lab/results/\S+\.json) -->")
-UNKNOWN = "-"
-
-
-def _format_ping(one: Summary | None) -> str:
-    pings = [one.ping_ms[50], one.ping_ms[99]] if one else [None]
-    return UNKNOWN if None in pings else " / ".join(f"{ms:.1f}" for ms in pings)
 
 
 def format_cell(run: Run, row: Row, heading: str) -> str:
-    """What the heading asks of the row; UNKNOWN if it was not measured."""
-    every = summaries(run, row)
-
-    def find(names: str, between: str) -> list[Summary | None]:
-        variants = (name.replace(" with ", "-") for name in names.split(between))
-        return [every.get(name) for name in variants]
-
-    if " : " in heading:
-        one, other = find(heading, " : ")
-        return format_ratio(one, other)
+    """What the heading asks of the row; - if it was not measured."""
     kind, _, names = heading.rpartition(": ")
-    found = find(names, ", ")
+    every = summaries(run, row)
+    words = re.split(" : |, ", heading if kind.endswith(" ") else names)
+    found = [every.get(name.replace(" with ", "-")) for name in words]
+    one = found[0]
+    if kind.endswith(" "):  # a ratio's colon has a blank on either side
+        return format_ratio(one, found[1])
     if kind == "lost":
-        counts = (format_number(s.lost_at_ring) if s else UNKNOWN for s in found)
-        return ", ".join(counts)
-    if kind.startswith("ping"):
-        return _format_ping(found[0])
-    return f"{format_number(found[0].median)} {row.unit}" if found[0] else UNKNOWN
+        return ", ".join(format_number(s.lost_at_ring if s else None) for s in found)
+    if one is None or (kind and one.ping_ms[50] is None):
+        return "-"
+    if kind:
+        return " / ".join(f"{one.ping_ms[percent]:.1f}" for percent in (50, 99))
+    return f"{format_number(one.median)} {row.unit}"
 
 
 def _cells(line: str) -> list[str]:

@@ -18,7 +18,7 @@ from lab.failure import Skipped
 from lab.guest import devices
 from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.env import GuestEnv
-from lab.guest.path import FAR_END, NEAR_END, path
+from lab.guest.path import OUTSIDE, path
 from lab.guest.program import folder, has_device, program, read_version, succeeds
 from lab.row import Row, Sample, Workload, sample
 from lab.variants import parse_variant
@@ -114,15 +114,14 @@ class Case:
 
 def _words(application: str, own: Device, peer: Device) -> dict[str, str]:
     """What the scripts of an end name."""
-    outside = {NEAR: NEAR_END.address, FAR: FAR_END.address}
     return {
         "folder": str(folder(application)),
         "device": own.name,
-        "outside": outside[own],
+        "outside": OUTSIDE[own],
         "role": "--tls-server --dh none" if own == FAR else "--tls-client",
         "peer": peer.name,
         "peer_address": peer.address,
-        "peer_outside": outside[peer],
+        "peer_outside": OUTSIDE[peer],
     }
 
 
