@@ -128,3 +128,10 @@ Measure = Callable[[str, float, GuestEnv], Sample]
 class Workload(NamedTuple):
     row: Row
     measure: Measure
+
+
+def workload(
+    name: str, title: str, unit: str, measure: Measure, **demands: Any
+) -> Workload:
+    """demands: further fields of its Row."""
+    return Workload(Row(name, title, unit, **demands), measure)

@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,13 @@ def folder(name: str) -> Path:
     return path
 
 
+@dataclass
 class Program:
     """A child of ours, with its log; whoever waits for it sees when it has ended."""
 
-    def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
-        self.name, self._process, self._log = name, process, log
+    name: str
+    process: subprocess.Popen[str]
+    log: Path
 
     def wait_until(
         self, ready: Callable[[], bool], what: str, seconds: float = READY_SECONDS
@@ -45,11 +48,11 @@ class Program:
     def check(self, seconds: float = 0.0) -> None:
         """Fails if it ended, or does so soon."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-        if self._process.returncode is None:
+            self.process.wait(seconds)
+        if self.process.returncode is None:
             return
-        last = last_line(self._log.read_text(errors="replace"))
-        status = self._process.returncode
+        last = last_line(self.log.read_text(errors="replace"))
+        status = self.process.returncode
         raise WorkloadError(f"{self.name}: ended, status {status}, and said: {last}")
 
 

@@ -132,12 +132,8 @@ def summaries(run: Run, row: Row) -> dict[str, Summary]:
 
 
 def why_missing(run: Run, row: str, variant: str) -> str:
-    reasons = [
-        f"{m.status}: {m.reason}" if m.reason else m.status
-        for m in run.of(row, variant)
-        if m.status != "measured"
-    ]
-    return reasons[0] if reasons else "not reached"
+    missing = (m for m in run.of(row, variant) if m.status != "measured")
+    return next((f"{m.status}: {m.reason}".strip(": ") for m in missing), "not reached")
 
 
 def parse_run(text: str, name: str = "results") -> Run:

@@ -281,12 +281,12 @@ def format_native(run: Run) -> list[str]:
         return []
     samples = (m.sample["extra"] for m in run.measurements if m.sample)
     facts: dict[str, Any] = next(samples, {})
+    told = {
+        "system_call_us": "calls    a system call takes {:.0f} us; a process pays it",
+        "timer_us": "timers   one takes {:.0f} us; sluice has one for each stop",
+    }
     lines = ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
-    if call := facts.get("system_call_us"):
-        lines.append(f"calls    a system call takes {call:.0f} us; a process pays it")
-    if timer := facts.get("timer_us"):
-        lines.append(f"timers   one takes {timer:.0f} us; sluice has one for each stop")
-    return lines
+    return lines + [told[one].format(facts[one]) for one in told if facts.get(one)]
 
 
 def format_table(run: Run) -> str:

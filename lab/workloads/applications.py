@@ -20,7 +20,7 @@ from lab.guest.devices import FAR, NEAR, Device, run_tool
 from lab.guest.env import GuestEnv
 from lab.guest.path import OUTSIDE, path
 from lab.guest.program import folder, has_device, program, read_version, succeeds
-from lab.row import Row, Sample, Workload, sample
+from lab.row import Sample, sample, workload
 from lab.variants import parse_variant
 from lab.workloads import qemu, tcp
 
@@ -170,17 +170,8 @@ CASES = [
         for load, rtt_ms, ring in product(("tcp_1", "tcp_8"), RTTS_MS, OTHER_RINGS)
     ),
 ]
+DEMANDS = {"floor": 0.97, "latency_share": 1 / 3}
 WORKLOADS = [
-    Workload(
-        Row(
-            name=case.name,
-            title=case.name,
-            unit="Mbit/s",
-            floor=0.97,
-            latency_share=1 / 3,
-            path_ms=case.rtt_ms,
-        ),
-        partial(run, case),
-    )
-    for case in CASES
+    workload(c.name, c.name, "Mbit/s", partial(run, c), path_ms=c.rtt_ms, **DEMANDS)
+    for c in CASES
 ]

@@ -16,7 +16,7 @@ from functools import partial
 
 from lab.guest.devices import HERE, THERE, sink, wait_drained
 from lab.guest.env import GuestEnv
-from lab.row import Row, Sample, Workload, sample
+from lab.row import Sample, sample, workload
 
 LIVING = ("127.0.0.1", 9)
 SECONDS = 4  # the value is packets in 4 s, whatever seconds other rows take
@@ -96,17 +96,16 @@ def run(
     return sample(sent.living, after, extra=extra, sent=sent.other, read=reader.read)
 
 
+# Nobody reads, or too slowly: tail drop is intended.
+DEMANDS = {"above_upstream": True, "lossless": False}
 WORKLOADS = [
-    Workload(
-        Row(
-            name=name,
-            title=f"{reader}, to the living peer in 4 s",
-            unit="packets",
-            floor=floor,
-            above_upstream=True,
-            lossless=False,  # nobody reads, or too slowly: tail drop is intended
-        ),
+    workload(
+        name,
+        f"{reader}, to the living peer in 4 s",
+        "packets",
         partial(run, link_us=link_us),
+        floor=floor,
+        **DEMANDS,
     )
     for name, reader, link_us, floor in (
         ("dead_reader", "dead reader", 0, 0.9),

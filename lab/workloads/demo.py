@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from lab.row import Row, Workload
+from lab.row import workload
 from lab.workloads import dead_reader, pktgen, tcp
 
 LINK_US = 1000
@@ -63,15 +63,12 @@ WORKLOADS = [
         unit="",  # what the ring holds at the end is read, too
         floor=None,
     ),
-    Workload(
-        Row(
-            DEAD,
-            "dead reader, living peer, one socket",
-            f"packets to the peer, of {PEER_PACKETS}",
-            floor=SAME,
-            above_upstream=True,
-            lossless=False,  # nobody reads: tail drop is intended
-        ),
+    workload(
+        DEAD,
+        "dead reader, living peer, one socket",
+        f"packets to the peer, of {PEER_PACKETS}",
         partial(dead_reader.run, packets=PEER_PACKETS, pause=PEER_SECONDS),
+        floor=SAME,
+        **dead_reader.DEMANDS,
     ),
 ]

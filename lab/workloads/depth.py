@@ -8,37 +8,31 @@ sluice's defaults.
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
-from lab.row import Measure, Row, Workload
-from lab.workloads import pktgen
-from lab.workloads.tcp import FLOOD, IN_KERNEL, PACES, Case, Pace, transfer
+from lab.row import Workload
+from lab.workloads import pktgen, tcp
+from lab.workloads.tcp import FLOOD, IN_KERNEL, PACES, Case, Pace
 
-RINGS = [10, 100]
-TARGETS = [250, 500, 1000, 2000, 5000, 20000]
+TRIED: dict[str, Any] = {
+    "rings": [10, 100],
+    "targets": [250, 500, 1000, 2000, 5000, 20000],
+    "floor": None,
+}
 STREAMS = 8
 VHOST = pktgen.Case(direct=False, vhost=True)
 
 
-def _workload(name: str, title: str, measure: Measure, unit: str = "Mbit/s") -> Workload:
-    return Workload(Row(name, title, unit, rings=RINGS, targets=TARGETS), measure)
-
-
 def _tcp(name: str, pace: Pace) -> Workload:
     title = f"TCP, {STREAMS} streams, {pace.title}"
-    return _workload(name, title, partial(transfer, Case(STREAMS, pace)))
+    return tcp.workload(name, title, Case(STREAMS, pace), **TRIED)
 
 
 IN_PROCESSES = [
     _tcp("depth_fast", PACES["fast"]),
     _tcp("depth_link", PACES["link"]),
-    _workload("depth_udp", "UDP flood, slow reader", partial(transfer, FLOOD)),
-    _workload(
-        "depth_vhost",
-        "pktgen through the qdisc, vhost-net",
-        partial(pktgen.receive, VHOST),
-        "packets/s",
-    ),
+    tcp.workload("depth_udp", "UDP flood, slow reader", FLOOD, **TRIED),
+    pktgen.workload("depth_vhost", "pktgen through the qdisc, vhost-net", VHOST, **TRIED),
 ]
 TO_KERNEL = [
     _tcp(f"kernel_depth_{speed}", IN_KERNEL[speed])

@@ -33,7 +33,7 @@ from lab.guest.devices import DRAIN_SECONDS, HERE, THERE, Reader, crowd
 from lab.guest.env import GuestEnv
 from lab.guest.program import SO_SNDBUFFORCE, read_sent
 from lab.processes import running
-from lab.row import WHOLE_RING, Row, Sample, Workload, sample
+from lab.row import WHOLE_RING, Sample, sample, workload
 from lab.workloads import pktgen
 
 RING = 10000
@@ -144,29 +144,25 @@ def count(path: str, others: int, variant: str, seconds: float, env: GuestEnv) -
 
 
 WORKLOADS = [
-    Workload(
-        Row(
-            name=f"never_full_{path}",
-            title=f"{title}, ring never full (target_us=0)",
-            unit="packets/s",
-            parameters=WHOLE_RING,
-        ),
+    workload(
+        f"never_full_{path}",
+        f"{title}, ring never full (target_us=0)",
+        "packets/s",
         partial(run, path),
+        parameters=WHOLE_RING,
     )
     for path, title in (("socket", "UDP socket"), ("direct", "pktgen"))
 ]
 # A socket's packet has some 5000 instructions behind it, pktgen's own 2000: the
 # hook's part is the larger, the shorter the path.
 COST = [
-    Workload(
-        Row(
-            name=f"cost_{name}",
-            title=f"{title} ({', '.join(parameters)})",
-            unit="packets per million instructions",
-            floor=floor,
-            parameters=parameters,
-        ),
+    workload(
+        f"cost_{name}",
+        f"{title} ({', '.join(parameters)})",
+        "packets per million instructions",
         partial(count, path, others),
+        floor=floor,
+        parameters=parameters,
     )
     for name, path, title, floor, others, parameters in (
         ("socket", "socket", "UDP socket", 0.98, 0, WHOLE_RING),

@@ -20,12 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab import row
 from lab.failure import WorkloadError
 from lab.guest import devices, latency
-from lab.guest.devices import HERE, THERE, Counters
+from lab.guest.devices import HERE, THERE
 from lab.guest.env import GuestEnv
 from lab.guest.latency import NOT_ASKED, Latency
-from lab.row import Row, Sample, Workload, sample
+from lab.row import Sample, Workload, sample
 from lab.variants import parse_variant
 
 PROC = Path("/proc/net/pktgen")
@@ -150,18 +151,6 @@ def wait_ended(names: Sequence[str], seconds: float = END_SECONDS) -> list[Sent]
         time.sleep(0.005)
 
 
-def count_refused(results: Sequence[Sent], pings: int, after: Counters) -> int:
-    """Packets that never reached the qdisc, which 7.3 counts nowhere.
-
-    There a sender may find too many packets waiting for the qdisc's
-    lock; __dev_xmit_skb() then frees its packet and returns NET_XMIT_DROP.
-    pktgen sees an error for each of them, and for some that the qdisc dropped.
-    """
-    attempts = sum(result.attempts for result in results)
-    errors = sum(result.errors for result in results)
-    return max(0, min(errors, attempts + pings - after.offered))
-
-
 def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     """What the reader gets, packets/s, with a ping beside it."""
     ping: AbstractContextManager[Callable[[], Latency]] = latency.ping(HERE, THERE)
@@ -187,7 +176,12 @@ def receive(case: Case, variant: str, seconds: float, env: GuestEnv) -> Sample:
     rate = reader.read / max(result.seconds for result in results)
     sent = attempts + pinged.sent
     if not case.direct:
-        sent -= count_refused(results, pinged.sent, after)
+        # Packets that never reached the qdisc, which 7.3 counts nowhere. There a sender
+        # may find too many packets waiting for the qdisc's lock; __dev_xmit_skb() then
+        # frees its packet and returns NET_XMIT_DROP. pktgen sees an error for each of
+        # them, and for some that the qdisc dropped.
+        errors = sum(result.errors for result in results)
+        sent -= max(0, min(errors, sent - after.offered))
     return sample(rate, after, pinged, sent=sent, read=reader.read)
 
 
@@ -195,7 +189,7 @@ def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     """demands: further fields of Row, or other ones."""
     lossless = case.qdisc != NO_QUEUE
     demands = {"unit": "packets/s", "floor": 0.97, "lossless": lossless, **demands}
-    return Workload(Row(name, title, **demands), partial(receive, case))
+    return row.workload(name, title, measure=partial(receive, case), **demands)
 
 
 def direct_rows(

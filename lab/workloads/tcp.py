@@ -25,12 +25,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from lab import row
 from lab.failure import WorkloadError
 from lab.guest import devices, latency
 from lab.guest.devices import FAR, NEAR, Counters, Reader
 from lab.guest.env import GuestEnv
 from lab.processes import running
-from lab.row import Row, Sample, Workload, sample
+from lab.row import Sample, Workload, sample
 from lab.variants import parse_variant
 
 BLOCK = "16K"  # of some 100 Mbit/s
@@ -200,7 +201,7 @@ def flood(pace: Pace, variant: str, seconds: float, env: GuestEnv) -> Sample:
 def workload(name: str, title: str, case: Case, **demands: Any) -> Workload:
     """demands: further fields of Row."""
     demands = {"floor": 0.97, **demands}
-    return Workload(Row(name, title, "Mbit/s", **demands), partial(transfer, case))
+    return row.workload(name, title, "Mbit/s", partial(transfer, case), **demands)
 
 
 def tcp_rows(
@@ -226,14 +227,16 @@ def away_rows(place: str) -> list[Workload]:
         if not speed.endswith("ms"):
             continue
         lossless = speed != "pause_300ms"
-        row = Row(
-            f"{place}udp_{speed}",
-            f"UDP flood, {pace.title}",
-            "packets/s",
-            floor=0.97,
-            lossless=lossless,
+        floods.append(
+            row.workload(
+                f"{place}udp_{speed}",
+                f"UDP flood, {pace.title}",
+                "packets/s",
+                partial(flood, pace),
+                floor=0.97,
+                lossless=lossless,
+            )
         )
-        floods.append(Workload(row, partial(flood, pace)))
         if speed in ("tick_10ms", "tick_50ms", "pause_300ms"):
             streams += tcp_rows(place, speed, (8,), lossless=lossless)
     return floods + streams
