@@ -9,8 +9,8 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,21 +74,16 @@ def switch(name: str, text: str, **settings: Any) -> Option:
     return option(name, text, action="store_true", **settings)
 
 
-NAMES: dict[str, Any] = {"nargs": "+", "metavar": "MODULE.FUNCTION"}
 _KERNEL = f"one of those that python3 -m lab --help lists; {NEWEST}"
 KERNEL = option("--kernel", _KERNEL, type=kernel_named, default=NEWEST)
 _SAVED = "save the result there"
 JSON = option("--json", _SAVED, type=measure.writable, metavar="FILE", dest="path")
 _NATIVE = f"as --kernel {NATIVE.name}: a process at the CPU's own speed"
 AS_NATIVE = option("--native", _NATIVE, action="store_const", dest="kernel", const=NATIVE)
-_COUNTED = "the clock counts instructions, 1 ns each: a busy host does not matter"
-COUNTED = switch("--counted", _COUNTED)
+COUNTED = switch("--counted", "the clock counts instructions: a busy host is no matter")
 _SERIES = "the drivers of make series are one more variant (newest kernels only)"
 _SLOTS = "those of its first two patches, with the flag, are one more variant"
-PATCHED = (
-    switch("--series", _SERIES),
-    switch("--slots", _SLOTS),
-)
+PATCHED = (switch("--series", _SERIES), switch("--slots", _SLOTS))
 MINUTES = "--native: go on, for N minutes at most, until each ratio is known to 3 %%"
 OWN_TREE = "for what is committed in this git tree of a kernel, which stays as it is"
 FOLDER = {"type": Path, "default": vm.REPOSITORY / "out/series", "metavar": "DIR"}
@@ -210,12 +205,9 @@ def command_tables() -> int:
 
 @subcommand("a shell in a VM", KERNEL, AS_NATIVE, switch("--apps", "with VPN programs"))
 def command_shell(kernel: Kernel, apps: bool) -> int:
-    root = ensure_root(kernel, applications.PACKAGES * apps)
-    with tempfile.TemporaryDirectory(prefix="sluice-lab-") as name:
-        output = Path(name)
-        build.stage(root, output)
-        vcpus = vm.default_vcpus(kernel)
-        return vm.run_shell(vm.Machine(root, output, vcpus, kernel.memory_mb))
+    with testing.machine_for(replace(kernel, applications=apps)) as machine:
+        build.stage(machine.root, machine.output)
+        return vm.run_shell(machine)
 
 
 @subcommand(
@@ -284,7 +276,7 @@ subcommand(
 subcommand(
     "scenarios many times in one boot",
     KERNEL,
-    option("scenarios", "of tests/kernel/scenarios", **NAMES),
+    option("scenarios", "of tests/kernel", nargs="+", metavar="MODULE.FUNCTION"),
     number("--times", 20, "how often; 20"),
     JSON,
 )(plays.again)

@@ -90,11 +90,6 @@ def last_line(log: str) -> str:
     return (log.strip().splitlines() or ["no output"])[-1]
 
 
-def read_stat(pid: int | str) -> list[str]:
-    """The fields of /proc/PID/stat from the state on, the third, which is [0] here."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-
-
 @contextlib.contextmanager
 def workers(number: int | None) -> Iterator[ThreadPoolExecutor]:
     """Threads; after Ctrl-C they begin nothing more."""

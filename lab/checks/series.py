@@ -34,11 +34,10 @@ from lab.machines.vm import REPOSITORY
 from lab.report.results import read_run
 from lab.report.tables import format_for_cover
 from lab.setup import say
-from lab.variants import SERIES as SERIES_VARIANT
-from lab.variants import SLOTS
+from lab.variants import SERIES, SLOTS
 
-SERIES = REPOSITORY / "series"
-COVER = SERIES / "cover-letter"
+FOLDER = REPOSITORY / "series"
+COVER = FOLDER / "cover-letter"
 MEASURED = REPOSITORY / "lab" / "results" / "native-7.3.json"
 # Of its table: what the series is for, and each row that it loses.
 COVER_ROWS = (
@@ -58,9 +57,9 @@ _NTH = "$(git rev-list --reverse base..made | sed -n {}p)"
 _LAST = "git checkout -q -f made"
 _ALONE = 2  # so many patches can be taken without the others
 DRIVERS = {
-    SERIES_VARIANT: _LAST,
+    SERIES: _LAST,
     SLOTS: f"git checkout -q -f {_NTH.format(_ALONE)}",
-    f"{SERIES_VARIANT}@0": f"{_LAST}; git revert --no-edit {_NTH.format(5)}",
+    f"{SERIES}@0": f"{_LAST}; git revert --no-edit {_NTH.format(5)}",
 }
 AUTHOR = "Your Name <you@example.org>"
 CHECKED = (
@@ -121,7 +120,7 @@ class Patch:
 
 def read_series(newest: bool) -> list[Patch]:
     """newest: without what only prepares older kernels."""
-    folders = sorted(path.parent for path in SERIES.glob("*/message"))
+    folders = sorted(path.parent for path in FOLDER.glob("*/message"))
     wanted = [one for one in folders if not (newest and one.name.startswith("00"))]
     return [Patch(folder, newest) for folder in wanted]
 

@@ -304,9 +304,8 @@ class Reader:
 
     def kill(self) -> None:
         for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
 
 
 def _open_queue(device: Device, flags: int) -> int:

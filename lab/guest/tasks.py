@@ -8,12 +8,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-PROC = Path("/proc")
-
 
 def tasks_named(name: str) -> list[int]:
     found = []
-    for path in PROC.glob("[0-9]*/task/[0-9]*/comm"):
+    for path in Path("/proc").glob("[0-9]*/task/[0-9]*/comm"):
         with contextlib.suppress(OSError):  # it has ended
             if path.read_text().strip() == name:
                 found.append(int(path.parent.name))
@@ -25,7 +23,7 @@ def read_tasks(pid: int, vhost: bool) -> list[int]:
     since 6.4, and was a kernel thread before."""
     if vhost:
         return tasks_named(f"vhost-{pid}")
-    return [int(path.name) for path in (PROC / str(pid) / "task").iterdir()]
+    return [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
 
 
 def pin(tasks: list[int], cpu: int) -> None:

@@ -133,14 +133,16 @@ _TERMINAL = (
 )
 
 
-def qemu_command(
-    qemu: Path, machine: Machine, initramfs: Path, shell: bool = False
-) -> list[str]:
+def _command(machine: Machine, shell: bool = False) -> list[str]:
+    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
+    if machine.root.native:
+        native.require_memory(machine.memory_mb)
+        return native.command(machine, initramfs, REPOSITORY, SHELL * shell)
     arch = machine.root.arch
     own = f"{machine.policy} {machine.cmdline} {SHELL * shell}"
     cmdline = f"console={arch.console} {arch.cmdline} {CMDLINE} {own}"
     return [
-        str(qemu),
+        str(ensure_qemu(arch)),
         *("-nodefaults", "-no-user-config", "-no-reboot"),
         *("-display", "none", "-machine", arch.machine),
         *_acceleration(machine),
@@ -154,14 +156,6 @@ def qemu_command(
         *_share("out", machine.output),
         *(_TERMINAL if shell else ()),
     ]
-
-
-def _command(machine: Machine, shell: bool = False) -> list[str]:
-    initramfs = ensure_initramfs(machine.root, machine.disk is not None)
-    if machine.root.native:
-        native.require_memory(machine.memory_mb)
-        return native.command(machine, initramfs, REPOSITORY, SHELL * shell)
-    return qemu_command(ensure_qemu(machine.root.arch), machine, initramfs, shell)
 
 
 @contextmanager

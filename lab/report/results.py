@@ -20,7 +20,7 @@ from lab.cache import cache_dir
 from lab.failure import LabError, UsageError
 from lab.guest.host import others_percent
 from lab.guest.latency import percentile
-from lab.machines.native.boot import TICK, read_busy_ticks
+from lab.machines.native.boot import read_busy_seconds
 from lab.machines.vm import REPOSITORY, Machine, accelerator
 from lab.row import Row
 
@@ -217,7 +217,7 @@ class HostLoad:
     @staticmethod
     def _read() -> tuple[float, float]:
         """The time, and the CPU seconds of all but us and our children."""
-        return time.monotonic(), read_busy_ticks() / TICK - sum(os.times()[:4])
+        return time.monotonic(), read_busy_seconds() - sum(os.times()[:4])
 
     def read_others_percent(self) -> float:
         return others_percent(self._start, self._read())

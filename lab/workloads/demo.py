@@ -10,7 +10,6 @@ How fast the lab's own processes run does not matter.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from lab.row import workload
 from lab.workloads import dead_reader, pktgen, tcp
@@ -28,43 +27,36 @@ LEAST_MBIT = 10.0  # of the link's 11.6: an emulator with less does not keep its
 SHARE = 1 / 3  # sluice's ping is at most this much of stock's
 PEER_PACKETS, PEER_SECONDS = 3000, 0.001  # between packets
 
-TCP, UDP, VOICE, DIRECT, DEAD = (
-    f"demo_{name}" for name in ("tcp", "udp", "voice", "direct", "dead_reader")
-)
-OF_RATES: dict[str, Any] = {
-    "floor": SAME,
-    "pace": LEAST_MBIT,
-    "latency_share": SHARE,
-}
+OF_RATES = {"floor": SAME, "pace": LEAST_MBIT, "latency_share": SHARE}
 WORKLOADS = [
     tcp.workload(
-        TCP,
+        "demo_tcp",
         f"8 TCP streams over {LINK_TITLE}",
         tcp.Case(8, PACE, pings=PINGS),
         **OF_RATES,
     ),
     tcp.workload(
-        UDP,
+        "demo_udp",
         f"UDP, {FLOOD_MBIT} Mbit/s into the same link",
         tcp.Case(1, PACE, FLOOD, PINGS),
         **OF_RATES,
     ),
     tcp.workload(
-        VOICE,
+        "demo_voice",
         "voice, a ping of 50 packets/s, beside a bulk transfer",
         tcp.Case(4, PACE, pings=CALL),
         floor=None,
         latency_share=SHARE,
     ),
     pktgen.workload(
-        DIRECT,
+        "demo_direct",
         f"2 pktgen senders into {LINK_TITLE}",
         pktgen.Case(2, options=LINK),
         unit="",  # what the ring holds at the end is read, too
         floor=None,
     ),
     workload(
-        DEAD,
+        "demo_dead_reader",
         "dead reader, living peer, one socket",
         f"packets to the peer, of {PEER_PACKETS}",
         partial(dead_reader.run, packets=PEER_PACKETS, pause=PEER_SECONDS),

@@ -50,19 +50,15 @@ CMDLINE = (
 )
 
 
-def ensure_guest_initramfs() -> Path:
-    """Busybox, iperf3 and the drivers of this kernel; made once a boot."""
+def make_guest_initramfs() -> Path:
+    """Busybox, iperf3 and the drivers of this kernel."""
     made = folder("qemu") / "initramfs"
-    if made.exists():
-        return made
     modules = needed_modules(Path("/"), os.uname().release, MODULES)
     # The program, what it is linked with, and who loads that.
     iperf3 = "/usr/bin/iperf3"
     linked = re.findall(r"(/\S+) \(0x", run_tool(["ldd", iperf3]))
     programs = [Path(path) for path in ("/bin/busybox", iperf3, *linked)]
-    unfinished = made.with_suffix(".new")
-    make_initramfs(unfinished, INIT, programs, modules)
-    unfinished.rename(made)
+    make_initramfs(made, INIT, programs, modules)
     return made
 
 
@@ -73,7 +69,7 @@ def arguments(tap: Device, vhost: bool, console: Path) -> list[str]:
         *("-display", "none", "-machine", "q35"),
         *("-accel", "kvm", "-accel", "tcg", "-m", f"{MEMORY_MB}M"),
         *("-kernel", f"/boot/vmlinuz-{os.uname().release}"),
-        *("-initrd", str(ensure_guest_initramfs()), "-append", CMDLINE),
+        *("-initrd", str(make_guest_initramfs()), "-append", CMDLINE),
         *("-serial", f"file:{console}"),
         *("-netdev", backend + (",vhost=on" if vhost else "")),
         *("-device", f"virtio-net-pci,netdev=net,mac={INSIDE.mac}"),

@@ -49,11 +49,6 @@ class Pace:
     options: tuple[str, ...] = ()  # of the reader
     block: str = "128K"  # of iperf3, whose receiver counts whole ones of each stream
 
-    @property
-    def in_kernel(self) -> Pace:
-        options = ("--in-kernel", *self.options)
-        return replace(self, title=f"{self.title}, in kernel", options=options)
-
 
 PACES = {
     "fast": Pace("no work"),
@@ -68,7 +63,10 @@ PACES = {
     },
     "pause_300ms": Pace("pause of 300 ms", ("--pause-us", "300000"), BLOCK),
 }
-IN_KERNEL = {name: pace.in_kernel for name, pace in PACES.items()}
+IN_KERNEL = {
+    name: Pace(f"{pace.title}, in kernel", ("--in-kernel", *pace.options), pace.block)
+    for name, pace in PACES.items()
+}
 
 
 def udp_options(payload_bytes: int, rate: str = "0") -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.failure import Unsuitable
 from lab.machines.chroot import Machine
-from lab.processes import children, read_stat, running
+from lab.processes import children, running
 
 MEMORY_FOLDER = Path("/dev/shm")  # the guest's memory is a file in there
 ENVIRONMENT = {"TMPDIR": str(MEMORY_FOLDER)}
@@ -95,25 +95,25 @@ def paused_often(pid: int) -> AbstractContextManager[object]:
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-def read_busy_ticks() -> int:
-    """Ticks all CPUs together were not idle."""
+def read_busy_seconds() -> float:
+    """How long all CPUs together were not idle."""
     stat = Path("/proc/stat").read_text().split()
     user, nice, system, _idle, _iowait, *others = map(int, stat[1:9])
-    return user + nice + system + sum(others)
+    return (user + nice + system + sum(others)) / TICK
 
 
-def _ticks(pid: int) -> int:
+def _cpu_seconds(pid: int) -> float:
     """Of a process, and of its children that have ended."""
     with suppress(OSError):
-        return sum(map(int, read_stat(pid)[11:15]))
-    return 0
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+        return sum(map(int, after_name.split()[11:15])) / TICK
+    return 0.0
 
 
 def write_load(pid: int, output: Path) -> None:
     """The time, and the seconds that others have used of the host's CPUs until now, for
     who measures in the guest."""
     # Of the kernel's threads, and of the host's processes that run the guest's.
-    own = sum(map(_ticks, (pid, *children(pid))))
-    used = (read_busy_ticks() - own) / TICK
+    used = read_busy_seconds() - sum(map(_cpu_seconds, (pid, *children(pid))))
     (output / "load.new").write_text(f"{time.monotonic():.2f} {used:.2f}\n")
     (output / "load.new").rename(output / "load")
