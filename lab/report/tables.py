@@ -256,13 +256,20 @@ def _format_row(run: Run, row: Row) -> list[str]:
     return lines + [_format_other(run, row, name) for name in (*row.others, *missing)]
 
 
+# What limits the rows of a native machine, by the facts that its samples tell.
+_LIMITS = {
+    "system_call_us": "calls    a system call takes {:.0f} us; a process pays it",
+    "timer_us": "timers   one takes {:.0f} us; sluice has one for each stop",
+}
+
+
 def format_provenance(run: Run) -> list[str]:
     facts = run.provenance
     # Counted instructions do not depend on others.
     loud = facts.other_load_percent > QUIET_PERCENT and facts.accelerator != vm.COUNTED
     dirty = " with changes" if facts.module_dirty else ""
     qemu = facts.qemu_version.partition(" (")[0].replace("emulator version ", "")
-    return [
+    lines = [
         f"kernel   {facts.kernel_package}",
         f"module   {facts.module_commit[:12]}{dirty}",
         f"host     {facts.host_cpus} x {facts.host_cpu}"[:WIDTH],
@@ -271,22 +278,12 @@ def format_provenance(run: Run) -> list[str]:
         f"date     {facts.date}, boot {facts.boot_id}",
         f"others   used {facts.other_load_percent:.0f} % of the host meanwhile"
         + (": NOT QUIET" if loud else ""),
-        *format_native(run),
     ]
-
-
-def format_native(run: Run) -> list[str]:
-    """What limits the rows of a native machine."""
-    if run.provenance.accelerator != ACCELERATOR:
-        return []
+    if facts.accelerator == ACCELERATOR:
+        lines += ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
     samples = (m.sample["extra"] for m in run.measurements if m.sample)
-    facts: dict[str, Any] = next(samples, {})
-    told = {
-        "system_call_us": "calls    a system call takes {:.0f} us; a process pays it",
-        "timer_us": "timers   one takes {:.0f} us; sluice has one for each stop",
-    }
-    lines = ["hook     a call at the entry of tun_net_xmit() stands in for ftrace"]
-    return lines + [told[one].format(facts[one]) for one in told if facts.get(one)]
+    told: dict[str, Any] = next(samples, {})
+    return lines + [_LIMITS[one].format(told[one]) for one in _LIMITS if one in told]
 
 
 def format_table(run: Run) -> str:
