@@ -125,16 +125,15 @@ def read_series(newest: bool) -> list[Patch]:
     return [Patch(folder, newest) for folder in wanted]
 
 
-def find_source(name: str) -> Tree:
-    """linux-source of the distribution, not unpacked; name: of KERNELS."""
+def ensure_source(name: str, own: Path | None = None) -> Tree:
+    """linux-source of the distribution, or what is committed in a tree of the user's;
+    name: of KERNELS."""
     kernel = find_kernel(kernel_named(KERNELS[name][0]))
     root = ensure_source_root(kernel)
-    return Tree(root, kernel.release, kernel.version, newest=name == NEWEST)
-
-
-def unpack(source: Tree) -> Tree:
-    touched = set().union(*(patch.touched for patch in read_series(source.newest)))
-    return ensure_tree(source, touched)
+    tree = Tree(root, kernel.release, kernel.version, newest=name == NEWEST)
+    tree = of_user(own, root) if own else tree
+    touched = set().union(*(patch.touched for patch in read_series(tree.newest)))
+    return ensure_tree(tree, touched)
 
 
 def _apply_rules(tree: Tree, one: SemanticPatch) -> None:
@@ -240,7 +239,7 @@ def stage_newest_drivers(root: Root, output: Path, names: set[str]) -> None:
     """Those of the newest source, for a root of that kernel, each in a folder of its
     name (of DRIVERS): see stage_drivers()."""
     with locked("series"), tempfile.TemporaryDirectory() as folder:
-        tree = unpack(find_source(NEWEST))
+        tree = ensure_source(NEWEST)
         make_patches(tree, Path(folder))
         for name in sorted(names):
             tree.must(DRIVERS[name])
@@ -249,7 +248,7 @@ def stage_newest_drivers(root: Root, output: Path, names: set[str]) -> None:
 
 def _boot(tree: Tree, names: Sequence[str]) -> None:
     """Play the tests on these kernels, and those of the first patches on the native."""
-    newest = tree if tree.newest else unpack(find_source(NEWEST))
+    newest = tree if tree.newest else ensure_source(NEWEST)
     for name in names:
         series_boot.boot(kernel_named(name), tree.linux, newest.linux)
     if tree.newest:
@@ -267,8 +266,7 @@ def series(source: str, output: Path, booted: bool, own: Path | None = None) -> 
             f"{own}: --boot plays the tests on packaged kernels only; leave out --tree"
         )
     with locked("series"):
-        found = find_source(source)
-        tree = unpack(of_user(own, found.root) if own else found)
+        tree = ensure_source(source, own)
         files = make_patches(tree, output)
         wrong = check_patches(tree, files)
         if booted and not wrong:
