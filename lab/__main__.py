@@ -41,9 +41,10 @@ from lab.machines.kernels import kernel_of
 from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kernel_named
 from lab.machines.roots import ensure_root
 from lab.report import markdown
-from lab.report.results import read_run
+from lab.report.demo import format_demo
+from lab.report.results import Run, read_run
 from lab.row import Row
-from lab.setup import say
+from lab.setup import ensure_venv, say
 from lab.workloads import USUAL_NATIVE, applications, rows_of
 
 TERMINATED = 143
@@ -126,24 +127,42 @@ def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     return KERNEL, AS_NATIVE, turns, long, rows, JSON
 
 
-def _measure(
-    known: list[Row],
-    patterns: Sequence[str],
-    path: Path | None,
-    demo: bool = False,
-    **settings: Any,
-) -> int:
+def _measured(
+    known: list[Row], patterns: Sequence[str], path: Path | None, **settings: Any
+) -> tuple[Run, Path]:
     """settings: the further fields of measure.Plan."""
     rows = measure.choose_rows(patterns, known)
-    run, path = measure.measure(measure.Plan(rows=rows, **settings), path)
+    return measure.measure(measure.Plan(rows=rows, **settings), path)
+
+
+def _measure(known: list[Row], **settings: Any) -> int:
+    """settings: see _measured()."""
+    run, path = _measured(known, **settings)
     measure.show(run)
     print(f"saved in {path}")
-    return measure.bench_status(run, demo)
+    return measure.bench_status(run)
+
+
+def _write_page(result: Path, page: Path) -> None:
+    """Its plots need the lab's venv."""
+    command = [str(ensure_venv()), "-B", "-m", "lab.report.page"]
+    command += [str(result.absolute()), str(page.absolute())]
+    sys.stdout.flush()
+    if processes.run(command, cwd=vm.REPOSITORY).returncode != 0:
+        raise LabError(f"{page}: could not be drawn (see above)")
+    print(f"page  in {page}")
 
 
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
 def command_demo(**settings: Any) -> int:
-    return _measure(rows_of("demo"), demo=True, **settings)
+    # Wrong rows, and a venv that cannot be made, are told before minutes of measuring.
+    measure.choose_rows(settings["patterns"], rows_of("demo"))
+    ensure_venv()
+    run, path = _measured(rows_of("demo"), **settings)
+    print(format_demo(run, measure.read_colour()))
+    print(f"\nsaved in {path}")
+    _write_page(path, path.with_suffix(".html"))
+    return measure.bench_status(run, demo=True)
 
 
 @subcommand(
@@ -185,10 +204,13 @@ def command_cost(**settings: Any) -> int:
 @subcommand(
     "show a saved run",
     option("file", "a result that the lab saved", metavar="FILE", type=Path),
+    option("--page", "write an HTML page there", metavar="FILE", type=Path),
 )
-def command_report(file: Path) -> int:
+def command_report(file: Path, page: Path | None) -> int:
     run = read_run(file)
     measure.show(run)
+    if page:
+        _write_page(file, page)
     return measure.bench_status(run)
 
 

@@ -138,9 +138,12 @@ def writable(name: str) -> Path:
     return path
 
 
+def read_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
 def show(run: Run) -> None:
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    print(format_report(run, colour))
+    print(format_report(run, read_colour()))
 
 
 def bench_status(run: Run, demo: bool = False) -> int:

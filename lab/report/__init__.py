@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Results of measurements, their tables and pictures."""
+"""Results of measurements, their tables and their page."""

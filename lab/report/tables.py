@@ -25,7 +25,7 @@ EQUAL = 0.97
 PROMPT = {50: 1 / 5, 99: 1 / 3}
 _LABEL, _COLUMN = 29, 17
 Fact = tuple[str, Callable[[Summary], str]]  # a line's label, and its cells
-LOST, NOTHING = "packets lost at the ring", {"", "-", "0"}
+NOTHING = {"", "-", "0"}
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def all_findings(run: Run) -> list[Finding]:
     return [finding for row in run.rows for finding in findings_of(run, row)]
 
 
-def _format_line(label: str, cells: Iterable[str]) -> str:
+def format_line(label: str, cells: Iterable[str]) -> str:
     return f"{label:<{_LABEL}}{''.join(f'{cell:>{_COLUMN}}' for cell in cells)}".rstrip()
 
 
@@ -227,6 +227,9 @@ def _format_spread(summary: Summary) -> str:
     return f"{format_number(summary.low)}-{format_number(summary.high)}"
 
 
+LOST: Fact = ("packets lost at the ring", lambda s: format_number(s.lost_at_ring))
+
+
 def _facts(row: Row, stock: Summary | None) -> list[Fact]:
     rates: list[Fact] = [
         ("median", lambda s: format_number(s.median)),
@@ -235,7 +238,7 @@ def _facts(row: Row, stock: Summary | None) -> list[Fact]:
     ]
     return [
         *(rates if row.unit else []),
-        (LOST, lambda s: format_number(s.lost_at_ring)),
+        LOST,
         ("ping p50/p95/p99, ms", _format_pings),
         ("pings lost, %", _format_pings_lost),
         ("TCP retransmits", lambda s: format_number(s.retransmits)),
@@ -243,17 +246,23 @@ def _facts(row: Row, stock: Summary | None) -> list[Fact]:
     ]
 
 
+def format_facts(run: Run, row: Row, facts: Sequence[Fact]) -> list[str]:
+    """A line for each fact that is known, and why variants are missing."""
+    found, lines = summaries(run, row), []
+    for fact in facts:
+        cells = [fact[1](found[name]) if name in found else "-" for name in VARIANTS]
+        if fact is LOST or not NOTHING.issuperset(cells):
+            lines.append(format_line(f"  {fact[0]}", cells))
+    missing = [name for name in VARIANTS if name not in found]
+    return lines + [_format_other(run, row, name) for name in (*row.others, *missing)]
+
+
 def _format_row(run: Run, row: Row) -> list[str]:
     found = summaries(run, row)
     rounds = max((len(one.values) for one in found.values()), default=0)
     unit = f" {row.unit}," if row.unit else ""
-    lines = [f"{row.title}:{unit} {rounds} round{'s' * (rounds != 1)}"]
-    for label, cell in _facts(row, found.get("stock")):
-        cells = [cell(found[name]) if name in found else "-" for name in VARIANTS]
-        if label == LOST or not NOTHING.issuperset(cells):
-            lines.append(_format_line(f"  {label}", cells))
-    missing = [name for name in VARIANTS if name not in found]
-    return lines + [_format_other(run, row, name) for name in (*row.others, *missing)]
+    head = f"{row.title}:{unit} {rounds} round{'s' * (rounds != 1)}"
+    return [head, *format_facts(run, row, _facts(row, found.get("stock")))]
 
 
 # What limits the rows of a native machine, by the facts that its samples tell.
@@ -287,7 +296,7 @@ def format_provenance(run: Run) -> list[str]:
 
 
 def format_table(run: Run) -> str:
-    lines = [_format_line("", VARIANTS)]
+    lines = [format_line("", VARIANTS)]
     for row in run.rows:
         lines += [*_format_row(run, row), ""]
     return "\n".join([*lines, *format_provenance(run)])
@@ -318,7 +327,7 @@ def format_for_cover(run: Run, rows: Sequence[str]) -> str:
 _COLOURS = {"reached": 32, "SHORT": 31, "not decided": 33}
 
 
-def _format_finding(finding: Finding, colour: bool) -> str:
+def format_finding(finding: Finding, colour: bool) -> str:
     text = f"{finding.verdict:11} {finding.row}: {finding.demand}: {finding.got}"
     text = textwrap.fill(text, WIDTH, subsequent_indent=" " * 12)
     return f"\033[{_COLOURS[finding.verdict]}m{text}\033[0m" if colour else text
@@ -326,7 +335,7 @@ def _format_finding(finding: Finding, colour: bool) -> str:
 
 def format_report(run: Run, colour: bool = False) -> str:
     findings = all_findings(run)
-    lines = [format_table(run), "", *(_format_finding(one, colour) for one in findings)]
+    lines = [format_table(run), "", *(format_finding(one, colour) for one in findings)]
     counts = Counter(one.verdict for one in findings)
     undecided = counts["not decided"]
     rest = f", {undecided} not decided: the samples disagree" if undecided else ""

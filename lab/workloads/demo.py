@@ -24,13 +24,14 @@ FLOOD_MBIT = 50  # more than four times what the link takes
 FLOOD = tcp.udp_options(tcp.UDP_PAYLOAD_BYTES, f"{FLOOD_MBIT}M")
 SAME = 0.95  # a rate is the same from here on
 LEAST_MBIT = 10.0  # of the link's 11.6: an emulator with less does not keep its pace
+TCP = "demo_tcp"
 SHARE = 1 / 3  # sluice's ping is at most this much of stock's
 PEER_PACKETS, PEER_SECONDS = 3000, 0.001  # between packets
 
 OF_RATES = {"floor": SAME, "pace": LEAST_MBIT, "latency_share": SHARE}
 WORKLOADS = [
     tcp.workload(
-        "demo_tcp",
+        TCP,
         f"8 TCP streams over {LINK_TITLE}",
         tcp.Case(8, PACE, pings=PINGS),
         **OF_RATES,
@@ -43,7 +44,7 @@ WORKLOADS = [
     ),
     tcp.workload(
         "demo_voice",
-        "voice, a ping of 50 packets/s, beside a bulk transfer",
+        "voice, 50 packets/s, beside a bulk transfer",
         tcp.Case(4, PACE, pings=CALL),
         floor=None,
         latency_share=SHARE,
