@@ -68,7 +68,10 @@ CHECKED = (
     *KUNIT,
 )
 # What older kernels do not have as the newest has it: folders, and KUnit tests.
-NEWEST_ONLY = ("lib/", "tools/", "Documentation/", "drivers/net/Kconfig", KUNIT[1])
+NEWEST_ONLY = (
+    *("lib/", "tools/", "Documentation/", KUNIT[1]),
+    *("drivers/net/Kconfig", "drivers/net/.kunitconfig"),
+)
 # MAINTAINERS has drivers/net/tun* and most folders. For lib/tests/ptr_ring_kunit.c
 # get_maintainer.pl knows the list alone: see docs/mainline.md.
 _CHECKPATCH = (
