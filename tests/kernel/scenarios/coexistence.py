@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import subprocess
+from collections.abc import Iterator
 
 from lab.guest.scenarios import Env, scenario
 from tests.kernel.scenarios import _ftrace, _others, _patch
@@ -24,6 +27,22 @@ def _require_kprobes(env: Env) -> None:
         env.skip("this kernel has no kprobe events")
 
 
+@contextlib.contextmanager
+def _graph_tracer() -> Iterator[_others.Calls]:
+    """The function graph tracer, while no CPU is idle.
+
+    That of RHEL 10.0 misses what interrupts call on a CPU that was idle, for its kernel
+    makes no shadow stacks for idle tasks.
+    """
+    spin = ["chrt", "--idle", "0", "sh", "-c", "while :; do :; done"]
+    with contextlib.ExitStack() as spinning:
+        for cpu in os.sched_getaffinity(0):
+            command = ["taskset", "--cpu-list", f"{cpu}", *spin]
+            process = spinning.enter_context(subprocess.Popen(command))
+            spinning.callback(process.kill)
+        yield spinning.enter_context(_ftrace.tracer("function_graph"))
+
+
 @scenario(deadline=600)
 def probes_and_tracers_come_first_or_second(env: Env) -> None:
     _require_kprobes(env)
@@ -31,7 +50,7 @@ def probes_and_tracers_come_first_or_second(env: Env) -> None:
         "kprobe": lambda: _ftrace.probe("p"),
         "kretprobe": lambda: _ftrace.probe("r"),
         "function": lambda: _ftrace.tracer("function"),
-        "function_graph": lambda: _ftrace.tracer("function_graph"),
+        "function_graph": _graph_tracer,
     }
     for name, other in others.items():
         # A direct call that is not shared hides the function from this tracer.
