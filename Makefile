@@ -19,8 +19,8 @@
 #   make release    source archive, packages, checksums and SBOM, into out/release
 # Measure and prove:
 #   make native     every row at the CPU's own speed, without an emulator
+#   make apps       the same for VPN programs of the distribution
 #   make bench      every row in a VM, and the figures it must reach
-#   make apps       VPN programs of the distribution: stock, sluice
 #   make depth      throughput and ping against the length of the ring
 #   make cost       instructions per packet, with the hook and without
 #   make verify     every proof, and its verdict
@@ -55,11 +55,14 @@ help:
 release: python
 	@python3 -B packaging/release $(ARGS)
 
-demo bench apps depth cost abuse series soak shell deb verify mutants check generate: python
+demo bench depth cost abuse series soak shell deb verify mutants check generate: python
 	@$(AS_ROOT) $(LAB) $@ $(ARGS)
 
 native: python
 	@$(AS_ROOT) $(LAB) bench --native $(ARGS)
+
+apps: python
+	@$(AS_ROOT) $(LAB) apps --native $(ARGS)
 
 test: python
 	@$(AS_ROOT) $(LAB) test short $(ARGS)

@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from lab.guest.devices import FAR, NEAR, netns, run_tool
+from lab.guest.devices import FAR, NEAR, Device, netns, run_tool
 
 # The addresses the tunnels connect to.
 OUTSIDE = {NEAR: "10.93.1.1", FAR: "10.93.2.1"}
@@ -45,6 +45,11 @@ tc -n {{end}} qdisc replace dev wan0 root \\
 """
 
 
+def cpu_of(end: Device) -> int:
+    """That on which its packets arrive: one for each end, if there are two."""
+    return min(os.cpu_count() or 1, 2) - 1 if end == FAR else 0
+
+
 @contextlib.contextmanager
 def path(rtt_ms: int, rate_mbit: int | None = None) -> Iterator[None]:
     """NEAR's and FAR's namespaces, connected over the router.
@@ -52,10 +57,11 @@ def path(rtt_ms: int, rate_mbit: int | None = None) -> Iterator[None]:
     rate_mbit: of the link of either end, as of a network card.
     """
     script = CONNECT + DELAY * (rtt_ms > 0) + RATE * (rate_mbit is not None)
-    facts = {"us": rtt_ms * 500, "mbit": rate_mbit, "mask": min(os.cpu_count() or 1, 2)}
+    facts = {"us": rtt_ms * 500, "mbit": rate_mbit}
     with netns(str(NEAR.netns)), netns(str(FAR.netns)), netns("router"):
         for end, address in OUTSIDE.items():
             router = address.rpartition(".")[0] + ".2"
             places = {"end": end.netns, "address": address, "router": router}
-            run_tool(["sh", "-ec", script.format(**places, **facts)])
+            mask = 1 << cpu_of(end)
+            run_tool(["sh", "-ec", script.format(**places, **facts, mask=mask)])
         yield
