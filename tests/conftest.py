@@ -48,7 +48,7 @@ def plays_of(config: pytest.Config, suite: Suite) -> Plays:
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if part := config.getoption("--part"):
-        terminalreporter.section("left out")
+        terminalreporter.section("left out here; make test-all plays everything")
         for line in left_out(part, config.getoption("--native")):
             terminalreporter.write_line(line)
 
