@@ -13,8 +13,8 @@
  * Time without work is time for which a stop left the ring empty, and the time
  * that a reader that left because the ring was empty (it comes on a tick, or
  * sleeps) then rests although packets wait. It left so if the queue woke with an
- * empty ring. Else it may have left so, unless it had read in this stop, or rested
- * for a short time beside its visit: it gets up to a quarter more than it took.
+ * empty ring. Else it may have left so, unless it had read in this stop, or its rest
+ * was short compared with its visit: it gets up to a quarter more than it took.
  *
  * Review. A stopped queue is reviewed when its reader should have read down to
  * the low watermark; the queue wakes if it did, and while the reader rests if there
@@ -53,8 +53,10 @@
 
 /* Such a part of what was added to the depth goes with each wake. */
 #define WAKE_FADES		128
-/* A visit of more times what could be read in the rest: the reader was delayed. */
-#define CUT_VISITS		4
+/* A reader that could read less than this part of its visit in a rest was delayed. */
+#define REST_PART		4
+/* What the depth may become if the queue woke with an empty ring. */
+#define ANY_DEPTH		(~0ULL)
 /* More than any ring holds: a longer visit counts as this one. */
 #define VISIT_MAX		1000000
 
@@ -228,14 +230,14 @@ bool sluice_flow_passes(struct sluice_flow *f, const struct sluice_flow_ring *ri
 /*
  * The reader rested in this stop, and reads again. If it may have rested for want of
  * packets, the ring may hold twice as many and what it could have read meanwhile, up to
- * f->most. If nobody knows, a rest that is short beside the visit does not count.
+ * f->most. Unless it had found the ring empty, a short rest was a delay.
  */
 static void visit_begins(struct sluice_flow *f, int size)
 {
 	u64 more = readable_in(f, f->looked_at - f->stopped_at);
 	u64 most = min(f->most, (u64)size * SCALE);
 
-	if (f->held < most && (f->most == ~0ULL || f->visit / CUT_VISITS <= more))
+	if (f->held < most && (f->most == ANY_DEPTH || f->visit / REST_PART <= more))
 		f->held = min(SCALE * (2 * min(f->depth, size) + more), most);
 	f->visit = 0;
 }
@@ -248,7 +250,7 @@ static void visit_begins(struct sluice_flow *f, int size)
 static u64 most_after_rest(const struct sluice_flow *f, int left)
 {
 	if (!left)
-		return ~0ULL;
+		return ANY_DEPTH;
 	return (u64)f->visit * (SCALE + SCALE / 4);
 }
 
