@@ -42,7 +42,7 @@ from lab.machines.matrix import KERNELS, NATIVE, NEWEST, PACKAGED, Kernel, kerne
 from lab.machines.roots import ensure_root
 from lab.report import markdown
 from lab.report.demo import format_demo
-from lab.report.results import Run, read_run
+from lab.report.results import read_run
 from lab.row import Row
 from lab.setup import ensure_venv, say
 from lab.workloads import USUAL_NATIVE, applications, rows_of
@@ -127,17 +127,14 @@ def measuring(seconds: float, rounds: int = 3) -> tuple[Option, ...]:
     return KERNEL, AS_NATIVE, turns, long, rows, JSON
 
 
-def _measured(
-    known: list[Row], patterns: Sequence[str], path: Path | None, **settings: Any
-) -> tuple[Run, Path]:
+def _plan(known: list[Row], patterns: Sequence[str], **settings: Any) -> measure.Plan:
     """settings: the further fields of measure.Plan."""
-    rows = measure.choose_rows(patterns, known)
-    return measure.measure(measure.Plan(rows=rows, **settings), path)
+    return measure.Plan(rows=measure.choose_rows(patterns, known), **settings)
 
 
-def _measure(known: list[Row], **settings: Any) -> int:
-    """settings: see _measured()."""
-    run, path = _measured(known, **settings)
+def _measure(known: list[Row], path: Path | None, **settings: Any) -> int:
+    """settings: see _plan()."""
+    run, path = measure.measure(_plan(known, **settings), path)
     measure.show(run)
     print(f"saved in {path}")
     return measure.bench_status(run)
@@ -154,11 +151,10 @@ def _write_page(result: Path, page: Path) -> None:
 
 
 @subcommand("what sluice is for, as a table, in four minutes", *measuring(4.0, rounds=1))
-def command_demo(**settings: Any) -> int:
-    # Wrong rows, and a venv that cannot be made, are told before minutes of measuring.
-    measure.choose_rows(settings["patterns"], rows_of("demo"))
-    ensure_venv()
-    run, path = _measured(rows_of("demo"), **settings)
+def command_demo(path: Path | None, **settings: Any) -> int:
+    plan = _plan(rows_of("demo"), **settings)
+    ensure_venv()  # The page needs it: if it cannot be made, nothing is measured.
+    run, path = measure.measure(plan, path)
     print(format_demo(run, measure.read_colour()))
     print(f"\nsaved in {path}")
     _write_page(path, path.with_suffix(".html"))

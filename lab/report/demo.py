@@ -23,18 +23,17 @@ def _pings(one: Summary) -> str:
     return f"{format_ms(one.ping_ms[50])} / {format_ms(one.ping_ms[99])}"
 
 
-def _missing(one: Summary) -> str:
-    """A share of those sent."""
-    return "-" if one.ping_answered is None else f"{100 * (1 - one.ping_answered):.1f}"
+def _pings_lost(one: Summary) -> str:
+    return tables.format_pings_lost(one, digits=1)
 
 
 # By row: what it is about.
 FACTS: dict[str, tuple[Fact, ...]] = {
     TCP: (("Mbit/s", _mbit), LOST, ("ping p50 / p99, ms", _pings)),
-    "demo_udp": (("Mbit/s received", _mbit), LOST, ("pings lost, %", _missing)),
+    "demo_udp": (("Mbit/s received", _mbit), LOST, ("pings lost, %", _pings_lost)),
     "demo_voice": (
         ("voice p50 / p99, ms", _pings),
-        ("voice lost, %", _missing),
+        ("voice lost, %", _pings_lost),
         ("Mbit/s of the transfer", _mbit),
     ),
     "demo_direct": (LOST,),

@@ -202,9 +202,10 @@ def _format_pings(summary: Summary) -> str:
     return "/".join(known) or "-"
 
 
-def _format_pings_lost(summary: Summary) -> str:
+def format_pings_lost(summary: Summary, digits: int = 0) -> str:
+    """Per cent of those sent."""
     known = summary.ping_answered
-    return "-" if known is None else f"{100 * (1 - known):.0f}"
+    return "-" if known is None else f"{100 * (1 - known):.{digits}f}"
 
 
 def _format_other(run: Run, row: Row, name: str) -> str:
@@ -214,7 +215,7 @@ def _format_other(run: Run, row: Row, name: str) -> str:
         text = f"{format_number(one.median)}, {format_ratio(one, found.get('stock'))} "
         text += f"of stock, {format_number(one.lost_at_ring)} lost, "
         text += f"ping {_format_pings(one)}"
-        if (lost := _format_pings_lost(one)) not in NOTHING:
+        if (lost := format_pings_lost(one)) not in NOTHING:
             text += f", {lost} % of pings lost"
     else:
         text = why_missing(run, row.name, name)
@@ -240,7 +241,7 @@ def _facts(row: Row, stock: Summary | None) -> list[Fact]:
         *(rates if row.unit else []),
         LOST,
         ("ping p50/p95/p99, ms", _format_pings),
-        ("pings lost, %", _format_pings_lost),
+        ("pings lost, %", format_pings_lost),
         ("TCP retransmits", lambda s: format_number(s.retransmits)),
         ("longest silence, ms", lambda s: format_number(s.silence_ms)),
     ]
