@@ -42,9 +42,11 @@ APPLICATIONS = {
     "openvpn": Application(  # its data in userspace; both ends have the same key
         packages=("openvpn", "openssl"),
         prepare="""
-            test -e end.crt || openssl req -x509 -newkey ec -nodes -days 30 \
+            test -e end.crt && exit
+            openssl req -x509 -newkey ec -nodes -days 30 \
                 -pkeyopt ec_paramgen_curve:prime256v1 -subj /CN=end \
-                -keyout end.key -out end.crt
+                -keyout end.key -out end.new
+            mv end.new end.crt
         """,
         command="""
             openvpn --dev {device} --dev-type tun --disable-dco --proto udp4 --port 1194
@@ -57,7 +59,7 @@ APPLICATIONS = {
         packages=("wireguard-go", "wireguard-tools"),
         prepare="""
             umask 077
-            for end in near0 far0; do test -e $end || wg genkey >$end; done
+            for end in near0 far0; do test -s $end || wg genkey >$end; done
         """,
         command="wireguard-go --foreground {device}",
         configure="""
