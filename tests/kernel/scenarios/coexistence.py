@@ -6,10 +6,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 
 from lab.guest.scenarios import Env, scenario
+from lab.processes import running
 from tests.kernel.scenarios import _ftrace, _others, _patch
 from tests.kernel.scenarios._ftrace import TRACING, mount_tracefs
 from tests.kernel.scenarios._traffic import case, send, sink
@@ -37,9 +37,7 @@ def _graph_tracer() -> Iterator[_others.Calls]:
     spin = ["chrt", "--idle", "0", "sh", "-c", "while :; do :; done"]
     with contextlib.ExitStack() as spinning:
         for cpu in os.sched_getaffinity(0):
-            command = ["taskset", "--cpu-list", f"{cpu}", *spin]
-            process = spinning.enter_context(subprocess.Popen(command))
-            spinning.callback(process.kill)
+            spinning.enter_context(running(["taskset", "--cpu-list", f"{cpu}", *spin]))
         yield spinning.enter_context(_ftrace.tracer("function_graph"))
 
 
